@@ -1,0 +1,80 @@
+# Needs python3 (3.11 or newer) and make; everything else goes into .venv.
+# Variables to override: PYTHON (python3), VENV (.venv), PIP, PYTEST_ARGS.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP ?= $(BIN)/python -m pip
+PYTEST_ARGS ?=
+# Renewed when pyproject.toml changes.
+STAMP := $(VENV)/.installed
+
+DEMO_DATA := data/demo
+DEMO_CONFIG := configs/quickstart.yaml
+# The model_dir of that file.
+DEMO_MODEL := runs/quickstart
+DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench docs clean
+
+help:
+	@echo 'make demo    set up, make a corpus, train a small translator, translate, score (minutes)'
+	@echo 'make test    set up, run every test'
+	@echo 'make check   lint, format, types, who imports whom'
+	@echo 'make format  mend what ruff can mend'
+	@echo 'make bench   run the benchmarks, one question a script'
+	@echo 'make docs    write docs/commands.md and the settings reference from the code'
+	@echo 'make setup   only make $(VENV) and install into it'
+	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Makefile: $(PYTHON) must be Python 3.11 or newer; name one with PYTHON=...' >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo 'Makefile: $(PYTHON) must have venv and pip; install them (often python3-venv)' >&2; exit 1; }
+	$(PIP) install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+# test.de stands for the whole corpus; the script writes all files in under a second.
+$(DEMO_DATA)/test.de: $(DEMO_SOURCES) | $(STAMP)
+	$(BIN)/python data_scripts/number_words.py --out $(DEMO_DATA)
+	@touch $@
+
+demo: $(STAMP) $(DEMO_DATA)/test.de
+	$(BIN)/nmt-train $(DEMO_CONFIG)
+	$(BIN)/nmt-translate $(DEMO_MODEL) $(DEMO_DATA)/examples.en -o $(DEMO_MODEL)/examples.de
+	$(BIN)/nmt-translate $(DEMO_MODEL) $(DEMO_DATA)/test.en -o $(DEMO_MODEL)/test.de
+	@echo && echo 'Examples the model has never seen:' && echo
+	@paste -d '\n' $(DEMO_DATA)/examples.en $(DEMO_MODEL)/examples.de | sed 'n;s/^/    /'
+	@echo && echo 'The held-out file, $(DEMO_DATA)/test.en:' && echo
+	$(BIN)/nmt-evaluate --hyp $(DEMO_MODEL)/test.de --ref $(DEMO_DATA)/test.de
+	$(BIN)/python data_scripts/exact_match.py $(DEMO_MODEL)/test.de $(DEMO_DATA)/test.de --at-least 98
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy nmt
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	@set -e; for script in benchmarks/[!_]*.py; do \
+	  [ -f "$$script" ] || { echo 'benchmarks/ holds no script'; exit 0; }; \
+	  echo "== $$script"; $(BIN)/python "$$script"; done
+
+docs: $(STAMP)
+	$(BIN)/python docs/build.py
+
+clean:
+	rm -rf $(DEMO_MODEL) $(DEMO_DATA) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	  .import_linter_cache
+	find . -path './.venv*' -prune -o -name __pycache__ -type d -print | xargs -r rm -rf

@@ -1,0 +1,46 @@
+"""Brings EuTrans (Spanish-English travel sentences) to data/eutrans/{train,dev,test}.{es,en}.
+
+    python data_scripts/eutrans.py --from FOLDER
+
+FOLDER holds training.es, dev.es, test.es (or test_a.es) and their .en partners, plain or .gz.
+The text is tokenised by its authors and its vocabulary small: a quick check on real sentences.
+"""
+
+import argparse
+from pathlib import Path
+
+from parallel_text import Corpus, write_parallel_corpus
+from text_files import fail, find_text_file, read_text_bytes
+
+LANGUAGES = ("es", "en")
+# Our name of a part -> the names under which copies have it.
+PARTS = {"train": ("training", "train"), "dev": ("dev",), "test": ("test_a", "test")}
+
+
+def main() -> None:
+    """Reads every file, checks and writes."""
+    parser = argparse.ArgumentParser(
+        description="Bring EuTrans to plain text, one sentence a line."
+    )
+    parser.add_argument(
+        "--from", dest="folder", type=Path, required=True, help="folder with a copy"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("data/eutrans"),
+        help="folder to write (default: %(default)s)",
+    )
+    options = parser.parse_args()
+    if not options.folder.is_dir():
+        fail(f"--from {options.folder}: must be a folder, got none there; check the path")
+    corpus: Corpus = {part: {} for part in PARTS}
+    for part, names in PARTS.items():
+        for language in LANGUAGES:
+            path = find_text_file(options.folder, [f"{name}.{language}" for name in names])
+            corpus[part][language] = read_text_bytes(path)
+    write_parallel_corpus(corpus, options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What corpus scripts share: read plain or gzip text, write aside and rename, fail in one line."""
+
+import gzip
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+
+def fail(message: str) -> NoReturn:
+    """Ends the script with exit code 1 and one line on stderr: `script.py: MESSAGE`."""
+    sys.exit(f"{Path(sys.argv[0]).name}: {message}")
+
+
+def find_text_file(folder: Path, names: Iterable[str]) -> Path:
+    """Returns the first of `names` that stands in `folder`, plain or with `.gz` behind its name."""
+    names = list(names)
+    for name in names:
+        for candidate in (folder / name, folder / f"{name}.gz"):
+            if candidate.is_file():
+                return candidate
+    fail(f"{folder}: must hold {' or '.join(names)} (plain or .gz), got none; check the folder")
+
+
+def read_text_bytes(path: Path) -> bytes:
+    """Returns the plain text of a file as bytes, unpacked where its name ends in `.gz`."""
+    try:
+        packed = path.read_bytes()
+    except OSError as error:
+        fail(f"{path}: must be readable, got {error.strerror}; check the path")
+    return unpack_gzip(packed, str(path)) if path.suffix == ".gz" else packed
+
+
+def unpack_gzip(packed: bytes, where: str) -> bytes:
+    """Returns the unpacked bytes; `where` names the source in the error for a broken file."""
+    try:
+        return gzip.decompress(packed)
+    except (OSError, EOFError, zlib.error):
+        fail(f"{where}: must be a whole gzip file, got a broken one; fetch it again")
+
+
+def count_lines(text: bytes, where: str) -> int:
+    """Counts lines as the toolkit reads them, split at \\n only; refuses what is not UTF-8."""
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        fail(
+            f"{where}:{line}: must be UTF-8, got byte 0x{text[error.start]:02x}; "
+            "fetch or convert it"
+        )
+    return text.count(b"\n") + (bool(text) and not text.endswith(b"\n"))
+
+
+def write_aside(path: Path, text: bytes) -> None:
+    """Writes a whole file or nothing: a temporary neighbour first, renamed when complete."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        fail(f"{path}: must be writable, got {error.strerror}; choose another --out")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text)
+        # mkstemp makes files that only their owner may read; corpora are ordinary files.
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        fail(f"{path}: must be writable, got {error.strerror}; choose another --out")
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,60 @@
+"""Writes what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json.
+
+Run by `make docs`. tests/test_docs.py fails when an option or a key is missing from these files.
+"""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from nmt.files import write_bytes
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = ("train", "translate", "evaluate")
+# The page must not depend on the terminal of whoever runs this.
+HELP_WIDTH = 96
+HEADER = """\
+# Commands
+
+What `--help` prints; written by `make docs`.
+Settings: [configs/reference.yaml](../configs/reference.yaml).
+"""
+
+
+def load_command(name: str) -> click.Command:
+    """Returns the click command behind nmt-NAME."""
+    command = getattr(importlib.import_module(f"nmt.cli.{name}"), name)
+    if not isinstance(command, click.Command):
+        raise TypeError(f"nmt-{name} must be a click command, got {type(command).__name__}")
+    return command
+
+
+def commands_page() -> str:
+    """Returns the page of all commands."""
+    sections = []
+    for name in COMMANDS:
+        context = click.Context(
+            load_command(name),
+            info_name=f"nmt-{name}",
+            terminal_width=HELP_WIDTH,
+            max_content_width=HELP_WIDTH,
+        )
+        sections.append(f"\n## nmt-{name}\n\n```text\n{context.get_help()}\n```\n")
+    return HEADER + "".join(sections)
+
+
+def main() -> None:
+    """Writes all three files."""
+    write_bytes(ROOT / "docs" / "commands.md", commands_page().encode())
+    for kind, name in (("reference", "reference.yaml"), ("schema", "schema.json")):
+        answer = subprocess.run(
+            [sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True
+        )
+        write_bytes(ROOT / "configs" / name, answer.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The one place where an error of ours becomes a line on the terminal, and where signals become exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import click
+
+from nmt.errors import NMTError
+
+
+class Command(click.Command):
+    """Shows an NMTError as `Error: ...` and exits 1; bugs keep their traceback.
+
+    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 130 and 143 ended
+    by SIGINT and SIGTERM.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        # Unwinds instead of dying on the spot, so that unfinished files are removed.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _terminate)
+        try:
+            return super().invoke(ctx)
+        except NMTError as error:
+            raise click.ClickException(str(error)) from error
+        except MemoryError:
+            raise click.ClickException(
+                "memory: must hold the model and a batch, got too little; lower the batch size"
+            ) from None
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(128 + signal.SIGINT)
+
+
+class LengthPenalty(click.ParamType):
+    """`none`, `average`, or a number from 0 on: the alpha of GNMT."""
+
+    name = "none|average|ALPHA"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | float:
+        """Return the name or the number."""
+        if value in ("none", "average"):
+            return str(value)
+        try:
+            alpha = float(value)
+        except ValueError:
+            alpha = -1.0
+        if not 0 <= alpha <= 100:
+            self.fail(f"{value!r} is not none, average or a number from 0 to 100.", param, ctx)
+        return alpha
+
+
+def version_option() -> Callable[[Any], Any]:
+    """Return the `--version` option; the number is looked up only when asked for."""
+
+    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if not value or ctx.resilient_parsing:
+            return
+        import nmt
+
+        click.echo(f"{ctx.info_name} {nmt.__version__}")
+        ctx.exit()
+
+    return click.option(
+        "--version",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show,
+        help="Show the version and exit.",
+    )
+
+
+def threads_option() -> Callable[[Any], Any]:
+    """Return the `--threads` option that all commands share."""
+    return click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        show_default="threads of the config, or all cores",
+        help="Processor cores to use.",
+    )
+
+
+def beam_options() -> Callable[[Any], Any]:
+    """Return the options of the search that two commands share."""
+    options = [
+        click.option(
+            "--beam-size",
+            type=click.IntRange(min=1),
+            show_default="decoding.beam_size of the config, there 5",
+            help="Hypotheses kept at each step; 1 is greedy search.",
+        ),
+        click.option(
+            "--length-penalty",
+            type=LengthPenalty(),
+            show_default="decoding.length_penalty of the config, there 1.0",
+            help="What hypotheses of different lengths are compared by: their sum, their mean, or GNMT's "
+            "penalty to the power ALPHA.",
+        ),
+        click.option(
+            "--batch-size",
+            type=click.IntRange(min=1),
+            show_default="decoding.batch_size of the config, there 64",
+            help="Sentences translated together: speed, not results.",
+        ),
+        click.option(
+            "--checkpoint",
+            type=click.Choice(["best", "last"]),
+            show_default="best, or last where there is no best yet",
+            help="Which parameters of the model folder to use.",
+        ),
+    ]
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)

@@ -1,0 +1,47 @@
+"""How far a translation is, on standard error: live on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+_LIVE_SECONDS = 0.2
+_LINE_SECONDS = 30.0
+
+
+class Meter:
+    """Counts lines and shows the rate. Quiet where nobody waits: no terminal, and done within 30 s."""
+
+    def __init__(self) -> None:
+        self._done = 0
+        self._started = time.monotonic()
+        self._is_live = sys.stderr.isatty()
+        self._shown_at = self._started
+        self._has_shown = False
+
+    def add(self, count: int) -> None:
+        """Note that `count` more lines are translated."""
+        self._done += count
+        now = time.monotonic()
+        if now - self._shown_at < (_LIVE_SECONDS if self._is_live else _LINE_SECONDS):
+            return
+        self._shown_at, self._has_shown = now, True
+        click.echo(
+            f"\r{self._text()}\x1b[K" if self._is_live else self._text(),
+            nl=not self._is_live,
+            err=True,
+        )
+
+    def close(self) -> None:
+        """Write the last count, if there was one before."""
+        if self._has_shown:
+            click.echo(f"\r{self._text()}\x1b[K" if self._is_live else self._text(), err=True)
+
+    def _text(self) -> str:
+        seconds = time.monotonic() - self._started
+        return (
+            f"{self._done:,} lines translated in {seconds:,.1f} s, "
+            f"{self._done / max(seconds, 1e-9):,.1f} lines/s"
+        )

@@ -1,0 +1,165 @@
+"""Pydantic's list of errors as one line that says what to type instead."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import ValidationError
+
+Path = tuple[str | int, ...]
+
+# Names that users of other toolkits write, and where the same thing is set here.
+_ELSEWHERE = {
+    "trg": "tgt",
+    "testing": "decoding",
+    "random_seed": "seed",
+    "beam_alpha": "decoding.length_penalty",
+    "alpha": "decoding.length_penalty",
+    "tied_softmax": "model.tied_embeddings: softmax",
+    "tokenizer_cfg": "data.subwords",
+    "tokenizer_type": "data.subwords",
+    "level": "data.subwords.type",
+    "model_type": "data.subwords.type",
+    "voc_limit": "data.subwords.vocab_size",
+    "lstm_forget_gate": "model.forget_bias",
+    "eval_metric": "training.early_stopping_metric",
+    "max_output_length": "decoding.max_length_ratio",
+}
+
+
+def complain(error: ValidationError, schema: dict[str, Any]) -> tuple[Path, str]:
+    """The mistake to report first, as (path of the key, one line that starts with that path).
+
+    An unknown key comes first: it is often the misspelt form of one then reported as missing.
+    """
+    found = error.errors(include_url=False)
+    first = min(found, key=lambda one: one["type"] != "extra_forbidden")
+    path: Path = first["loc"]
+    line = _line(path, first, schema)
+    others = len(found) - 1
+    if others:
+        line += f" (and {others} more mistake{'s' if others > 1 else ''})"
+    return path, line
+
+
+def _line(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
+    if mistake["type"] == "extra_forbidden":
+        return _unknown_key(path, schema)
+    if mistake["type"] == "value_error" and str(mistake["ctx"]["error"]):
+        return dotted(path) + ("." if path else "") + str(mistake["ctx"]["error"])
+    node = lookup(schema, path)
+    if mistake["type"] == "missing":
+        return f"{dotted(path)} must be given: {node.get('description', describe(node, schema))}"
+    got = mistake["input"]
+    line = f"{dotted(path) or 'the file'} must be {describe(node, schema)}, got {shorten(got)}"
+    choices = [text for text in _choices(node, schema) if isinstance(text, str)]
+    close = get_close_matches(got.lower(), choices, n=1, cutoff=0.4) if isinstance(got, str) else []
+    if got == "None" and "null" in describe(node, schema):
+        close = ["null"]
+    return line + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
+    line = f"{dotted(path)} is not a setting"
+    key = str(path[-1])
+    known = list(lookup(schema, path[:-1]).get("properties", {}))
+    if key in _ELSEWHERE:
+        return f"{line}; did you mean {_ELSEWHERE[key]}?"
+    close = get_close_matches(key.lower(), known, n=1, cutoff=0.6)
+    if close:
+        return f"{line}; did you mean {close[0]}?"
+    places = [dotted(place) for place in _places(key, schema, schema, ())]
+    if places:
+        return f"{line}; did you mean {' or '.join(places)}?"
+    return f"{line}; known here: {', '.join(known)}" if known else line
+
+
+def _places(key: str, node: dict[str, Any], schema: dict[str, Any], path: Path) -> list[Path]:
+    """Every path in the schema that ends in the given key."""
+    places: list[Path] = []
+    for name, child in node.get("properties", {}).items():
+        if name == key:
+            places.append((*path, name))
+        places += _places(key, resolve(child, schema), schema, (*path, name))
+    return places
+
+
+def resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """A node of the schema with its reference, if it has one, followed; its own keys win."""
+    if "$ref" in node:
+        target = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
+        return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
+    return node
+
+
+def lookup(schema: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The schema's node for a key path; empty where there is none."""
+    node = schema
+    for part in path:
+        if isinstance(part, int):
+            items = node.get("prefixItems", [])
+            node = items[part] if part < len(items) else node.get("items", {})
+        else:
+            node = node.get("properties", {}).get(part, {})
+        node = resolve(node, schema)
+    return node
+
+
+def _choices(node: dict[str, Any], schema: dict[str, Any]) -> list[Any]:
+    choices: list[Any] = list(node.get("enum", []))
+    for option in node.get("anyOf", []):
+        choices += _choices(resolve(option, schema), schema)
+    return choices
+
+
+def describe(node: dict[str, Any], schema: dict[str, Any]) -> str:
+    """What a value must be, in words: `a whole number of at least 1, or null`."""
+    if "anyOf" in node:
+        return ", or ".join(describe(resolve(option, schema), schema) for option in node["anyOf"])
+    if "enum" in node:
+        return "one of " + ", ".join(map(str, node["enum"]))
+    kind = node.get("type")
+    if kind == "array":
+        items = node.get("prefixItems")
+        count = f"{len(items)} values" if items else "values"
+        each = resolve(items[0] if items else node.get("items", {}), schema)
+        return f"a list of {count}, each {describe(each, schema)}"
+    words = {
+        "integer": "a whole number",
+        "number": "a number",
+        "boolean": "true or false",
+        "string": "text",
+        "null": "null",
+        "object": "a section of keys and values",
+    }
+    bounds = [
+        f"{text} {node[key]:g}"
+        for key, text in (
+            ("minimum", "of at least"),
+            ("exclusiveMinimum", "above"),
+            ("maximum", "of at most"),
+            ("exclusiveMaximum", "below"),
+        )
+        if key in node
+    ]
+    if node.get("minLength"):
+        bounds.append("that is not empty")
+    return " ".join([words.get(str(kind), "something else"), " and ".join(bounds)]).strip()
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """`training.adam_betas[1]` for ("training", "adam_betas", 1)."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def shorten(value: Any) -> str:
+    """A value as it would be written in the file, on one line of at most 60 characters."""
+    if isinstance(value, dict):
+        return "a section of keys and values"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

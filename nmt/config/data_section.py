@@ -1,0 +1,122 @@
+"""The `data` section: which files, how they are cleaned, how they are cut into subwords."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from nmt.config.section import PositiveInt, Section, Text
+
+
+class SideConfig(Section):
+    """One language of the pair."""
+
+    lang: Text = Field(
+        description="Language code: the files of this side are PREFIX.LANG or PREFIX.LANG.gz.",
+    )
+    max_length: PositiveInt = Field(
+        default=100,
+        description="Longest sentence to learn from, in subwords. A training pair with a longer "
+        "side is "
+        "left out and counted. Validation and translation are not cut by this.",
+    )
+    lowercase: bool = Field(
+        default=False,
+        description="Lower-case the text. On the target side translations come out lower-cased.",
+    )
+    normalize: Literal["none", "nfc", "nfkc"] = Field(
+        default="nfc",
+        description="Unicode normalisation. nfc joins accents with their letters and loses "
+        "nothing a reader "
+        "can see; nfkc also turns ligatures and full-width forms into plain letters.",
+    )
+
+
+class SubwordsConfig(Section):
+    """How words are cut into the units of the vocabulary (sentencepiece)."""
+
+    type: Literal["unigram", "bpe", "char", "word"] = Field(
+        default="unigram",
+        description="Kind of unit. word takes what stands between spaces as it is.",
+    )
+    vocab_size: Annotated[int, Field(ge=5)] = Field(
+        default=8000,
+        description="Units in the vocabulary, with the four special ones (padding, unknown, "
+        "begin, end). "
+        "Exact for unigram and bpe; for char and word the most there may be.",
+    )
+    joint: bool = Field(
+        default=True,
+        description="One vocabulary for both languages (true) or one for each (false).",
+    )
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = Field(
+        default=1.0,
+        description="Share of the characters of the training text that get a unit of their own. "
+        "0.9995 for "
+        "scripts of thousands of characters; the rest become unknown.",
+    )
+    model_file: Text | None = Field(
+        default=None,
+        description="A sentencepiece model to use as it is, for both languages (needs joint: "
+        "true): "
+        "none is trained then, and type, vocab_size and character_coverage have no effect.",
+    )
+    src_model_file: Text | None = Field(
+        default=None,
+        description="As model_file, for the source language alone (needs joint: false).",
+    )
+    tgt_model_file: Text | None = Field(
+        default=None,
+        description="As model_file, for the target language alone (needs joint: false).",
+    )
+
+    @model_validator(mode="after")
+    def _check_files(self) -> "SubwordsConfig":
+        if self.model_file and not self.joint:
+            raise ValueError(
+                "model_file must be null with joint: false, got a file; "
+                "name it src_model_file and tgt_model_file, or set joint: true"
+            )
+        for key in ("src_model_file", "tgt_model_file"):
+            if getattr(self, key) and self.joint:
+                raise ValueError(
+                    f"{key} must be null with joint: true, got a file; name it model_file, or "
+                    "set joint: false"
+                )
+        return self
+
+
+class DataConfig(Section):
+    """Where the text is. Relative paths start at the folder the command is run in."""
+
+    train: Text = Field(
+        description="Prefix of the training files: data/train stands for data/train.de and "
+        "data/train.en, or "
+        "the same with .gz. One sentence a line; line n of one file translates line n of the "
+        "other.",
+        examples=["data/train"],
+    )
+    dev: Text = Field(
+        description="Prefix of the validation files: they choose the best checkpoint.",
+        examples=["data/dev"],
+    )
+    test: Text | None = Field(
+        default=None, description="Prefix of the test files, scored once when training has ended."
+    )
+    src: SideConfig = Field(
+        description="The language to translate from.", examples=[{"lang": "de"}]
+    )
+    tgt: SideConfig = Field(
+        description="The language to translate into.", examples=[{"lang": "en"}]
+    )
+    subwords: SubwordsConfig = Field(
+        default_factory=SubwordsConfig, description="How words are cut into units."
+    )
+
+    @model_validator(mode="after")
+    def _check_languages(self) -> "DataConfig":
+        if self.src.lang == self.tgt.lang:
+            raise ValueError(
+                f"tgt.lang must be another one than data.src.lang, got {self.tgt.lang!r} for both; "
+                "the two sides would be the same file"
+            )
+        return self

@@ -1,0 +1,96 @@
+"""From a file, a dictionary, the command line to a Config, or to one line of what to mend."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+from pydantic import ValidationError
+
+from nmt.config.complaints import complain, lookup, shorten
+from nmt.config.schema import Config, config_schema
+from nmt.config.yaml_text import format_yaml, parse_yaml
+from nmt.errors import ConfigError
+
+
+def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration file; each override `a.b=value` (a YAML value) replaces one key.
+
+    Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake
+    in an override is reported with `--set a.b=value` in the place of the file.
+    """
+    where = str(path)
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
+    except OSError as error:
+        raise ConfigError(
+            f"{where}: cannot be read: {error.strerror}; give the path of a YAML file"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{where}: must be UTF-8 text, got the byte {error.object[error.start]:#04x}"
+        ) from None
+    try:
+        values = parse_yaml(text)
+    except ValueError as error:
+        raise ConfigError(f"{where}: must be YAML: {error}") from None
+    if not isinstance(values, dict):
+        got = "an empty file" if values is None else shorten(values)
+        raise ConfigError(
+            f"{where}: must hold sections of keys and values, got {got}; see configs/reference.yaml"
+        )
+    changed = {_override(values, text): text for text in overrides}
+    return _build(values, where, changed)
+
+
+def config_from_dict(values: dict[str, Any], where: str = "config") -> Config:
+    """Check a dictionary as `load_config` does a file; `where` starts a ConfigError's line."""
+    return _build(values, where, {})
+
+
+def dump_config(config: Config) -> str:
+    """The configuration with every key spelt out, as YAML that `load_config` reads back equal."""
+    return format_yaml(config.to_dict())
+
+
+def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        path, line = complain(error, config_schema())
+    # An unknown key may end before the override's path does (data.trg.lang): compare the rest.
+    # A combination has the path of a whole section and is no key's fault alone: name the file.
+    if not _is_section(path):
+        for keys, text in changed.items():
+            shorter = min(len(path), len(keys))
+            if path[:shorter] == keys[:shorter]:
+                where = f"--set {text}"
+    raise ConfigError(f"{where}: {line}")
+
+
+def _is_section(path: tuple[str | int, ...]) -> bool:
+    return not path or "properties" in lookup(config_schema(), path)
+
+
+def _override(values: dict[str, Any], text: str) -> tuple[str, ...]:
+    """Put one `a.b=value` into the values; gives the path of the key it changed."""
+    name, equals, value = text.partition("=")
+    keys = tuple(name.strip().split("."))
+    if not equals or not all(keys):
+        raise ConfigError(
+            f"--set {text}: must be KEY.PATH=VALUE; for example training.batch_size=2048"
+        )
+    section = values
+    for depth, key in enumerate(keys[:-1], start=1):
+        inner = section.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(
+                f"--set {text}: {'.'.join(keys[:depth])} must be a section of keys and values, "
+                f"got {shorten(inner)}"
+            )
+        section = inner
+    try:
+        section[keys[-1]] = parse_yaml(value)
+    except ValueError as error:
+        raise ConfigError(f"--set {text}: the value must be YAML: {error}") from None
+    return keys

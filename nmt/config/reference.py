@@ -1,0 +1,69 @@
+"""`configs/reference.yaml`, written from the schema: every key, its meaning, choices, default."""
+
+import textwrap
+from typing import Any
+
+from nmt.config.complaints import describe, resolve
+from nmt.config.schema import config_schema
+from nmt.config.yaml_text import format_yaml
+
+_WIDTH = 100
+_HEADER = """\
+# yaml-language-server: $schema=schema.json
+#
+# Every setting there is, with its meaning, what it may be, and its default.
+# Copy the keys you want to change: a key that is left out has its default, and a key that is not
+# listed here is an error. On the command line, --set training.batch_size=2048 replaces one key.
+# Paths start at the folder the command is run in.
+#
+# This file is printed by: python -m nmt.config reference
+"""
+
+
+def reference_yaml() -> str:
+    """A configuration with every key below a comment of its meaning; it loads as it stands."""
+    schema = config_schema()
+    return _HEADER + "\n".join(_section(schema, schema, 0, None)) + "\n"
+
+
+def _section(
+    node: dict[str, Any], schema: dict[str, Any], depth: int, example: dict[str, Any] | None
+) -> list[str]:
+    lines: list[str] = []
+    for key, raw in node["properties"].items():
+        child = resolve(raw, schema)
+        required = key in node.get("required", [])
+        value = (child.get("examples") or [None])[0] if required else child.get("default")
+        if example and key in example:
+            value = example[key]
+        if depth < 2:
+            lines.append("")
+        lines += _comment(_text(child, schema, required), depth)
+        if "properties" in child:
+            given = value if isinstance(value, dict) else None
+            lines += [f"{'  ' * depth}{key}:", *_section(child, schema, depth + 1, given)]
+        else:
+            lines.append(f"{'  ' * depth}{key}: {_inline(value)}")
+    return lines
+
+
+def _text(child: dict[str, Any], schema: dict[str, Any], required: bool) -> str:
+    text = str(child["description"])
+    if "properties" in child:
+        return text
+    what = describe(child, schema)
+    what = what[0].upper() + what[1:]
+    return f"{text} {what}; " + (
+        "required." if required else f"default {_inline(child.get('default'))}."
+    )
+
+
+def _comment(text: str, depth: int) -> list[str]:
+    indent = "  " * depth + "# "
+    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return format_yaml(value).removesuffix("...\n").strip()

@@ -1,0 +1,51 @@
+"""The whole configuration as one typed value, and its JSON schema."""
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from nmt.config.data_section import DataConfig
+from nmt.config.model_section import ModelConfig
+from nmt.config.section import NonNegativeInt, PositiveInt, Section, Text
+from nmt.config.training_section import DecodingConfig, TrainingConfig
+
+
+class Config(Section):
+    """Everything a training run needs to know; saved with the model."""
+
+    name: Text = Field(default="model", description="What the run is called in its logs.")
+    seed: NonNegativeInt = Field(
+        default=42,
+        description="Start of all random numbers: the same seed and threads give the same model.",
+    )
+    threads: PositiveInt | None = Field(
+        default=None, description="Processor cores to use; null takes all the machine has."
+    )
+    model_dir: Text = Field(
+        description="Folder for the model, its checkpoints and logs. If it holds an unfinished "
+        "run, that is resumed.",
+        examples=["runs/model"],
+    )
+    data: DataConfig = Field(description="Files, cleaning, subwords.")
+    model: ModelConfig = Field(default_factory=ModelConfig, description="The network.")
+    training: TrainingConfig = Field(
+        default_factory=TrainingConfig, description="Finding its weights."
+    )
+    decoding: DecodingConfig = Field(
+        default_factory=DecodingConfig, description="Translating with it."
+    )
+
+    @model_validator(mode="after")
+    def _check_ties(self) -> "Config":
+        if self.model.tied_embeddings == "all" and not self.data.subwords.joint:
+            raise ValueError(
+                "data.subwords.joint must be true with model.tied_embeddings: all, got false; "
+                "or use tied_embeddings: softmax"
+            )
+        return self
+
+
+def config_schema() -> dict[str, Any]:
+    """The JSON schema of a configuration file, for editors; `configs/schema.json` is this."""
+    schema = Config.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,182 @@
+"""The `training` and `decoding` sections."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from nmt.config.section import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+)
+
+
+class TrainingConfig(Section):
+    """How the weights are found, and when to stop looking."""
+
+    optimizer: Literal["adam", "adamw", "sgd"] = Field(
+        default="adam", description="Rule that changes the weights."
+    )
+    learning_rate: PositiveFloat = Field(
+        default=1e-3, description="Size of its steps; about 1.0 for sgd."
+    )
+    adam_betas: tuple[Fraction, Fraction] = Field(
+        default=(0.9, 0.999),
+        strict=False,
+        description="Decay of the running means of the gradient and of its square, for adam and "
+        "adamw.",
+    )
+    adam_eps: PositiveFloat = Field(
+        default=1e-8, description="Added to the divisor, for adam and adamw."
+    )
+    weight_decay: NonNegativeFloat = Field(
+        default=0.0,
+        description="Pull towards 0: added to the gradient, or with adamw taken from the weights.",
+    )
+    momentum: Fraction = Field(default=0.0, description="Share of the last step that sgd repeats.")
+    clip_grad_norm: PositiveFloat | None = Field(
+        default=5.0, description="A gradient that is longer is shortened to this; null leaves it."
+    )
+    label_smoothing: Fraction = Field(
+        default=0.0,
+        description="Probability taken from the right word and shared among all the others.",
+    )
+    batch_size: PositiveInt = Field(
+        default=4096,
+        description="Target tokens a batch (without padding), or sentences: see batch_type.",
+    )
+    batch_type: Literal["token", "sentence"] = Field(
+        default="token", description="What batch_size counts."
+    )
+    scheduling: Literal["plateau", "inverse_square_root", "constant"] = Field(
+        default="plateau",
+        description="Learning rate over time: lowered when validation stops improving (plateau), "
+        "with the root of "
+        "the updates after the warm-up (inverse_square_root), or never (constant).",
+    )
+    learning_rate_warmup: NonNegativeInt = Field(
+        default=0, description="Updates over which the learning rate rises from 0 to its value."
+    )
+    learning_rate_min: NonNegativeFloat = Field(
+        default=1e-6,
+        description="Training stops when the learning rate falls below this after the warm-up.",
+    )
+    decrease_factor: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.5, description="With plateau, the learning rate is multiplied by this."
+    )
+    patience: NonNegativeInt = Field(
+        default=3, description="With plateau, validations without improvement before that happens."
+    )
+    early_stopping_patience: PositiveInt | None = Field(
+        default=10,
+        description="Training stops after this many validations without improvement; null: never.",
+    )
+    early_stopping_metric: Literal["bleu", "chrf", "ppl", "loss"] = Field(
+        default="bleu", description="What improvement means: it also chooses the best checkpoint."
+    )
+    epochs: PositiveInt = Field(
+        default=50, description="Training stops after this many passes over the corpus."
+    )
+    updates: PositiveInt | None = Field(
+        default=None, description="Training stops after this many updates, if not null."
+    )
+    max_minutes: PositiveFloat | None = Field(
+        default=None,
+        description="Training stops after this many minutes by the clock, if not null; a run "
+        "that was "
+        "resumed counts those before as well.",
+    )
+    validation_freq: PositiveInt = Field(
+        default=500, description="Updates from one validation to the next."
+    )
+    logging_freq: PositiveInt = Field(
+        default=50, description="Updates from one line of progress to the next."
+    )
+    shuffle: bool = Field(
+        default=True, description="Deal sentences to batches anew in every epoch."
+    )
+    print_valid_sents: tuple[NonNegativeInt, ...] = Field(
+        default=(0, 1, 2),
+        strict=False,
+        description="Validation sentences, counted from 0, whose translations are logged.",
+    )
+    keep_best_ckpts: PositiveInt = Field(
+        default=1, description="Best checkpoints to keep, beside the last one."
+    )
+
+    @model_validator(mode="after")
+    def _check_rates(self) -> "TrainingConfig":
+        if self.learning_rate_min >= self.learning_rate:
+            raise ValueError(
+                f"learning_rate_min must be below learning_rate ({self.learning_rate:g}), "
+                f"got {self.learning_rate_min:g}; training would stop at once"
+            )
+        if self.scheduling == "inverse_square_root" and self.learning_rate_warmup == 0:
+            raise ValueError(
+                "learning_rate_warmup must be at least 1 with scheduling: inverse_square_root, "
+                "got 0; "
+                "a usual value is 1000"
+            )
+        if self.momentum > 0 and self.optimizer != "sgd":
+            raise ValueError(
+                f"momentum must be 0 with optimizer: {self.optimizer}, got {self.momentum:g}; "
+                "only sgd uses it"
+            )
+        return self
+
+
+def _length_penalty(value: Any) -> str | float:
+    """Two names or a number: pydantic would report a mistake once for each of them."""
+    if value in ("none", "average"):
+        return str(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100:
+        return float(value)
+    raise ValueError("")
+
+
+LengthPenalty = Annotated[
+    Literal["none", "average"] | float,
+    BeforeValidator(_length_penalty),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["none", "average"], "type": "string"},
+                {"type": "number", "minimum": 0, "maximum": 100},
+            ]
+        }
+    ),
+]
+
+
+class DecodingConfig(Section):
+    """How a translation is searched for; options of the commands come before these."""
+
+    beam_size: PositiveInt = Field(
+        default=5, description="Hypotheses kept at each step; 1 is greedy search."
+    )
+    length_penalty: LengthPenalty = Field(
+        default=1.0,
+        description="What a log-probability is divided by before hypotheses of different lengths "
+        "are compared: "
+        "1 (none), the length (average), or ((5 + length) / 6) to the power of this number (Wu "
+        "et al. 2016, 7).",
+    )
+    max_length_ratio: PositiveFloat = Field(
+        default=2.0,
+        description="A translation has at most this many subwords for each one of the source ...",
+    )
+    max_length_extra: NonNegativeInt = Field(default=10, description="... and this many more.")
+    n_best: PositiveInt = Field(default=1, description="Translations given for each sentence.")
+    batch_size: PositiveInt = Field(default=64, description="Sentences translated together.")
+
+    @model_validator(mode="after")
+    def _check_n_best(self) -> "DecodingConfig":
+        if self.n_best > self.beam_size:
+            raise ValueError(
+                f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise "
+                "beam_size too"
+            )
+        return self

@@ -1,0 +1,89 @@
+"""YAML to plain values and back, by the rules of YAML 1.2.
+
+PyYAML follows 1.1, where `1e-3` is text, `no` (a language code) is false and `010` is eight. A key
+given twice is an error here: the first one would be lost without a word.
+"""
+
+import re
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+_RULES: list[tuple[str, str, str]] = [
+    ("tag:yaml.org,2002:bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("tag:yaml.org,2002:null", r"^(?:~|null|Null|NULL|)$", "~nN\0"),
+    ("tag:yaml.org,2002:int", r"^[-+]?[0-9][0-9_]*$", "-+0123456789"),
+    (
+        "tag:yaml.org,2002:float",
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-+.0123456789",
+    ),
+    ("tag:yaml.org,2002:merge", r"^<<$", "<"),
+]
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    table: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for tag, pattern, first in _RULES:
+        for char in first:
+            table.setdefault("" if char == "\0" else char, []).append((tag, re.compile(pattern)))
+    return table
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = _resolvers()
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            if isinstance(key_node, yaml.ScalarNode) and key_node.value != "<<":
+                if key_node.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None,
+                        None,
+                        f"the key {key_node.value!r} is given twice",
+                        key_node.start_mark,
+                    )
+                seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    # The same rules, so that text which looks like a number to our loader is quoted.
+    yaml_implicit_resolvers = _resolvers()
+
+
+def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
+    return int(node.value.replace("_", ""))
+
+
+def _construct_float(loader: _Loader, node: yaml.ScalarNode) -> float:
+    return float(node.value.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+
+
+def parse_yaml(text: str) -> Any:
+    """The plain value of a YAML text. Raises ValueError with one line, `line N: what is wrong`."""
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  (a SafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(line + " ".join(str(problem).split())) from None
+
+
+def format_yaml(value: Any) -> str:
+    """A plain value as YAML text; keys stay in order and `parse_yaml` gives the value back."""
+    return yaml.dump(
+        value,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=False,
+        width=100,
+    )

@@ -1,0 +1,41 @@
+"""Text: subwords, corpora, batches. The only place where arrays are not yet time-major.
+
+src, tgt = load_sides(config.data)
+corpus = load_parallel(config.data.train, src, tgt)
+for batch in TrainBatches(corpus, 4096, seed=config.seed).epoch(0): ...
+"""
+
+from nmt.data.batches import Batch, TrainBatches, make_batch
+from nmt.data.corpus import (
+    ParallelCorpus,
+    Side,
+    clean_line,
+    load_parallel,
+    read_lines,
+    text_file,
+    training_text,
+)
+from nmt.data.prepare import load_sides
+from nmt.data.rows import TokenRows
+from nmt.data.subwords import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Subwords, train_subwords
+
+__all__ = [
+    "BOS_ID",
+    "EOS_ID",
+    "PAD_ID",
+    "UNK_ID",
+    "Batch",
+    "ParallelCorpus",
+    "Side",
+    "Subwords",
+    "TokenRows",
+    "TrainBatches",
+    "clean_line",
+    "load_parallel",
+    "load_sides",
+    "make_batch",
+    "read_lines",
+    "text_file",
+    "train_subwords",
+    "training_text",
+]

@@ -1,0 +1,178 @@
+"""Sentence pairs to padded, time-major arrays; which pairs go together, and in what order."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.data.corpus import ParallelCorpus
+from nmt.data.rows import TokenRows
+from nmt.data.subwords import BOS_ID, EOS_ID, PAD_ID
+
+# Sentences of so many batches are sorted by length together. More would pad less, but give the same
+# sentences to the same batch in every epoch.
+_POOL_BATCHES = 64
+# Target lengths that count as one when sorting: a wider band leaves more choice of source lengths.
+# On Multi30k 2 keeps 95% of the target and 88% of the source positions real; 1 gives 98% and 82%.
+_BAND = 2
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs of one batch, [time, B], C-contiguous int32, padded with PAD_ID.
+
+    Rows stand by target length, longest first, equal ones by source length, longest first. `src`
+    [S, B] ends with EOS; `tgt_in` [T, B] is BOS and the words, `tgt_out` [T, B] the words and EOS.
+    Lengths [B] int32 count those. `indices` [B] int64 are line numbers of the corpus, from 0. The
+    two numbers are the real tokens, EOS counted and padding not. Without targets T is 0.
+    """
+
+    src: np.ndarray
+    src_lengths: np.ndarray
+    tgt_in: np.ndarray
+    tgt_out: np.ndarray
+    tgt_lengths: np.ndarray
+    indices: np.ndarray
+    num_src_tokens: int
+    num_tgt_tokens: int
+
+    def __len__(self) -> int:
+        """Return the number of pairs, B."""
+        return len(self.indices)
+
+
+def make_batch(
+    src_ids: Sequence[Sequence[int] | np.ndarray],
+    tgt_ids: Sequence[Sequence[int] | np.ndarray] | None,
+    indices: Sequence[int] | np.ndarray,
+) -> Batch:
+    """One batch of id sequences (without BOS and EOS; maybe empty). `indices` names the rows."""
+    src = TokenRows.from_lists(src_ids)
+    tgt = None if tgt_ids is None else TokenRows.from_lists(tgt_ids)
+    return _gather(src, tgt, np.arange(len(src)), np.asarray(indices, dtype=np.int64))
+
+
+def _gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np.ndarray) -> Batch:
+    """The given rows of a corpus as a batch; `numbers` [len(rows)] are their line numbers."""
+    src_lengths = src.lengths_of(rows) + 1
+    tgt_lengths = np.zeros_like(src_lengths) if tgt is None else tgt.lengths_of(rows) + 1
+    order = np.lexsort((-src_lengths, -tgt_lengths))
+    rows = rows[order]
+    src_lengths, tgt_lengths = src_lengths[order], tgt_lengths[order]
+    padded_src = _pad(src, rows, src_lengths)
+    if tgt is None:
+        tgt_out = np.zeros((0, len(rows)), dtype=np.int32)
+    else:
+        tgt_out = _pad(tgt, rows, tgt_lengths)
+    return Batch(
+        src=padded_src,
+        src_lengths=src_lengths.astype(np.int32),
+        tgt_in=_shift(tgt_out),
+        tgt_out=tgt_out,
+        tgt_lengths=tgt_lengths.astype(np.int32),
+        indices=numbers[order],
+        num_src_tokens=int(src_lengths.sum()),
+        num_tgt_tokens=int(tgt_lengths.sum()),
+    )
+
+
+def _pad(table: TokenRows, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """[max of lengths, B]: the rows' tokens, then EOS (lengths count it), then padding."""
+    time = int(lengths.max(initial=0))
+    steps = np.arange(time)
+    real = steps < lengths[:, None] - 1
+    padded = np.full((len(rows), time), PAD_ID, dtype=np.int32)
+    padded[real] = table.tokens[(table.starts[rows][:, None] + steps)[real]]
+    padded[np.arange(len(rows)), lengths - 1] = EOS_ID
+    return np.ascontiguousarray(padded.T)
+
+
+def _shift(tgt_out: np.ndarray) -> np.ndarray:
+    """What the decoder reads to write `tgt_out`: BOS, then every word but EOS."""
+    tgt_in = np.empty_like(tgt_out)
+    if len(tgt_out):
+        tgt_in[0] = BOS_ID
+        tgt_in[1:] = np.where(tgt_out[:-1] == EOS_ID, PAD_ID, tgt_out[:-1])
+    return tgt_in
+
+
+class TrainBatches:
+    """A corpus dealt into batches of sentences of similar length, anew in every epoch.
+
+    An epoch is a function of (seed, epoch) alone: it can be repeated, and entered anywhere.
+    """
+
+    def __init__(
+        self,
+        corpus: ParallelCorpus,
+        batch_size: int,
+        batch_type: str = "token",
+        seed: int = 42,
+        shuffle: bool = True,
+    ) -> None:
+        """A batch holds at most `batch_size` target tokens (EOS counted, padding not) or sentences.
+
+        `batch_type` token or sentence says which; a sentence of more tokens than that is a batch by
+        itself. Without `shuffle` neighbouring lines stay together and every epoch is the same.
+        """
+        self._corpus = corpus
+        self._batch_size = batch_size
+        self._by_tokens = batch_type == "token"
+        self._seed = seed
+        self._shuffle = shuffle
+        self._src_lengths = corpus.src.lengths + 1
+        self._tgt_lengths = corpus.tgt.lengths + 1
+        self._plan: tuple[int, list[np.ndarray]] = (-1, [])
+
+    def num_batches(self, epoch: int = 0) -> int:
+        """Batches in an epoch; with shuffling it can differ by a few from one epoch to the next."""
+        return len(self._batches(epoch))
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch in order, from number `start` on."""
+        corpus = self._corpus
+        for rows in self._batches(epoch)[start:]:
+            yield _gather(corpus.src, corpus.tgt, rows, corpus.line_numbers[rows])
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        """For each batch of an epoch the rows of the corpus in it."""
+        if not self._shuffle:
+            epoch = 0
+        if self._plan[0] != epoch:
+            self._plan = (epoch, self._deal(epoch))
+        return self._plan[1]
+
+    def _deal(self, epoch: int) -> list[np.ndarray]:
+        random = np.random.default_rng([self._seed, epoch])
+        rows = np.arange(len(self._corpus))
+        if self._shuffle:
+            random.shuffle(rows)
+        batches: list[np.ndarray] = []
+        for pool in np.array_split(rows, self._num_pools()):
+            # Source lengths rise in one band of target lengths and fall in the next: a batch that
+            # spans two bands then does not hold the longest and the shortest sources together.
+            band, src = self._tgt_lengths[pool] // _BAND, self._src_lengths[pool]
+            pool = pool[np.lexsort((np.where(band % 2, src, -src), band))]
+            batches += self._cut(pool)
+        if self._shuffle:
+            order = random.permutation(len(batches))
+            batches = [batches[i] for i in order]
+        return batches
+
+    def _num_pools(self) -> int:
+        work = int(self._tgt_lengths.sum()) if self._by_tokens else len(self._corpus)
+        return max(1, round(work / (self._batch_size * _POOL_BATCHES)))
+
+    def _cut(self, pool: np.ndarray) -> list[np.ndarray]:
+        """Consecutive rows, at most batch_size a batch, of about one size: no tiny last batch."""
+        weights = self._tgt_lengths[pool] if self._by_tokens else np.ones(len(pool), dtype=np.int64)
+        ends = np.cumsum(weights)
+        batches: list[np.ndarray] = []
+        first, done = 0, 0
+        while first < len(pool):
+            left = int(ends[-1]) - done
+            share = -(-left // -(-left // self._batch_size))
+            last = max(first + 1, int(np.searchsorted(ends, done + share, side="right")))
+            batches.append(pool[first:last])
+            first, done = last, int(ends[last - 1])
+        return batches

@@ -1,0 +1,248 @@
+"""Text files to sentences, and pairs of files to pairs of subword sequences that stay aligned."""
+
+import gzip
+import re
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, zip_longest
+from os import PathLike
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal, cast
+
+import numpy as np
+
+from nmt.data.rows import TokenRows
+from nmt.data.subwords import Subwords
+from nmt.errors import DataError
+
+if TYPE_CHECKING:
+    from nmt.config import SideConfig
+
+# Lines cleaned and cut together: enough to keep sentencepiece's threads busy, and small.
+_CHUNK = 16_384
+# Control characters and all that other programs take for a line end, lone surrogates (no text), and
+# the sign sentencepiece writes for a space. Format characters (joiners of emoji and of Persian,
+# direction marks) and no-break spaces are text and stay.
+_NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581 ]+")
+
+_Form = Literal["NFC", "NFKC"]
+_FORMS: dict[str, _Form | None] = {"none": None, "nfc": "NFC", "nfkc": "NFKC"}
+
+
+def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> str:
+    """One sentence as a model sees it: normalised, spaces and control characters as one space.
+
+    `normalize` is none, nfc or nfkc. The result has no line break of any kind, and no space at
+    either end; it may be empty.
+    """
+    form = _FORMS[normalize]
+    if form is not None:
+        text = unicodedata.normalize(form, text)
+    if lowercase:
+        text = text.lower()
+        if form is not None:  # lower-casing can part a letter and its accent
+            text = unicodedata.normalize(form, text)
+    return _NOT_TEXT.sub(" ", text).strip(" ")
+
+
+def text_file(path: str | PathLike[str]) -> Path:
+    """The path itself, or with `.gz` when only that file is there. Raises DataError for neither."""
+    plain = Path(path)
+    if plain.is_file():
+        return plain
+    packed = Path(f"{path}.gz")
+    if packed.is_file():
+        return packed
+    if plain.exists():
+        raise DataError(f"{path}: must be a text file, got a folder or device")
+    raise DataError(f"{path}: must be a text file, got nothing there, nor {packed.name} beside it")
+
+
+def read_lines(path: str | PathLike[str]) -> Iterator[str]:
+    r"""The lines of a UTF-8 file, one by one; plain or gzip (by its `.gz`, which may be left out).
+
+    Only `\n` and `\r\n` end a line. A byte-order mark at the start is dropped. What follows the
+    last `\n` is a line too. Raises DataError naming file and line: at once if the
+    file cannot be opened, while reading if it is not UTF-8 or the archive is damaged.
+    """
+    found = text_file(path)
+    try:
+        opened = gzip.open(found) if found.suffix == ".gz" else open(found, "rb")
+    except OSError as error:
+        raise DataError(f"{found}: must be readable: {error.strerror}") from None
+    return _decoded(cast(IO[bytes], opened), found)
+
+
+def _decoded(file: IO[bytes], path: Path) -> Iterator[str]:
+    number = 0
+    with file:
+        try:
+            for number, raw in enumerate(file, start=1):
+                line = raw.removesuffix(b"\n").removesuffix(b"\r")
+                yield (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path}: line {number} must be UTF-8, got byte {error.object[error.start]:#04x} "
+                "at "
+                f"position {error.start + 1}; convert the file to UTF-8"
+            ) from None
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(
+                f"{path}: must be a whole gzip file, got one that is damaged or cut off after line "
+                f"{number} ({error}); copy it again"
+            ) from None
+        except OSError as error:
+            raise DataError(
+                f"{path}: must be readable: {error.strerror} at line {number}"
+            ) from None
+
+
+@dataclass(frozen=True)
+class ParallelCorpus:
+    """Pairs of subword sequences, without begin and end.
+
+    `line_numbers` [N] int64 says where in the files each pair stands, counted from 0. `src_texts`
+    and `tgt_texts` are the lines as they were read, `references` the target lines cleaned, as the
+    model is taught to write them; all three are empty unless they were asked for.
+    """
+
+    src: TokenRows
+    tgt: TokenRows
+    line_numbers: np.ndarray
+    total: int
+    skipped_empty: int = 0
+    skipped_long: int = 0
+    src_texts: list[str] = field(default_factory=list)
+    tgt_texts: list[str] = field(default_factory=list)
+    references: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """Return the number of pairs that were kept."""
+        return len(self.src)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One language: how its text is cleaned and cut."""
+
+    config: "SideConfig"
+    subwords: Subwords
+
+    def clean(self, lines: Iterable[str]) -> list[str]:
+        """Every line as `clean_line` makes it."""
+        config = self.config
+        return [clean_line(line, config.lowercase, config.normalize) for line in lines]
+
+
+def load_parallel(
+    prefix: str, src: Side, tgt: Side, *, training: bool = True, keep_texts: bool | None = None
+) -> ParallelCorpus:
+    """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz).
+
+    For training, a pair with an empty side, or with a side longer than its `max_length`, is left
+    out as a pair and counted. Otherwise every line stays, also an empty one, so that translations
+    line up with it, and the texts are kept too (`keep_texts` overrules this).
+
+    Raises DataError if a file is missing or damaged, if the files differ in their number of lines,
+    or if no pair is left.
+    """
+    keep_texts = not training if keep_texts is None else keep_texts
+    collected = _Collected(src, tgt, training, keep_texts)
+    for pairs in _chunks(prefix, src.config.lang, tgt.config.lang):
+        collected.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    corpus = collected.corpus()
+    where = f"{prefix}.{src.config.lang}, {prefix}.{tgt.config.lang}"
+    if corpus.total == 0:
+        raise DataError(f"{where}: must hold at least one pair of sentences, got empty files")
+    if len(corpus) == 0:
+        raise DataError(
+            f"{where}: must hold at least one pair to train on, got {corpus.skipped_empty} with an "
+            f"empty side and {corpus.skipped_long} longer than max_length "
+            f"({src.config.max_length}, "
+            f"{tgt.config.max_length}); raise data.src.max_length and data.tgt.max_length"
+        )
+    return corpus
+
+
+def training_text(prefix: str, sides: Sequence["SideConfig"]) -> Iterator[str]:
+    """The cleaned lines of the files of one or both sides, one by one, to train subwords on."""
+    for side in sides:
+        for line in read_lines(f"{prefix}.{side.lang}"):
+            yield clean_line(line, side.lowercase, side.normalize)
+
+
+def _chunks(prefix: str, src_lang: str, tgt_lang: str) -> Iterator[list[tuple[str, str]]]:
+    """Lines of both files in step. Raises DataError at the end if one has more than the other."""
+    src, tgt = read_lines(f"{prefix}.{src_lang}"), read_lines(f"{prefix}.{tgt_lang}")
+    pairs = zip_longest(src, tgt)
+    total = 0
+    while chunk := list(islice(pairs, _CHUNK)):
+        whole = [(a, b) for a, b in chunk if a is not None and b is not None]
+        total += len(whole)
+        if len(whole) < len(chunk):
+            more = len(chunk) - len(whole) + sum(1 for _ in pairs)
+            longer = chunk[-1][0] is not None
+            counts = (total + more, total) if longer else (total, total + more)
+            raise DataError(
+                f"{prefix}.{src_lang}, {prefix}.{tgt_lang}: must have as many lines as each other, "
+                f"got {counts[0]} and {counts[1]}; line n of one has to translate line n of the "
+                "other"
+            )
+        yield whole
+
+
+class _Collected:
+    """What has been read so far: whole arrays a chunk, joined once at the end."""
+
+    def __init__(self, src: Side, tgt: Side, training: bool, keep_texts: bool) -> None:
+        self.src, self.tgt = src, tgt
+        self.training, self.keep_texts = training, keep_texts
+        self.ids: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        self.lengths: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        self.numbers: list[np.ndarray] = []
+        self.texts: tuple[list[str], list[str], list[str]] = ([], [], [])
+        self.total = self.skipped_empty = self.skipped_long = 0
+
+    def add(self, src_lines: list[str], tgt_lines: list[str]) -> None:
+        src_clean, tgt_clean = self.src.clean(src_lines), self.tgt.clean(tgt_lines)
+        rows = self.src.subwords.encode(src_clean), self.tgt.subwords.encode(tgt_clean)
+        lengths = [np.array([len(row) for row in side], dtype=np.int64) for side in rows]
+        keep = np.ones(len(src_lines), dtype=bool)
+        if self.training:
+            empty = (lengths[0] == 0) | (lengths[1] == 0)
+            limits = self.src.config.max_length, self.tgt.config.max_length
+            long = ~empty & ((lengths[0] > limits[0]) | (lengths[1] > limits[1]))
+            keep = ~(empty | long)
+            self.skipped_empty += int(empty.sum())
+            self.skipped_long += int(long.sum())
+        kept = np.flatnonzero(keep)
+        self.numbers.append(kept + self.total)
+        self.total += len(src_lines)
+        for side in (0, 1):
+            joined = [token for i in kept.tolist() for token in rows[side][i]]
+            self.ids[side].append(np.array(joined, dtype=np.int32))
+            self.lengths[side].append(lengths[side][keep])
+        if self.keep_texts:
+            for texts, lines in zip(self.texts, (src_lines, tgt_lines, tgt_clean), strict=True):
+                texts.extend(lines[i] for i in kept.tolist())
+
+    def corpus(self) -> ParallelCorpus:
+        rows = []
+        for ids, lengths in zip(self.ids, self.lengths, strict=True):
+            starts = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
+            np.cumsum(np.concatenate(lengths) if lengths else [], out=starts[1:])
+            tokens = np.concatenate(ids) if ids else np.zeros(0, dtype=np.int32)
+            ids.clear()
+            rows.append(TokenRows(tokens, starts))
+        numbers = np.concatenate(self.numbers) if self.numbers else np.zeros(0, dtype=np.int64)
+        return ParallelCorpus(
+            rows[0],
+            rows[1],
+            numbers.astype(np.int64),
+            self.total,
+            self.skipped_empty,
+            self.skipped_long,
+            *self.texts,
+        )

@@ -1,0 +1,212 @@
+"""Text to subword ids and back (sentencepiece), with fixed ids for the four special units."""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike, cpu_count
+
+import numpy as np
+import sentencepiece
+
+from nmt.errors import DataError
+
+PAD_ID = 0
+UNK_ID = 1
+BOS_ID = 2
+EOS_ID = 3
+SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
+
+# The sums inside unigram training are rounded differently for each number of threads, so that
+# number may not follow the machine's cores: the same text would give different models.
+_TRAINING_THREADS = 4
+# Training keeps its sentences in memory; beyond this many it draws a sample, always the same one.
+_TRAINING_SENTENCES = 2_000_000
+# A thread costs more than it saves below this many sentences.
+_SENTENCES_A_THREAD = 256
+# What a piece may not bring into a line of output (byte pieces can spell any of them).
+_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SILENT = 5
+
+
+class Subwords:
+    """A trained sentencepiece model. Ids 0 to 3 are padding, unknown, begin and end, always.
+
+    A model made elsewhere may number its units otherwise or lack some of the four: its own units
+    then follow here from 4 on, in their order.
+    """
+
+    def __init__(self, model_bytes: bytes, where: str = "subword model") -> None:
+        """`where` starts the line of a DataError: the name of the file the bytes come from."""
+        self.model_bytes = model_bytes
+        self._processor = _load(model_bytes, where)
+        own = _own_special_ids(self._processor)
+        size = int(self._processor.vocab_size())
+        words = np.array([i for i in range(size) if i not in own.values()], dtype=np.int32)
+        # Ours to the model's (-1: the model has no such unit) and back.
+        self._to_model = np.concatenate(
+            [np.array([own.get(i, -1) for i in range(4)], dtype=np.int32), words]
+        )
+        self._from_model = np.full(size, UNK_ID, dtype=np.int32)
+        self._from_model[self._to_model[self._to_model >= 0]] = np.flatnonzero(self._to_model >= 0)
+        self._is_own_order = bool(np.array_equal(self._to_model, np.arange(size)))
+
+    @classmethod
+    def from_bytes(cls, model_bytes: bytes, where: str = "subword model") -> "Subwords":
+        """A model from what `model_bytes` gave. Raises DataError if it is damaged."""
+        return cls(model_bytes, where)
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> "Subwords":
+        """A model from a file. Raises DataError if it is missing or damaged."""
+        try:
+            with open(path, "rb") as file:
+                model_bytes = file.read()
+        except OSError as error:
+            raise DataError(
+                f"{path}: must be a sentencepiece model, cannot be read: {error.strerror}"
+            ) from None
+        return cls(model_bytes, str(path))
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of units, the four special ones counted."""
+        return len(self._to_model)
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """The ids of each sentence, without begin and end. Unknown characters become UNK_ID."""
+        if not sentences:
+            return []
+        threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
+        rows: list[list[int]] = self._processor.encode(
+            list(sentences), out_type=int, num_threads=threads
+        )
+        if self._is_own_order:
+            return rows
+        return [self._from_model[row].tolist() for row in rows]
+
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids. The four special ids stand for nothing and are passed over.
+
+        The text holds no line break and no other control character. Raises IndexError for an id
+        outside the vocabulary.
+        """
+        kept = [[int(self._to_model[i]) for i in row if i > EOS_ID] for row in rows]
+        texts: list[str] = self._processor.decode(kept) if kept else []
+        return [_BREAKS.sub(" ", text) for text in texts]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The units themselves, for people to look at: `▁` starts a word."""
+        return [
+            SPECIAL_PIECES[i]
+            if i <= EOS_ID
+            else self._processor.id_to_piece(int(self._to_model[i]))
+            for i in ids
+        ]
+
+
+def train_subwords(
+    sentences: Iterable[str],
+    *,
+    type: str = "unigram",
+    vocab_size: int = 8000,
+    character_coverage: float = 1.0,
+    max_sentences: int = _TRAINING_SENTENCES,
+) -> Subwords:
+    """Train a model on cleaned sentences; the same text gives the same model, bit for bit.
+
+    The sentences are taken one at a time and may come from a file: nothing here holds a copy. With
+    more than `max_sentences` of them sentencepiece keeps a random sample of that many.
+
+    `type` is unigram or bpe, where `vocab_size` is exact, or char or word, where it is the most
+    there may be. Raises DataError if the text is empty or cannot give so many or so few units, and
+    whatever taking the next sentence raises.
+    """
+    source = _Watched(sentences)
+    result = io.BytesIO()
+    sentencepiece.set_random_generator_seed(1)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(source),
+            model_writer=result,
+            model_type=type,
+            vocab_size=vocab_size,
+            character_coverage=character_coverage,
+            hard_vocab_limit=type in ("unigram", "bpe"),
+            use_all_vocab=False,
+            pad_id=PAD_ID,
+            unk_id=UNK_ID,
+            bos_id=BOS_ID,
+            eos_id=EOS_ID,
+            unk_surface="",
+            # Unicode normalisation is a setting of ours, made before the text comes here.
+            normalization_rule_name="identity",
+            input_sentence_size=max_sentences,
+            shuffle_input_sentence=True,
+            num_threads=_TRAINING_THREADS,
+            minloglevel=_SILENT,
+        )
+    except RuntimeError as error:
+        if source.error is not None:
+            raise source.error from None
+        raise _training_error(str(error), source.count, type, vocab_size) from None
+    return Subwords(result.getvalue())
+
+
+class _Watched:
+    """Sentences on their way through C++, which makes any exception text: keep the real one."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self._sentences = sentences
+        self.count = 0
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for sentence in self._sentences:
+                if sentence:
+                    self.count += 1
+                    yield sentence
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def _training_error(text: str, count: int, type: str, vocab_size: int) -> Exception:
+    where = "data.subwords"
+    if count == 0 or "sentences_.empty" in text or "all_chars_count" in text:
+        return DataError(f"{where}: the training text must hold at least one word, got none")
+    if found := re.search(r"value <= (\d+)", text):
+        return DataError(
+            f"{where}.vocab_size must be at most {found[1]} for this text, got {vocab_size}; "
+            f"a corpus of {count} sentences does not hold more {type} units"
+        )
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", text):
+        return DataError(
+            f"{where}.vocab_size must be at least {found[1]} for the characters of this text, "
+            f"got {vocab_size}; raise it or lower {where}.character_coverage"
+        )
+    return RuntimeError(f"sentencepiece could not train: {text}")
+
+
+def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
+    problem = f"{where}: must be a sentencepiece model, got "
+    if not model_bytes:
+        raise DataError(problem + "an empty file; copy it again or train without it")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
+    except RuntimeError:
+        raise DataError(
+            problem + f"{len(model_bytes)} bytes of something else or a part of one; "
+            "copy it again or train without it"
+        ) from None
+
+
+def _own_special_ids(processor: sentencepiece.SentencePieceProcessor) -> dict[int, int]:
+    """For each of our special ids that the model has, the id that the model gives it."""
+    theirs = {
+        PAD_ID: processor.pad_id(),
+        UNK_ID: processor.unk_id(),
+        BOS_ID: processor.bos_id(),
+        EOS_ID: processor.eos_id(),
+    }
+    return {ours: own for ours, own in theirs.items() if own >= 0}

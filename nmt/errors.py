@@ -1,0 +1,25 @@
+"""The errors a user can cause. Each prints as one line; anything else is a bug and keeps its traceback."""
+
+
+class NMTError(Exception):
+    """A mistake the user can mend: `where: what must be PROMISE, got FACT; what to do`."""
+
+
+class ConfigError(NMTError):
+    """A setting is unknown, of the wrong type or impossible beside another."""
+
+
+class DataError(NMTError):
+    """A text file is missing, broken or does not fit its partner."""
+
+
+class ShapeError(NMTError):
+    """An array does not have the shape or dtype that a function promised to take."""
+
+
+class CheckpointError(NMTError):
+    """A model folder or checkpoint cannot be read or written."""
+
+
+class DeviceError(NMTError):
+    """The machine lacks what was asked for."""

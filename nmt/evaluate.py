@@ -1,0 +1,90 @@
+"""Scores of translations against references: BLEU, chrF and TER as sacrebleu computes them.
+
+BLEU: Papineni et al. 2002; chrF: Popović 2015; TER: Snover et al. 2006; signatures: Post 2018. A score
+without its signature cannot be compared with another, so the two travel together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.errors import DataError
+
+METRICS = ("bleu", "chrf", "ter")
+TOKENIZERS = ("13a", "intl", "char", "zh", "none")
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric over a whole test set, in percent."""
+
+    name: str
+    """As papers print it: `BLEU`, `chrF2`, `TER`."""
+    score: float
+    signature: str
+    """What sacrebleu needs to compute the same figure again."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the three fields under their names."""
+        return {"name": self.name, "score": self.score, "signature": self.signature}
+
+
+def score_translations(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    metrics: Sequence[str] = METRICS,
+) -> dict[str, Score]:
+    """Score detokenised translations against one reference each.
+
+    Args:
+        hypotheses: One translation a line, in the order of the references.
+        references: What a person wrote.
+        lowercase: Compare without regard to case. (sacrebleu's TER never regards it.)
+        tokenize: The words BLEU counts: one of TOKENIZERS.
+        metrics: Which of METRICS to compute; TER is slow on long lines.
+
+    Returns:
+        Metric name (as in METRICS) to its score, in the order asked for.
+
+    Raises:
+        DataError: The two differ in length, or there is nothing to score.
+    """
+    if len(hypotheses) != len(references):
+        raise DataError(
+            f"evaluation: hypotheses and references must have as many lines, got {len(hypotheses)} "
+            f"and {len(references)}; give the two sides of the same test set"
+        )
+    if not references:
+        raise DataError("evaluation: the references must have at least one line, got an empty file")
+    return {name: _score(name, hypotheses, references, lowercase, tokenize) for name in metrics}
+
+
+def format_table(scores: Sequence[Score]) -> str:
+    """Return the scores as aligned lines: metric, score, signature."""
+    lines = [f"{'metric':<8}{'score':>7}  signature"]
+    lines += [f"{score.name:<8}{score.score:>7.2f}  {score.signature}" for score in scores]
+    return "\n".join(lines)
+
+
+def _score(
+    name: str, hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str
+) -> Score:
+    from sacrebleu.metrics import BLEU, CHRF, TER  # slow to import, and training may end before it scores
+
+    metric: BLEU | CHRF | TER
+    if name == "bleu":
+        # `force` only silences a warning about text that looks tokenised; the score is the same.
+        metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+    elif name == "chrf":
+        metric = CHRF(lowercase=lowercase)
+    elif name == "ter":
+        metric = TER(case_sensitive=False)
+    else:
+        raise DataError(f"evaluation: metric must be one of {', '.join(METRICS)}, got {name!r}")
+    result = metric.corpus_score(list(hypotheses), [list(references)])
+    return Score(name=result.name, score=float(result.score), signature=str(metric.get_signature()))

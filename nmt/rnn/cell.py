@@ -1,0 +1,134 @@
+"""What a cell is, on one page.
+
+A cell is one time step, written once as mathematics on symbolic values. It declares its parameters, its states and what it reads that is
+constant over time; `step` returns its output and the new states. Time, masks, gradients, buffers and devices are the engine's business.
+A wrapper (stack, dropout, residual, attention) is a cell around cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.errors import ShapeError
+from nmt.rnn.graph import Value
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter's shape, [n] or [n, m]; `gates` of equal width lie side by side along the last axis.
+
+    `ones` names the gate whose bias starts at one (the LSTM's forget gate: Jozefowicz et al. 2015, section 2.2).
+    """
+
+    shape: tuple[int, ...]
+    gates: int = 1
+    ones: int | None = None
+
+
+@dataclass(frozen=True)
+class Captured:
+    """An array constant over time: one row per sentence, with `source_axis` one per source position and sentence."""
+
+    width: int
+    source_axis: bool = True
+
+
+class State(dict[str, Value]):
+    """Named states, also reachable as attributes: `State(h=h, c=c)`, `s.h`."""
+
+    def __getattr__(self, name: str) -> Value:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"state {name} must be one of {', '.join(self)}, got {name}") from None
+
+    def sub(self, prefix: str) -> State:
+        """The states of the inner cell `prefix`."""
+        return State(strip(self, prefix))
+
+    @staticmethod
+    def nest(**inner: State) -> State:
+        """States of several inner cells under their prefixes."""
+        return State({f"{prefix}.{name}": v for prefix, state in inner.items() for name, v in state.items()})
+
+
+class Scope:
+    """What a step reads besides its input and states: parameters and captured arrays, by name; and dropout."""
+
+    def __init__(self, values: Mapping[str, Value], dropout: Callable[[Value, float, bool], Value], prefix: str = ""):
+        self._values, self._dropout, self._prefix = values, dropout, prefix
+
+    def __getattr__(self, name: str) -> Value:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Value:
+        """The innermost meaning of a name: a cell's own parameter, else what an outer cell has captured."""
+        prefix = self._prefix
+        while True:
+            if prefix + name in self._values:
+                return self._values[prefix + name]
+            if not prefix:
+                known = ", ".join(self._values)
+                raise ShapeError(f"step: {self._prefix}{name} must be a parameter or captured array, got none of that name among {known}")
+            prefix = prefix[: prefix.rstrip(".").rfind(".") + 1]
+
+    def sub(self, prefix: str) -> Scope:
+        """The scope of the inner cell `prefix`."""
+        return Scope(self._values, self._dropout, f"{self._prefix}{prefix}.")
+
+    def dropout(self, x: Value, rate: float, *, variational: bool = False) -> Value:
+        """x with each unit dropped at `rate` while training and scaled by 1 / (1 - rate); unchanged otherwise.
+
+        `variational` keeps one mask for all steps of a sequence (Gal and Ghahramani 2016, section 4).
+        """
+        return self._dropout(x, rate, variational) if rate > 0 else x
+
+
+class Cell:
+    """Base of all cells. Sizes are plain attributes; a cell holds no arrays."""
+
+    input_size: int
+    output_size: int
+
+    def params(self) -> dict[str, Param]:
+        """Names of the parameters and their shapes."""
+        return {}
+
+    def states(self) -> dict[str, int]:
+        """Names of the states and their widths; each is one row per sentence."""
+        return {}
+
+    def captured(self) -> dict[str, Captured]:
+        """Arrays the step reads that are constant over time and not parameters."""
+        return {}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        """One time step: input [B, input_size] and states before -> output [B, output_size] and states after."""
+        raise NotImplementedError
+
+    def signature(self) -> tuple[Any, ...]:
+        """What tells this cell's program from another's; plans are cached by it."""
+        return (type(self).__module__, type(self).__qualname__, *sorted((k, _frozen(v)) for k, v in vars(self).items()))
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Cell):
+        return value.signature()
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(v) for v in value)
+    return value
+
+
+def strip(names: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The entries below `prefix.`, without it."""
+    start = prefix + "."
+    return {k[len(start) :]: v for k, v in names.items() if k.startswith(start)}
+
+
+def under(prefix: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The same entries below `prefix.`."""
+    return {f"{prefix}.{k}": v for k, v in names.items()}

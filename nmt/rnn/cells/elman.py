@@ -1,0 +1,27 @@
+"""Simple recurrent network (Elman 1990)."""
+
+from nmt.rnn.cell import Cell, Param, Scope, State
+from nmt.rnn.graph import Value, relu, tanh
+
+
+class ElmanCell(Cell):
+    """h_t = f(x W_x + h_prev W_h + b) with f tanh or relu."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh") -> None:
+        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
+        self.bias, self.nonlinearity = bias, nonlinearity
+
+    def params(self) -> dict[str, Param]:
+        D, H = self.input_size, self.hidden_size
+        shapes = {"W_x": Param((D, H)), "W_h": Param((H, H))}
+        return shapes | ({"b": Param((H,))} if self.bias else {})
+
+    def states(self) -> dict[str, int]:
+        return {"h": self.hidden_size}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        a = x @ p.W_x + s.h @ p.W_h
+        if self.bias:
+            a = a + p.b
+        h = tanh(a) if self.nonlinearity == "tanh" else relu(a)
+        return h, State(h=h)

@@ -1,0 +1,50 @@
+"""Gated recurrent unit, both forms (Cho et al. 2014, section 2.3; the arXiv versions v1 and v3 differ in the reset)."""
+
+from nmt.rnn.cell import Cell, Param, Scope, State
+from nmt.rnn.graph import Value, sigmoid, split, tanh
+
+
+class GRUCell(Cell):
+    """Gates in the order r, z, n. z keeps the old state: h_t = (1 - z) * n + z * h_prev.
+
+    reset_after=True: the reset acts after the product, n = tanh(x W_n + r * (h W_hn + b_hn)), as in cuDNN and PyTorch.
+    reset_after=False: before it, n = tanh(x W_n + (r * h) W_hn + b_n + b_hn), as in the first paper and ONNX's default.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, reset_after: bool = True) -> None:
+        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
+        self.bias, self.reset_after = bias, reset_after
+
+    def params(self) -> dict[str, Param]:
+        D, H = self.input_size, self.hidden_size
+        shapes = {"W_x": Param((D, 3 * H), gates=3)}
+        if self.reset_after:
+            shapes["W_h"] = Param((H, 3 * H), gates=3)
+        else:
+            shapes |= {"W_rz": Param((H, 2 * H), gates=2), "W_n": Param((H, H))}
+        if self.bias:
+            shapes |= {"b": Param((3 * H,), gates=3), "b_h": Param((3 * H,), gates=3)}
+        return shapes
+
+    def states(self) -> dict[str, int]:
+        return {"h": self.hidden_size}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        a = x @ p.W_x
+        if self.bias:
+            a = a + p.b
+        a_r, a_z, a_n = split(a, 3)
+        if self.reset_after:
+            u = s.h @ p.W_h
+            u_r, u_z, u_n = split(u + p.b_h if self.bias else u, 3)
+            r, z = sigmoid(a_r + u_r), sigmoid(a_z + u_z)
+            n = tanh(a_n + r * u_n)
+        else:
+            u_r, u_z = split(s.h @ p.W_rz, 2)
+            if self.bias:
+                b_r, b_z, b_n = split(p.b_h, 3)
+                u_r, u_z, a_n = u_r + b_r, u_z + b_z, a_n + b_n
+            r, z = sigmoid(a_r + u_r), sigmoid(a_z + u_z)
+            n = tanh(a_n + (r * s.h) @ p.W_n)
+        h = (1 - z) * n + z * s.h
+        return h, State(h=h)

@@ -1,0 +1,88 @@
+"""Cells around cells: stack, residual, dropout; and the cell without a state, a linear layer."""
+
+from nmt.errors import ShapeError
+from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
+from nmt.rnn.graph import Value, tanh
+
+
+class StackCell(Cell):
+    """Cells one above the other; each reads the output of the one below. Parameters and states are named `0.W_x`, `1.h`."""
+
+    def __init__(self, cells: list[Cell]) -> None:
+        for below, above in zip(cells, cells[1:], strict=False):
+            if above.input_size != below.output_size:
+                raise ShapeError(
+                    f"StackCell: each cell must take what the one below gives, {below.output_size}, got {above.input_size}"
+                )
+        self.cells = cells
+        self.input_size, self.output_size = cells[0].input_size, cells[-1].output_size
+
+    def params(self) -> dict[str, Param]:
+        return {k: v for n, cell in enumerate(self.cells) for k, v in under(str(n), cell.params()).items()}
+
+    def states(self) -> dict[str, int]:
+        return {k: v for n, cell in enumerate(self.cells) for k, v in under(str(n), cell.states()).items()}
+
+    def captured(self) -> dict[str, Captured]:
+        return {k: v for cell in self.cells for k, v in cell.captured().items()}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        new = State()
+        for n, cell in enumerate(self.cells):
+            x, inner = cell.step(p.sub(str(n)), x, s.sub(str(n)))
+            new.update(under(str(n), inner))
+        return x, new
+
+
+class _Around(Cell):
+    """A wrapper that shares its inner cell's parameters, states and captured arrays under their own names."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.input_size, self.output_size = cell.input_size, cell.output_size
+
+    def params(self) -> dict[str, Param]:
+        return self.cell.params()
+
+    def states(self) -> dict[str, int]:
+        return self.cell.states()
+
+    def captured(self) -> dict[str, Captured]:
+        return self.cell.captured()
+
+
+class ResidualCell(_Around):
+    """Output plus input, where the sizes agree (He et al. 2016; in recurrent stacks Wu et al. 2016, section 3.1)."""
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        y, new = self.cell.step(p, x, s)
+        return (y + x if self.input_size == self.output_size else y), new
+
+
+class DropoutCell(_Around):
+    """Dropout on the input of a cell (Srivastava et al. 2014), per step or one mask for all steps (Gal and Ghahramani 2016)."""
+
+    def __init__(self, cell: Cell, rate: float, variational: bool = False) -> None:
+        super().__init__(cell)
+        self.rate, self.variational = rate, variational
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        return self.cell.step(p, p.dropout(x, self.rate, variational=self.variational), s)
+
+
+class LinearCell(Cell):
+    """y = f(x W + b), f identity or tanh: a cell without a state, so all steps are one product."""
+
+    def __init__(self, input_size: int, output_size: int, nonlinearity: str = "none", bias: bool = True) -> None:
+        self.input_size, self.output_size = input_size, output_size
+        self.nonlinearity, self.bias = nonlinearity, bias
+
+    def params(self) -> dict[str, Param]:
+        shapes = {"W": Param((self.input_size, self.output_size))}
+        return shapes | ({"b": Param((self.output_size,))} if self.bias else {})
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        y = x @ p.W
+        if self.bias:
+            y = y + p.b
+        return (tanh(y) if self.nonlinearity == "tanh" else y), State()

@@ -1,0 +1,223 @@
+"""Passes 3 and 6: order a set of values into products and fused loops.
+
+`build_program` takes the values that must reach memory (roots) and the places of what is there already. Products split the work into
+levels; within a level every row runs through loop nests, fused as far as reductions allow. A value that is not a root is computed where
+it is used, in registers; it gets a buffer only when it is expensive and two nests (or two levels) need it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from nmt.errors import ShapeError
+from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program, RowWork
+from nmt.rnn.graph import Value
+
+Space = tuple[bool, int | None]
+
+
+def is_wide(v: Value) -> bool:
+    """One number per source position and feature: too large to store for every step."""
+    return "S" in v.axes and v.width is not None
+
+
+def space_of(v: Value) -> Space:
+    """The loops needed to compute a value; a reduction runs over its argument's."""
+    source = v.args[0] if v.kind == "reduce" else v
+    return ("S" in source.axes, source.width)
+
+
+def build_program(roots: list[Entry], places: dict[int, Place], scratch: str, allow_wide: bool = False) -> Program:
+    """Schedule `roots`. `places` holds what is in memory before; new buffers are made of kind `scratch` ("rows" or "seq").
+
+    `allow_wide` permits buffers with both a source and a feature axis: fine for what is computed once, not for every step.
+    """
+    return _Builder(dict(places), scratch, allow_wide).build(roots)
+
+
+class _Builder:
+    def __init__(self, places: dict[int, Place], scratch: str, allow_wide: bool) -> None:
+        self.outside = frozenset(places)
+        self.places = places
+        self.scratch, self.allow_wide = scratch, allow_wide
+        self.entries: dict[int, list[Entry]] = defaultdict(list)  # by level
+        self.products: dict[int, list[Product]] = defaultdict(list)
+        self.roots: dict[int, int] = {}  # id of every value that reaches memory here -> its level
+        self._levels: dict[int, int] = {}
+
+    def build(self, roots: list[Entry]) -> Program:
+        for entry in roots:
+            if entry.value.id not in self.places and not entry.add and entry.offset == 0 and entry.value.op != "const":
+                self.places[entry.value.id] = entry.place
+        for entry in roots:
+            self._root(entry)
+        steps: list[RowWork | Product] = []
+        for level in range(max([*self.entries, *self.products], default=-1) + 1):
+            nests = self._nests(level)
+            if nests:
+                steps.append(RowWork(nests))
+            steps.extend(self.products[level])
+        return Program(steps, self.places)
+
+    def level(self, v: Value) -> int:
+        """How many rounds of products must be over before `v` can be computed."""
+        if v.id in self.outside or v.kind == "leaf":
+            return 0
+        if v.id not in self._levels:
+            levels = [self.level(a) + (a.kind == "product" and a.id not in self.outside) for a in v.args]
+            self._levels[v.id] = max(levels, default=0)
+        return self._levels[v.id]
+
+    def _root(self, entry: Entry) -> None:
+        v = entry.value
+        if v.kind == "product" and v.id not in self.outside:
+            if v.id not in self.roots:
+                self.roots[v.id] = self.level(v)
+                self._product(v)
+            if self.places[v.id] != entry.place or entry.add:  # a copy, after the product
+                self.entries[self.level(v) + 1].append(entry)
+            return
+        level = self.level(v)
+        if not entry.add and self.places.get(v.id) == entry.place:
+            if v.id in self.roots:
+                return
+            self.roots[v.id] = level
+        if v.op == "concat" and v.id not in self.outside:
+            offset = entry.offset
+            for part in v.args:
+                self.entries[level].append(Entry(part, entry.place, offset, entry.add))
+                self._walk(part, level)
+                offset += part.width or 0
+        else:
+            if entry.add and v.kind in ("reduce", "composite"):  # complete only after its own nest
+                self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
+            self.entries[level].append(entry)
+            self._walk(v, level, top=True)
+
+    def _product(self, v: Value) -> None:
+        x = v.args[0]
+        if "S" in x.axes and self.scratch == "rows":
+            raise ShapeError("matmul: inside the time loop the left side must have no source axis; take it from a captured array")
+        base = x.args[0] if x.op == "slice" else x
+        self._require(base)
+        self.products[self.level(v)].append(Product(v, x))
+
+    def _require(self, v: Value, kind: str | None = None) -> None:
+        """Give `v` a buffer, unless it is in memory."""
+        if v.id in self.outside or v.id in self.roots or v.kind == "leaf":
+            return
+        kind = kind or self.scratch
+        if v.id not in self.places:
+            if is_wide(v) and kind != "row" and not self.allow_wide:
+                raise ShapeError(f"step: {v} would need a buffer of its own for every source position; reduce it first")
+            self.places[v.id] = Place(kind, f"s{v.id}", "S" in v.axes, v.width)
+        self._root(Entry(v, self.places[v.id]))
+
+    def _walk(self, v: Value, level: int, top: bool = False) -> None:
+        """Visit what an expression of `level` reads; what cannot be inlined becomes a root."""
+        if v.id in self.outside or v.kind == "leaf":
+            return
+        if not top:
+            earlier = self.level(v) < level
+            if v.kind == "product" or (v.op == "concat") or (earlier and v.rule.expensive and not is_wide(v)):
+                self._require(v)
+                if self.places[v.id].kind in ("row", "local"):  # first met inside its own level
+                    self._promote(v)
+                return
+            if v.id in self.roots and self.level(v) == level:
+                return
+            if v.kind in ("reduce", "composite"):
+                self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
+                return
+        if v.op == "softmax":
+            self._require(v.args[0], "row")
+        for a in v.args:
+            self._walk(a, level)
+
+    def _promote(self, v: Value) -> None:
+        old, new = self.places[v.id], Place(self.scratch, f"s{v.id}", "S" in v.axes, v.width)
+        self.places[v.id] = new
+        row = self.entries[self.level(v)]
+        row[:] = [Entry(e.value, new, e.offset, e.add) if e.place == old else e for e in row]
+
+    # ------------------------------------------------------------ nests of one level
+
+    def _nests(self, level: int) -> list[Nest]:
+        while True:
+            stages = self._stages(level)
+            shared = self._shared(level, stages)
+            if not shared:
+                break
+            for v in shared:
+                self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
+        nests: dict[tuple[int, bool, int | None, int], Nest] = {}
+        for entry in self.entries[level]:
+            v = entry.value
+            space = space_of(v) if self._computed(v, entry) else ("S" in v.axes, v.width)
+            own = v.id if v.op == "softmax" and self._computed(v, entry) else -1  # a softmax is a nest of its own
+            key = (stages[id(entry)], *space, own)
+            nests.setdefault(key, Nest(stages[id(entry)], *space)).entries.append(entry)
+        for nest in nests.values():
+            nest.entries.sort(key=lambda e: (e.value.id, e.offset))
+        return sorted(nests.values(), key=lambda n: n.stage)
+
+    def _computed(self, v: Value, entry: Entry) -> bool:
+        """Whether this entry computes its value (the first of its level) rather than copying it from memory."""
+        return v.id not in self.outside and v.kind != "leaf" and self.places.get(v.id) == entry.place
+
+    def _reads(self, entry: Entry, level: int) -> list[Value]:
+        """Roots of the same level that an entry's expression reads."""
+        found: dict[int, Value] = {}
+        pending = list(entry.value.args) if self._computed(entry.value, entry) else [entry.value]
+        while pending:
+            v = pending.pop()
+            if v.id in self.outside or v.kind in ("leaf", "product"):
+                continue
+            if v.id in self.roots:
+                if self.roots[v.id] == level:
+                    found[v.id] = v
+            else:
+                pending.extend(v.args)
+        return list(found.values())
+
+    def _stages(self, level: int) -> dict[int, int]:
+        """Stage of every entry: after the nests whose results it reads from memory."""
+        of_value: dict[int, int] = {}
+        stages: dict[int, int] = {}
+        for entry in sorted(self.entries[level], key=lambda e: (e.value.id, not self._computed(e.value, e))):
+            computed = self._computed(entry.value, entry)
+            mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
+            stage = 0
+            for v in self._reads(entry, level):
+                apart = v.kind in ("reduce", "composite") or v.op == "concat" or space_of(v) != mine or entry.value.op == "softmax"
+                stage = max(stage, self._stage_of(v, level, of_value) + apart)
+            stages[id(entry)] = stage
+            if computed:
+                of_value[entry.value.id] = stage
+        return stages
+
+    def _stage_of(self, v: Value, level: int, of_value: dict[int, int]) -> int:
+        if v.id in of_value:
+            return of_value[v.id]
+        if v.op != "concat":
+            raise RuntimeError(f"{v} is read before it is computed")
+        parts = [Entry(part, self.places[v.id]) for part in v.args]
+        return max(max((self._stage_of(r, level, of_value) + 1 for r in self._reads(e, level)), default=0) for e in parts)
+
+    def _shared(self, level: int, stages: dict[int, int]) -> list[Value]:
+        """Expensive values, not roots, that more than one nest would compute."""
+        users: dict[int, set[tuple[int, Space]]] = defaultdict(set)
+        values: dict[int, Value] = {}
+        for entry in self.entries[level]:
+            computed = self._computed(entry.value, entry)
+            mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
+            pending = list(entry.value.args) if computed else [entry.value]
+            while pending:
+                v = pending.pop()
+                if v.id in self.outside or v.kind in ("leaf", "product") or v.id in self.roots:
+                    continue
+                if v.rule.expensive and not is_wide(v):
+                    users[v.id].add((stages[id(entry)], mine))
+                    values[v.id] = v
+                pending.extend(v.args)
+        return [values[i] for i in sorted(users) if len(users[i]) > 1]

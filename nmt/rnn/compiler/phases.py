@@ -1,0 +1,40 @@
+"""Passes 3 and 4, hoist and sink: which values leave the time loop.
+
+`before`  products that need nothing carried from step to step: one product over all steps.
+`after`   products that no carried value waits for, and what is computed from them.
+`loop`    the rest. Cheap arithmetic stays in the loop even where it could leave: it costs nothing there and would cost memory outside.
+
+The same rules serve forward (states are carried) and backward (gradients of states are carried).
+"""
+
+from __future__ import annotations
+
+from nmt.rnn.graph import Value, topological
+
+
+def assign_phases(roots: list[Value], carried_in: set[int], carried_out: list[Value], known: set[int]) -> dict[int, str]:
+    """Phase of every value the roots need; `known` ids are in memory already and are not looked behind."""
+    order = topological([*roots, *carried_out], stop=known)
+    moving: set[int] = set()
+    for v in order:
+        if v.id in carried_in or any(a.id in moving for a in v.args if v.id not in known):
+            moving.add(v.id)
+    awaited = {v.id for v in topological(carried_out, stop=known)}
+    phases: dict[int, str] = {}
+    for v in order:
+        if v.kind == "leaf" or v.id in known:
+            continue
+        if any(phases.get(a.id) == "after" for a in v.args):
+            phases[v.id] = "after"
+        elif v.kind != "product":
+            phases[v.id] = "loop"
+        elif v.id not in moving:
+            phases[v.id] = "before"
+        else:
+            phases[v.id] = "loop" if v.id in awaited else "after"
+    for v in reversed(order):  # what a hoisted product reads is hoisted with it
+        if phases.get(v.id) == "before":
+            for a in topological(list(v.args), stop=known):
+                if a.kind != "leaf" and a.id not in known:
+                    phases[a.id] = "before"
+    return phases

@@ -1,0 +1,239 @@
+"""All passes in order: a cell's step to programs for forward and backward.
+
+A plan knows nothing of batch sizes or lengths; it is made once per cell and kind of run (inference; training with the wanted gradients).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nmt.rnn.compiler.differentiate import Sink, differentiate
+from nmt.rnn.compiler.fuse import build_program
+from nmt.rnn.compiler.keep import choose_kept
+from nmt.rnn.compiler.phases import assign_phases
+from nmt.rnn.compiler.program import Entry, Place, Product, Program
+from nmt.rnn.compiler.trace import Trace
+from nmt.rnn.graph import Value, topological
+
+
+@dataclass
+class Pass:
+    """One direction: programs before, inside and after the time loop. `arrays` are the `seq` arrays this pass fills, with their shapes."""
+
+    before: Program
+    loop: Program
+    after: Program
+    arrays: dict[str, Place]
+
+
+@dataclass(frozen=True)
+class PlacedSink:
+    """A sink and where its operands lie: outer products of rows of `left` with rows of `right`, or the sum of rows of `right`."""
+
+    sink: Sink
+    left: Place | None
+    left_offset: int
+    right: Place
+    right_offset: int
+
+
+@dataclass
+class Plan:
+    """Programs of a traced step. `backward` is None for inference. Places of outputs and gradients by name."""
+
+    trace: Trace
+    forward: Pass
+    outputs: dict[str, Place]
+    backward: Pass | None = None
+    sinks: list[PlacedSink] = field(default_factory=list)
+    d_inputs: dict[str, Place] = field(default_factory=dict)
+    d_captured: dict[str, Place] = field(default_factory=dict)
+
+
+def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True) -> Plan:
+    """Compile a trace; `training` adds the backward pass for parameters, initial states, captured arrays and, where wanted, inputs."""
+    known = _leaf_places(trace)
+    roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
+    slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
+    outputs = {k: slots.get(v.id) or Place("seq", k, "S" in v.axes, v.width) for k, v in trace.outputs.items()}
+    roots += [Entry(v, outputs[k]) for k, v in trace.outputs.items() if v.id not in slots]
+    if not training:
+        return Plan(trace, _make_pass(roots, known, trace, "state"), outputs)
+    num_forward = len(trace.graph.values)
+    back = _backward_roots(trace, want_inputs)
+    operands = list({v.id: v for s in back.sinks for v in (s.left, s.right) if v is not None for v in [_base(v)]}.values())
+    phases = _phases(roots, known, trace, "state")
+    in_memory = {e.value.id for e in roots}
+    in_memory |= {i for i, phase in phases.items() if phase == "before" and trace.graph.values[i].kind == "product"}
+    kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, in_memory)
+    roots += [Entry(v, Place("seq", f"k{v.id}", "S" in v.axes, v.width)) for v in kept]
+    forward = _make_pass(roots, known, trace, "state")
+    available = known | _cotangent_places(trace)
+    for program in (forward.before, forward.loop, forward.after):
+        available |= {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
+    back.roots += [Entry(v, Place("seq", f"g{v.id}", "S" in v.axes, v.width)) for v in operands if v.id not in available]
+    backward = _make_pass(back.roots, available, trace, "cotangent")
+    places = available | backward.before.places | backward.loop.places | backward.after.places
+    placed = [PlacedSink(s, *_span(s.left, places), *_span(s.right, places)) for s in back.sinks]
+    return Plan(trace, forward, outputs, backward, placed, back.d_inputs, back.d_captured)
+
+
+def _written_by_row(v: Value) -> Value:
+    """A product writes whole prefixes of rows; a state's slot may be written for active rows only, so it is copied."""
+    return v.graph._make("expand", (v,), v.axes, v.width, {}) if v.kind == "product" else v
+
+
+def _base(v: Value | None) -> Value:
+    if v is None:
+        raise RuntimeError("a sum has no left operand")
+    return v.args[0] if v.op == "slice" else v
+
+
+def _span(v: Value | None, places: dict[int, Place]) -> tuple[Place | None, int]:
+    if v is None:
+        return None, 0
+    return places[_base(v).id], v.attrs["start"] if v.op == "slice" else 0
+
+
+def _leaf_places(trace: Trace) -> dict[int, Place]:
+    places: dict[int, Place] = {}
+    for name, v in trace.leaves.items():
+        wide = "S" in v.axes
+        if v.op == "input":
+            places[v.id] = Place("seq", name, wide, v.width)
+        elif v.op == "state":
+            places[v.id] = Place("before", f"S_{name}", False, v.width)
+        elif v.op == "captured":
+            places[v.id] = Place("inv", f"C_{name}", wide, v.width)
+        elif v.op == "param" and "rows" not in v.attrs:
+            places[v.id] = Place("param", f"P_{name}", False, v.width)
+    return places
+
+
+def _cotangent_places(trace: Trace) -> dict[int, Place]:
+    places: dict[int, Place] = {}
+    for v in trace.graph.values:
+        if v.op == "cotangent":
+            name = v.attrs["name"]
+            kind = "carry" if name.startswith("D_") else "seq"
+            places[v.id] = Place(kind, name, "S" in v.axes, v.width)
+    return places
+
+
+@dataclass
+class _Backward:
+    roots: list[Entry]
+    sinks: list[Sink]
+    d_inputs: dict[str, Place]
+    d_captured: dict[str, Place]
+
+
+def _cotangent(trace: Trace, name: str, v: Value) -> Value:
+    """The incoming gradient of `v`; read through a copy, so that whoever needs it outside the loop gets it stored."""
+    leaf = trace.graph.leaf("cotangent", name, v.axes or ("B",), v.width)
+    return trace.graph._make("expand", (leaf,), leaf.axes, leaf.width, {})
+
+
+def _backward_roots(trace: Trace, want_inputs: bool) -> _Backward:
+    graph = trace.graph
+    masks = {m.name for m in trace.masks}
+    outputs = [(v, _cotangent(trace, f"d_{k}", v)) for k, v in trace.outputs.items()]
+    outputs += [(v, _cotangent(trace, f"D_{name}", v)) for name, v in trace.new.items()]
+    captured = {k: v for k, v in trace.leaves.items() if v.op == "captured" and k not in masks}
+    wanted = {v.id for v in (*trace.states.values(), *captured.values())}
+    wanted |= {v.id for v in trace.leaves.values() if v.op == "param"}
+    if want_inputs:
+        wanted |= {v.id for v in trace.inputs.values()}
+    gradients, sinks = differentiate(outputs, wanted)
+    back = _Backward([], sinks, {}, {})
+    for name, v in trace.states.items():
+        zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width)
+        back.roots.append(Entry(gradients.get(v.id, zero), Place("carry_out", f"D_{name}", False, v.width)))
+    for name, v in trace.inputs.items():
+        if v.id in gradients:
+            back.d_inputs[name] = Place("seq", f"d_{name}", "S" in v.axes, v.width)
+            back.roots.append(Entry(gradients[v.id], back.d_inputs[name]))
+    for name, v in captured.items():
+        if v.id in gradients:
+            back.d_captured[name] = Place("inv", f"dC_{name}", "S" in v.axes, v.width)
+            back.roots += [Entry(term, back.d_captured[name], add=True) for term in _terms(gradients[v.id])]
+    return back
+
+
+def _terms(v: Value) -> list[Value]:
+    """The summands of a sum: each may be ready at another moment, and memory adds them up."""
+    return [t for a in v.args for t in _terms(a)] if v.op == "add" else [v]
+
+
+def _phases(roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str) -> dict[int, str]:
+    if carried == "state":
+        carried_in, out = {v.id for v in trace.states.values()}, "after"
+    else:
+        carried_in = {v.id for v in trace.graph.values if v.op == "cotangent" and v.attrs["name"].startswith("D_")}
+        out = "carry_out"
+    carried_out = [e.value for e in roots if e.place.kind == out]
+    return assign_phases([e.value for e in roots], carried_in, carried_out, set(known))
+
+
+def _make_pass(roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str) -> Pass:
+    """Split roots into the three phases and build their programs; what crosses from one to a later one is a `seq` array."""
+    phases = _phases(roots, known, trace, carried)
+    by_phase: dict[str, list[Entry]] = {"before": [], "loop": [], "after": []}
+    for e in roots:
+        by_phase[phases.get(e.value.id, "loop")].append(e)
+    rooted = {e.value.id for e in roots if not e.add}
+    crossing: dict[int, Value] = {}
+    for phase, entries in by_phase.items():
+        for v in _borrowed([e.value for e in entries], phase, phases, known, trace):
+            if v.id not in rooted and v.id not in crossing:
+                crossing[v.id] = v
+    for phase in ("after", "loop"):  # what crosses may itself read something that crosses
+        pending = [v for v in crossing.values() if phases[v.id] == phase]
+        while pending:
+            for v in _borrowed(pending, phase, phases, known, trace):
+                if v.id not in rooted and v.id not in crossing:
+                    crossing[v.id] = v
+            pending = []
+    for v in crossing.values():
+        by_phase[phases[v.id]].append(Entry(v, Place("seq", f"t{v.id}", "S" in v.axes, v.width)))
+    places = dict(known)
+    programs = {}
+    for phase, scratch in (("before", "seq"), ("loop", "rows"), ("after", "seq")):
+        program = build_program(by_phase[phase], places, scratch, allow_wide=not trace.states)
+        programs[phase] = program
+        places |= {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
+    arrays = {p.name: p for program in programs.values() for p in _written(program) if p.kind == "seq"}
+    return Pass(programs["before"], programs["loop"], programs["after"], arrays)
+
+
+def _written(program: Program) -> list[Place]:
+    places = []
+    for step in program.steps:
+        if isinstance(step, Product):
+            places.append(program.places[step.out.id])
+        else:
+            places += [e.place for nest in step.nests for e in nest.entries]
+    return places
+
+
+def _borrowed(
+    roots: list[Value], phase: str, phases: dict[int, str], known: dict[int, Place], trace: Trace
+) -> list[Value]:
+    """Values of an earlier phase that `roots` read and that must therefore be in memory."""
+    found: dict[int, Value] = {}
+    for v in topological(roots, stop=set(known)):
+        if v.id in known or phases.get(v.id) != phase:
+            continue
+        for a in v.args:
+            if a.id in known or a.kind == "leaf" or phases[a.id] == phase:
+                continue
+            for b in _solid(a, phases, known):
+                found[b.id] = b
+    return list(found.values())
+
+
+def _solid(v: Value, phases: dict[int, str], known: dict[int, Place]) -> list[Value]:
+    """`v` itself, or its base where it is only a slice: addressing needs no buffer of its own."""
+    if v.op == "slice":
+        return [] if v.args[0].id in known or v.args[0].kind == "leaf" else [v.args[0]]
+    return [v]

@@ -1,0 +1,84 @@
+"""What the passes hand to an emitter: programs of row work and products, over places in memory.
+
+A program runs over all rows of one step (inside the time loop) or of all steps (before and after it). It alternates `RowWork`, loops
+over the features of one row at a time, with `Product`, a matrix product over all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nmt.rnn.graph import Value
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value lives. kind:
+
+    `seq`     [T, (S,) B, width] one entry per step
+    `before`, `after`  the state stack [T + 1, B, width], the slot before and after the step
+    `carry`   [2, B, width] gradient of a state: read from one slot; `carry_out` writes the other
+    `inv`     [(S,) B, width] constant over time; also its gradient, which only grows
+    `param`   [width]
+    `rows`    [rows, width] scratch of one step
+    `row`     [(S,) width] scratch of one row
+    `local`   one number of one row
+    """
+
+    kind: str
+    name: str
+    source_axis: bool
+    width: int | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Write `value` to `place`, from column `offset` on; `add` to what is there instead of replacing it."""
+
+    value: Value
+    place: Place
+    offset: int = 0
+    add: bool = False
+
+
+@dataclass
+class Nest:
+    """One loop nest over source positions (if `source_axis`) and features (if `width`) of one row."""
+
+    stage: int
+    source_axis: bool
+    width: int | None
+    entries: list[Entry] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Product:
+    """out = x @ weight (or its transpose), for all rows."""
+
+    out: Value
+    x: Value
+
+    @property
+    def weight(self) -> Value:
+        """The parameter or the rows of it."""
+        return self.out.args[1]
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the weight is used transposed."""
+        return bool(self.out.attrs["transposed"])
+
+
+@dataclass
+class RowWork:
+    """Loop nests, in order, for each row."""
+
+    nests: list[Nest]
+
+
+@dataclass
+class Program:
+    """Steps in order and the place of every value that has one."""
+
+    steps: list[RowWork | Product]
+    places: dict[int, Place]

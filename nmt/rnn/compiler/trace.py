@@ -1,0 +1,158 @@
+"""Pass 1, trace: run a cell's step once on symbolic values; take out what is constant over time.
+
+What depends on captured arrays and parameters alone (an attention's keys) becomes a second, small graph, run once per sequence. The
+step reads its results as captured arrays named `invariant0`, ... Cutting here lets the backward loop sum the gradient of the keys
+over time first and go through the product behind them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nmt.errors import ShapeError
+from nmt.rnn.cell import Captured, Cell, Param, Scope, State
+from nmt.rnn.graph import Graph, Value, topological
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A dropout mask the step reads: per step, or one for the whole sequence."""
+
+    name: str
+    width: int
+    rate: float
+    variational: bool
+
+
+@dataclass
+class Trace:
+    """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves by name.
+
+    `invariants` is the step that computes, once per sequence, the captured arrays named `invariant0`, ...
+    """
+
+    graph: Graph
+    inputs: dict[str, Value]
+    states: dict[str, Value]
+    outputs: dict[str, Value]
+    new: dict[str, Value]
+    leaves: dict[str, Value]
+    masks: list[Mask] = field(default_factory=list)
+    invariants: Trace | None = None
+
+
+def trace(cell: Cell, *, training: bool, cut: bool = True) -> Trace:
+    """Trace `cell.step`. With `cut` False the graph is left whole, as the interpreter wants it."""
+    graph = Graph()
+    leaves: dict[str, Value] = {}
+    for name, param in cell.params().items():
+        leaves[name] = _param(graph, name, param)
+    for name, captured in cell.captured().items():
+        leaves[name] = _captured(graph, name, captured)
+    masks: list[Mask] = []
+
+    def dropout(x: Value, rate: float, variational: bool) -> Value:
+        if not training:
+            return x
+        if x.width is None:
+            raise ShapeError("dropout: the value must have a feature axis, got one number per row")
+        mask = Mask(f"mask{len(masks)}", x.width, rate, variational)
+        masks.append(mask)
+        leaves[mask.name] = graph.leaf("captured" if variational else "input", mask.name, ("B",), x.width)
+        return x * leaves[mask.name]
+
+    x = leaves["x"] = graph.leaf("input", "x", ("B",), cell.input_size)
+    states = {name: graph.leaf("state", name, ("B",), width) for name, width in cell.states().items()}
+    y, new = cell.step(Scope(leaves, dropout), x, State(states))
+    _check(cell, y, new, states)
+    whole = Trace(graph, {"x": x}, states, {"y": y}, dict(new), leaves | states, masks)
+    return _cut_invariants(whole) if cut else whole
+
+
+def _param(graph: Graph, name: str, param: Param) -> Value:
+    rows = {"rows": param.shape[0]} if len(param.shape) == 2 else {}
+    return graph.leaf("param", name, (), param.shape[-1], **rows)
+
+
+def _captured(graph: Graph, name: str, captured: Captured) -> Value:
+    return graph.leaf("captured", name, ("S", "B") if captured.source_axis else ("B",), captured.width)
+
+
+def _check(cell: Cell, y: Value, new: Mapping[str, Value], states: Mapping[str, Value]) -> None:
+    where = f"{type(cell).__name__}.step"
+    if set(new) != set(states):
+        raise ShapeError(f"{where}: new states must be {sorted(states)}, got {sorted(new)}")
+    for name, value in new.items():
+        if value.width != states[name].width or "S" in value.axes:
+            raise ShapeError(f"{where}: state {name} must be [B, {states[name].width}], got {list(value.axes)} {value.width}")
+    if y.width != cell.output_size or "S" in y.axes:
+        raise ShapeError(f"{where}: output must be [B, {cell.output_size}], got {list(y.axes)} {y.width}")
+
+
+def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[Value]:
+    """The same expressions in another graph; `known` maps ids of the old graph to values of the new one and grows."""
+    for value in topological(roots, stop=set(known)):
+        if value.id in known:
+            continue
+        if value.kind == "leaf" and value.op != "rows_of":
+            attrs = dict(value.attrs)
+            name = attrs.pop("name", None)
+            known[value.id] = (
+                graph.const(attrs["value"]) if name is None else graph.leaf(value.op, name, value.axes, value.width, **attrs)
+            )
+        else:
+            args = tuple(known[a.id] for a in value.args)
+            known[value.id] = graph._make(value.op, args, value.axes, value.width, value.attrs)
+    return [known[r.id] for r in roots]
+
+
+def _cut_invariants(whole: Trace) -> Trace:
+    roots = [*whole.outputs.values(), *whole.new.values()]
+    order = topological(roots)
+    moving: set[int] = set()
+    for v in order:
+        if v.op in ("input", "state") or any(a.id in moving for a in v.args):
+            moving.add(v.id)
+    frontier: dict[int, Value] = {}
+    for v in order:
+        for a in v.args if v.id in moving else ():
+            if a.id not in moving and a.kind != "leaf" and "B" in a.axes:
+                frontier[a.id] = a
+    if not frontier:
+        return whole
+    graph, known = Graph(), {}
+    constant = {f"invariant{n}": value for n, value in enumerate(frontier.values())}
+    for name, value in constant.items():
+        known[value.id] = graph.leaf("captured", name, value.axes, value.width)
+    new_roots = rebuild(roots, graph, known)
+    used = {v.id for v in topological(new_roots)}
+    leaves = {k: rebuild([v], graph, known)[0] for k, v in whole.leaves.items()}
+    always = {*whole.inputs, *whole.states}
+    leaves = {k: v for k, v in leaves.items() if v.id in used or k in always}
+    leaves |= {name: known[v.id] for name, v in constant.items()}
+    named = dict(zip([*whole.outputs, *whole.new], new_roots, strict=True))
+    return Trace(
+        graph,
+        {k: leaves[k] for k in whole.inputs},
+        {k: leaves[k] for k in whole.states},
+        {k: named[k] for k in whole.outputs},
+        {k: named[k] for k in whole.new},
+        leaves,
+        whole.masks,
+        _constant_step(whole, constant),
+    )
+
+
+def _constant_step(whole: Trace, constant: dict[str, Value]) -> Trace:
+    """A step without states whose inputs are the captured arrays and whose outputs are the values constant over time."""
+    graph, known, inputs, leaves = Graph(), {}, {}, {}
+    needed = {v.id for v in topological(list(constant.values()))}
+    for name, v in whole.leaves.items():
+        if v.id in needed and v.op == "captured":
+            known[v.id] = inputs[name] = leaves[name] = graph.leaf("input", name, v.axes, v.width)
+    outputs = dict(zip(constant, rebuild(list(constant.values()), graph, known), strict=True))
+    for name, v in whole.leaves.items():
+        if v.id in needed and v.op == "param":
+            leaves[name] = known[v.id]
+    return Trace(graph, inputs, {}, outputs, {}, leaves)

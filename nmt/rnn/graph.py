@@ -1,0 +1,337 @@
+"""Symbolic values: what a cell's step is made of once it has been traced.
+
+Equal expressions are one value (hash-consing), so what the author or the differentiator writes twice is computed once.
+Axes: `S` source steps, `B` rows; the feature axis, where there is one, is last and has a known width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nmt.errors import ShapeError
+from nmt.rnn.ops import OPS, Op
+
+AXES = ("S", "B")
+
+
+class Value:
+    """A node of a step in single assignment: `op(*args)` with axes, a width (None: one number per row) and attributes."""
+
+    __slots__ = ("args", "attrs", "axes", "graph", "id", "op", "width")
+
+    def __init__(
+        self,
+        graph: Graph,
+        op: str,
+        args: tuple[Value, ...],
+        axes: tuple[str, ...],
+        width: int | None,
+        attrs: dict[str, Any],
+    ) -> None:
+        self.graph, self.op, self.args = graph, op, args
+        self.axes, self.width, self.attrs = axes, width, attrs
+        self.id = len(graph.values)
+
+    @property
+    def rule(self) -> Op:
+        """The operation's entry in the table."""
+        return OPS[self.op]
+
+    @property
+    def kind(self) -> str:
+        """How the compiler treats it (see `ops.Op`)."""
+        return OPS[self.op].kind
+
+    def __repr__(self) -> str:
+        args = " ".join(f"v{a.id}" for a in self.args)
+        return f"v{self.id} = {self.op}({args}) [{' '.join(self.axes)} {self.width or ''}] {self.attrs or ''}"
+
+    def __add__(self, other: Value | float) -> Value:
+        return self.graph.apply("add", self, other)
+
+    def __radd__(self, other: float) -> Value:
+        return self.graph.apply("add", other, self)
+
+    def __sub__(self, other: Value | float) -> Value:
+        return self.graph.apply("sub", self, other)
+
+    def __rsub__(self, other: float) -> Value:
+        return self.graph.apply("sub", other, self)
+
+    def __mul__(self, other: Value | float) -> Value:
+        return self.graph.apply("mul", self, other)
+
+    def __rmul__(self, other: float) -> Value:
+        return self.graph.apply("mul", other, self)
+
+    def __truediv__(self, other: Value | float) -> Value:
+        return self.graph.apply("div", self, other)
+
+    def __rtruediv__(self, other: float) -> Value:
+        return self.graph.apply("div", other, self)
+
+    def __neg__(self) -> Value:
+        return self.graph.apply("neg", self)
+
+    def __matmul__(self, weight: Value) -> Value:
+        return self.graph.apply("matmul", self, weight, transposed=False)
+
+
+class Graph:
+    """All values of one traced step, in the order they were made (which is a topological order)."""
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self._known: dict[tuple[Any, ...], Value] = {}
+
+    def leaf(
+        self, op: str, name: str, axes: Iterable[str] = ("B",), width: int | None = None, **attrs: Any
+    ) -> Value:
+        """Memory from outside: a parameter, an input, a state, a captured array, a cotangent."""
+        ordered = tuple(a for a in AXES if a in set(axes))
+        return self._make(op, (), ordered, width, {"name": name, **attrs})
+
+    def const(self, number: float) -> Value:
+        """A number, the same for all rows."""
+        return self._make("const", (), (), None, {"value": float(number)})
+
+    def apply(self, op: str, *arguments: Value | float, **attrs: Any) -> Value:
+        """Build `op(*arguments)`, simplified where that is free; raises ShapeError when the shapes do not fit."""
+        args = tuple(a if isinstance(a, Value) else self.const(a) for a in arguments)
+        return _BUILDERS.get(op, _elementwise)(self, op, args, attrs)
+
+    def _make(
+        self, op: str, args: tuple[Value, ...], axes: tuple[str, ...], width: int | None, attrs: dict[str, Any]
+    ) -> Value:
+        key = (op, tuple(a.id for a in args), axes, width, tuple(sorted(attrs.items())))
+        if key not in self._known:
+            value = Value(self, op, args, axes, width, attrs)
+            self.values.append(value)
+            self._known[key] = value
+        return self._known[key]
+
+
+def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozenset()) -> list[Value]:
+    """All values the roots need, arguments first; does not look behind the values whose ids are in `stop`."""
+    found: dict[int, Value] = {}
+    pending = list(roots)
+    while pending:
+        value = pending.pop()
+        if value.id not in found:
+            found[value.id] = value
+            if value.id not in stop:
+                pending.extend(value.args)
+    return [found[i] for i in sorted(found)]  # ids grow from arguments to results
+
+
+def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    simple = _simplify(graph, op, args)
+    if simple is not None:
+        return simple
+    widths = {a.width for a in args if a.width is not None}
+    if len(widths) > 1:
+        shapes = ", ".join(str(a.width) for a in args)
+        raise ShapeError(f"{op}: widths must be equal, got {shapes}; check the cell's parameters")
+    axes = tuple(x for x in AXES if any(x in a.axes for a in args))
+    return graph._make(op, args, axes, widths.pop() if widths else None, attrs)
+
+
+def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
+    """`x + 0`, `x * 1`, `x * 0`, numbers among themselves: they come from gradients of constants and gaps."""
+    numbers = [a.attrs["value"] if a.op == "const" else None for a in args]
+    if op == "neg":
+        if numbers[0] is not None:
+            return graph.const(-numbers[0])
+        return args[0].args[0] if args[0].op == "neg" else None
+    if op not in ("add", "sub", "mul") or len(args) != 2:
+        return None
+    a, b = numbers
+    if a is not None and b is not None:
+        return graph.const(a + b if op == "add" else a - b if op == "sub" else a * b)
+    if op == "mul":
+        if a == 0 or b == 0:
+            return graph.const(0.0)
+        return args[1] if a == 1 else args[0] if b == 1 else None
+    if b == 0:
+        return args[0]
+    if a == 0:
+        return args[1] if op == "add" else graph.apply("neg", args[1])
+    return None
+
+
+def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    (x,) = args
+    axes, width = attrs["axes"], attrs["width"]
+    if x.axes == axes and x.width == width:
+        return x
+    return graph._make(op, args, axes, width, {})
+
+
+def _sum_last(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    (x,) = args
+    if x.width is None:
+        raise ShapeError(f"{op}: the value must have a feature axis, got one number per row")
+    return graph._make(op, args, x.axes, None, {})
+
+
+def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    (x,) = args
+    if "S" not in x.axes:
+        raise ShapeError(f"{op}: the value must have the axis S, got axes {' '.join(x.axes) or 'none'}")
+    axes = x.axes if op == "softmax" else tuple(a for a in x.axes if a != "S")
+    return graph._make(op, args, axes, x.width, {})
+
+
+def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    x, w = args
+    transposed = attrs["transposed"]
+    if w.op not in ("param", "rows_of") or "rows" not in w.attrs:
+        raise ShapeError(f"matmul: the right side must be a matrix parameter, got {w.op} {w.attrs.get('name', '')}")
+    if w.width is None or x.width is None:
+        raise ShapeError("matmul: both sides must have a feature axis")
+    rows, columns = w.attrs["rows"], w.width
+    inner, outer = (columns, rows) if transposed else (rows, columns)
+    if x.width != inner:
+        raise ShapeError(f"matmul: {w.attrs['name']} must have {x.width} rows to fit its left side, got {inner}")
+    if x.op == "concat" and not transposed:
+        # [a; b] @ W = a @ W_a + b @ W_b, so that a part that needs no state can leave the time loop.
+        total, start = None, 0
+        for part in x.args:
+            assert_width = part.width or 0
+            product = graph.apply("matmul", part, rows_of(w, start, assert_width), transposed=False)
+            total = product if total is None else total + product
+            start += assert_width
+        if total is not None:
+            return total
+    return graph._make(op, args, x.axes, outer, {"transposed": transposed})
+
+
+def rows_of(w: Value, start: int, size: int) -> Value:
+    """Rows [start, start + size) of a matrix parameter."""
+    if start == 0 and size == w.attrs["rows"]:
+        return w
+    base, offset = (w.args[0], w.attrs["start"]) if w.op == "rows_of" else (w, 0)
+    attrs = {"name": w.attrs["name"], "start": offset + start, "rows": size}
+    return w.graph._make("rows_of", (base,), (), w.width, attrs)
+
+
+def _concat(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    if any(a.width is None for a in args):
+        raise ShapeError("concat: every part must have a feature axis")
+    if len(args) == 1:
+        return args[0]
+    axes = tuple(x for x in AXES if any(x in a.axes for a in args))
+    args = tuple(graph.apply("expand", a, axes=axes, width=a.width) if a.axes != axes else a for a in args)
+    return graph._make(op, args, axes, sum(a.width or 0 for a in args), {})
+
+
+def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """A slice, pushed down through elementwise operations until it meets memory."""
+    (x,), start, size = args, attrs["start"], attrs["size"]
+    if x.width is None or start < 0 or start + size > x.width:
+        raise ShapeError(f"slice: [{start}, {start + size}) must lie within the width, got {x.width}")
+    if start == 0 and size == x.width:
+        return x
+    if x.op == "slice":
+        return graph.apply("slice", x.args[0], start=x.attrs["start"] + start, size=size)
+    if x.op == "expand":
+        inner = x.args[0] if x.args[0].width is None else graph.apply("slice", x.args[0], start=start, size=size)
+        return graph.apply("expand", inner, axes=x.axes, width=size)
+    if x.kind == "elementwise":
+        cut = [a if a.width is None else graph.apply("slice", a, start=start, size=size) for a in x.args]
+        return graph.apply(x.op, *cut)
+    if x.op == "concat":
+        found = _slice_of_concat(graph, x, start, size)
+        if found is not None:
+            return found
+    return graph._make("slice", (x,), x.axes, size, {"start": start, "size": size})
+
+
+def _slice_of_concat(graph: Graph, x: Value, start: int, size: int) -> Value | None:
+    offset = 0
+    for part in x.args:
+        width = part.width or 0
+        if offset <= start and start + size <= offset + width:
+            return graph.apply("slice", part, start=start - offset, size=size)
+        offset += width
+    return None
+
+
+def _kernel(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    return graph._make(op, args, attrs.pop("axes", ("B",)), attrs.pop("width", None), attrs)
+
+
+_BUILDERS = {
+    "expand": _expand,
+    "sum_last": _sum_last,
+    "sum_s": _over_s,
+    "max_s": _over_s,
+    "softmax": _over_s,
+    "matmul": _matmul,
+    "concat": _concat,
+    "slice": _slice,
+    "kernel": _kernel,
+    "item": _kernel,
+}
+
+
+# ---------------------------------------------------------------- what a cell's author writes
+
+
+def sigmoid(x: Value) -> Value:
+    """1 / (1 + exp(-x))."""
+    return x.graph.apply("sigmoid", x)
+
+
+def tanh(x: Value) -> Value:
+    """Hyperbolic tangent."""
+    return x.graph.apply("tanh", x)
+
+
+def relu(x: Value) -> Value:
+    """max(x, 0); the gradient at 0 is 0."""
+    return x.graph.apply("relu", x)
+
+
+def exp(x: Value) -> Value:
+    """e to the power of x."""
+    return x.graph.apply("exp", x)
+
+
+def split(x: Value, n: int) -> list[Value]:
+    """Cut the feature axis into n equal parts."""
+    if x.width is None or x.width % n:
+        raise ShapeError(f"split: the width must be a multiple of {n}, got {x.width}")
+    size = x.width // n
+    return [x.graph.apply("slice", x, start=k * size, size=size) for k in range(n)]
+
+
+def concat(*parts: Value) -> Value:
+    """Side by side along the feature axis."""
+    return parts[0].graph.apply("concat", *parts)
+
+
+def dot(a: Value, b: Value) -> Value:
+    """Sum over the feature axis of a * b: [S, B, n], [B, n] -> [S, B]."""
+    return a.graph.apply("sum_last", a * b)
+
+
+def softmax(scores: Value) -> Value:
+    """Over the source positions of each row: [S, B] -> [S, B]; positions beyond a row's length weigh nothing."""
+    return scores.graph.apply("softmax", scores)
+
+
+def weighted_sum(weights: Value, values: Value) -> Value:
+    """Sum over S of weights [S, B] times values [S, B, n] -> [B, n]."""
+    return values.graph.apply("sum_s", weights * values)
+
+
+def transposed_matmul(x: Value, w: Value) -> Value:
+    """x @ W.T for a matrix parameter W."""
+    return x.graph.apply("matmul", x, w, transposed=True)
+
+
+def names_of(values: Sequence[Value]) -> list[str]:
+    """The names of leaves."""
+    return [v.attrs["name"] for v in values]

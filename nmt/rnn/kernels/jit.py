@@ -1,0 +1,86 @@
+"""The one way functions here are compiled: without the interpreter lock, cached on disk."""
+
+# Features first: a forced target has to be known before Numba reads its settings.
+from nmt.rnn.kernels.features import FINGERPRINT  # isort: skip
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import binding, ir
+from numba import types as numba_types
+from numba.core.ccallback import CFunc
+from numba.extending import intrinsic
+
+__all__ = ["FAST", "external", "intrinsic", "kernel", "numba_types", "stamp_cache"]
+
+# Reassociation and fused multiply-add, but infinities and NaN keep their meaning: a broken gradient must stay visible.
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile on first call for the types it meets; `error_model="numpy"` lets loops with a division vectorise."""
+    compiled = numba.njit(nogil=True, error_model="numpy", fastmath=FAST)(function)
+    _enable_cache(compiled)
+    return compiled
+
+
+def _enable_cache(compiled: Any) -> None:
+    try:
+        compiled.enable_caching()
+    except RuntimeError:
+        # Numba found no folder it may write to, or no file behind the source: everything works, compiled anew each time.
+        return
+    stamp_cache(compiled)
+
+
+def stamp_cache(compiled: Any) -> None:
+    """Tie a function's disk cache to all the kernel sources.
+
+    Numba stamps a cache with the date of the function's own file only, but callees from other files are compiled in.
+    Where a later Numba keeps the stamp elsewhere, its own rule stays in force.
+    """
+    cache_file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if cache_file is not None and hasattr(cache_file, "_source_stamp"):
+        cache_file._source_stamp = FINGERPRINT
+
+
+def external(function: Callable[..., Any], argument_types: tuple[Any, ...]) -> Any:
+    """Compile once per process, under a name of its own; return what compiled code calls.
+
+    A function called in the usual way is compiled again into each of its callers. The large ones are instead machine code
+    that callers reach by symbol, also callers from a disk cache: they name it, they do not contain it. The function
+    must return nothing and raise nothing. Callable inside compiled code only.
+    """
+    signature = numba_types.void(*argument_types)
+    options = {"error_model": "numpy", "nogil": True}
+    code = CFunc(function, (signature.args, signature.return_type), locals={}, options=options)
+    _enable_cache(code)
+    code.compile()
+    name = f"nmt_{function.__name__}"
+    binding.add_symbol(name, code.address)
+    _KEEP_ALIVE.append(code)
+
+    def call(typing_context: Any, *arguments: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            kinds = [context.get_value_type(argument) for argument in argument_types]
+            callee = builder.module.globals.get(name)
+            if callee is None:
+                callee = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), kinds), name)
+            builder.call(callee, args)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return intrinsic(_with_arity(call, len(argument_types), function.__name__))
+
+
+_KEEP_ALIVE: list[Any] = []
+
+
+def _with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[..., Any]:
+    # Numba reads an intrinsic's parameters from its Python signature, which therefore has to be a real one.
+    names = ", ".join(f"a{i}" for i in range(count))
+    scope: dict[str, Any] = {"call": call}
+    exec(f"def {name}(typing_context, {names}):\n    return call(typing_context, {names})\n", scope)  # noqa: S102
+    return scope[name]

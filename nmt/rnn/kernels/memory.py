@@ -1,0 +1,88 @@
+"""Loads and stores for generated loops.
+
+Plain indexing of a Numba array checks for negative indices and tells LLVM nothing about overlap, so a loop over a dozen arrays is not
+vectorised. Here an access is one pointer and one offset, marked with a scope: accesses of different scopes never meet, which the emitter
+knows because it laid the memory out. See "noalias" and "alias.scope" metadata in the LLVM language reference.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
+
+MAX_SCOPES = 48
+
+
+def _mark(builder: ir.IRBuilder, instruction: ir.Instruction, scope: int) -> None:
+    module = builder.module
+    domain = module.add_metadata(["nmt rows"])
+    scopes = [module.add_metadata([f"nmt place {n}", domain]) for n in range(MAX_SCOPES)]
+    instruction.set_metadata("alias.scope", module.add_metadata([scopes[scope]]))
+    instruction.set_metadata("noalias", module.add_metadata([s for n, s in enumerate(scopes) if n != scope]))
+
+
+def _element(context: Any, builder: ir.IRBuilder, array_type: Any, array: Any, offset: Any) -> ir.Value:
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [offset], inbounds=True)
+
+
+def reader(scope: int) -> Any:
+    """`get(array, offset)`: the element at an offset in C order."""
+
+    def get(typing_context: Any, array: Any, offset: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            load = builder.load(_element(context, builder, signature.args[0], *args))
+            _mark(builder, load, scope)
+            return load
+
+        return array.dtype(array, numba_types.int64), codegen
+
+    return intrinsic(get)
+
+
+def writer(scope: int) -> Any:
+    """`put(array, offset, value)`."""
+
+    def put(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            store = builder.store(args[2], _element(context, builder, signature.args[0], args[0], args[1]))
+            _mark(builder, store, scope)
+            return context.get_dummy_value()
+
+        return numba_types.void(array, numba_types.int64, array.dtype), codegen
+
+    return intrinsic(put)
+
+
+@kernel
+def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
+    """Zero the rows of [T, B, n] beyond each length."""
+    T, B, _ = array.shape
+    for b in range(B * part // parts, B * (part + 1) // parts):
+        for t in range(lengths[b], T):
+            array[t, b, :] = 0
+
+
+@kernel
+def prefix_rows(lengths, bounds, T):  # type: ignore[no-untyped-def]
+    """Runs of rows [n, 2] of a [T * B] array: for every step and part the shortest prefix that holds all its active rows."""
+    B = lengths.shape[0]
+    parts = bounds.shape[0] - 1
+    runs = np.empty((T * parts, 2), np.int64)
+    count = 0
+    for t in range(T):
+        for part in range(parts):
+            rows = 0
+            for n in range(bounds[part + 1] - 1, bounds[part] - 1, -1):
+                if lengths[n] > t:
+                    rows = n - bounds[part] + 1
+                    break
+            if rows > 0:
+                start = t * B + bounds[part]
+                if count > 0 and runs[count - 1, 0] + runs[count - 1, 1] == start:
+                    runs[count - 1, 1] += rows
+                else:
+                    runs[count, 0], runs[count, 1] = start, rows
+                    count += 1
+    return runs[:count]

@@ -1,0 +1,231 @@
+"""The inner loop of every product, as vector instructions: a register tile of C += A @ panel.
+
+    C[rows, P] (+)= A[rows, K] @ panel[K, P]        P = TARGET.panel_width(dtype)
+
+Every element of C is one chain of multiply-adds in the order of k, whatever the height of the tile: results do not
+depend on how rows were grouped. The idea of panels and register tiles is from Goto and van de Geijn, Anatomy of
+High-Performance Matrix Multiplication (2008).
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.jit import external, intrinsic, numba_types
+
+_INT64, _INT32, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
+_BYTES = ir.IntType(8).as_pointer()
+_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+# C, its row stride; A, its row stride, its stride along k (all strides in elements); panel; K, columns, accumulate.
+_TILE_TYPE = ir.FunctionType(ir.VoidType(), [_BYTES, _INT64, _BYTES, _INT64, _INT64, _BYTES, _INT64, _INT64, _INT64])
+
+
+class _Tile:
+    """Writes one LLVM function: the tile of a given height for float32 or float64."""
+
+    def __init__(self, function: ir.Function, rows: int, double: bool) -> None:
+        self.rows, self.vectors = rows, TARGET.vectors
+        self.element = ir.DoubleType() if double else ir.FloatType()
+        self.bytes = 8 if double else 4
+        self.lanes = TARGET.lanes // 2 if double else TARGET.lanes
+        self.vector = ir.VectorType(self.element, self.lanes)
+        self.function = function
+        self.c, self.ldc, self.a, self.row_stride, self.k_stride, self.panel, self.k, self.columns, self.accumulate = (
+            function.args
+        )
+        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        # Accumulators start as memory; LLVM turns them into registers, as it does for any local variable.
+        self.sums = [[self.b.alloca(self.vector) for _ in range(self.vectors)] for _ in range(rows)]
+
+    def number(self, value: int) -> ir.Constant:
+        return ir.Constant(_INT64, value)
+
+    def emit(self) -> None:
+        b = self.b
+        # The stride in bytes once, so that the addresses of the rows stay plain additions.
+        size = self.number(self.bytes)
+        row_bytes, c_bytes = b.mul(self.row_stride, size), b.mul(self.ldc, size)
+        self.c_rows = [b.gep(self.c, [b.mul(c_bytes, self.number(i))]) for i in range(self.rows)]
+        for row in self.sums:
+            for slot in row:
+                b.store(ir.Constant(self.vector, None), slot)
+        full = b.icmp_signed("==", self.columns, self.number(self.lanes * self.vectors))
+        with b.if_then(b.icmp_signed("!=", self.accumulate, self.number(0))):
+            with b.if_else(full) as (then, otherwise):
+                with then:
+                    self.each(lambda slot, at, j: self.store(self.load(at), slot))
+                with otherwise:
+                    self.each(lambda slot, at, j: self.store(self.masked_load(at, j), slot))
+        self.loop(row_bytes)
+        with b.if_else(full) as (then, otherwise):
+            with then:
+                self.each(lambda slot, at, j: self.store(b.load(slot), at))
+            with otherwise:
+                self.each(lambda slot, at, j: self.masked_store(b.load(slot), at, j))
+        b.ret_void()
+
+    def loop(self, row_bytes: ir.Value) -> None:
+        b, function = self.b, self.function
+        head, body, done = (function.append_basic_block(name) for name in ("head", "body", "done"))
+        step = b.mul(self.k_stride, self.number(self.bytes))
+        before = b.block
+        b.branch(head)
+        b.position_at_end(head)
+        k, a, panel = b.phi(_INT64), b.phi(_BYTES), b.phi(_BYTES)
+        for phi, start in ((k, self.number(0)), (a, self.a), (panel, self.panel)):
+            phi.add_incoming(start, before)
+        b.cbranch(b.icmp_signed("<", k, self.k), body, done)
+        b.position_at_end(body)
+        self.multiply_add(a, panel, row_bytes)
+        width = self.number(self.vectors * self.lanes * self.bytes)
+        k.add_incoming(b.add(k, self.number(1)), b.block)
+        a.add_incoming(b.gep(a, [step]), b.block)
+        panel.add_incoming(b.gep(panel, [width]), b.block)
+        b.branch(head)
+        b.position_at_end(done)
+
+    def multiply_add(self, a: ir.Value, panel: ir.Value, row_bytes: ir.Value) -> None:
+        b = self.b
+        columns = [self.load(b.gep(panel, [self.number(j * self.lanes * self.bytes)])) for j in range(self.vectors)]
+        for i, row in enumerate(self.sums):
+            at = b.gep(a, [b.mul(row_bytes, self.number(i))])
+            scalar = b.load(b.bitcast(at, self.element.as_pointer()))
+            undefined = ir.Constant(self.vector, ir.Undefined)
+            first = b.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
+            zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
+            operand = b.shuffle_vector(first, undefined, zeros)
+            for slot, column in zip(row, columns, strict=True):
+                b.store(self.fma(operand, column, b.load(slot)), slot)
+
+    def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        b = self.b
+        # Its own flag keeps Numba from adding reassociation, which would free the order of the sum.
+        if not TARGET.has_fma:
+            return b.fadd(z, b.fmul(x, y, flags=("nsz",)), flags=("nsz",))
+        name = f"llvm.fma.v{self.lanes}f{self.bytes * 8}"
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        return b.call(cgutils.get_or_insert_function(b.module, kind, name), [x, y, z])
+
+    def each(self, action: Any) -> None:
+        for row, start in zip(self.sums, self.c_rows, strict=True):
+            for j, slot in enumerate(row):
+                action(slot, self.b.gep(start, [self.number(j * self.lanes * self.bytes)]), j)
+
+    def load(self, at: ir.Value) -> ir.Value:
+        value = self.b.load(self.b.bitcast(at, self.vector.as_pointer()))
+        value.align = self.bytes
+        return value
+
+    def store(self, value: ir.Value, at: ir.Value) -> None:
+        self.b.store(value, self.b.bitcast(at, self.vector.as_pointer())).align = self.bytes
+
+    def mask(self, j: int) -> ir.Value:
+        b = self.b
+        lanes = ir.Constant(ir.VectorType(_INT64, self.lanes), [j * self.lanes + lane for lane in range(self.lanes)])
+        undefined = ir.Constant(lanes.type, ir.Undefined)
+        first = b.insert_element(undefined, self.columns, ir.Constant(_INT32, 0))
+        zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
+        return b.icmp_signed("<", lanes, b.shuffle_vector(first, undefined, zeros))
+
+    def masked_load(self, at: ir.Value, j: int) -> ir.Value:
+        pointer = self.vector.as_pointer()
+        bits = ir.VectorType(_BIT, self.lanes)
+        kind = ir.FunctionType(self.vector, [pointer, _INT32, bits, self.vector])
+        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.load.{self.suffix}")
+        align, nothing = ir.Constant(_INT32, self.bytes), ir.Constant(self.vector, None)
+        return self.b.call(function, [self.b.bitcast(at, pointer), align, self.mask(j), nothing])
+
+    def masked_store(self, value: ir.Value, at: ir.Value, j: int) -> None:
+        pointer = self.vector.as_pointer()
+        bits = ir.VectorType(_BIT, self.lanes)
+        kind = ir.FunctionType(ir.VoidType(), [self.vector, pointer, _INT32, bits])
+        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.store.{self.suffix}")
+        align = ir.Constant(_INT32, self.bytes)
+        self.b.call(function, [value, self.b.bitcast(at, pointer), align, self.mask(j)])
+
+    @property
+    def suffix(self) -> str:
+        return f"v{self.lanes}f{self.bytes * 8}.p0"
+
+
+def _tile_function(module: ir.Module, rows: int, double: bool) -> ir.Function:
+    name = f"nmt_tile_{TARGET.name}_f{8 if double else 4}_{rows}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, _TILE_TYPE, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    _Tile(function, rows, double).emit()
+    return function
+
+
+def _make_tile(double: bool) -> Any:
+    def tile(
+        typing_context: Any,
+        c: Any, ldc: Any, a: Any, row_stride: Any, k_stride: Any, panel: Any, k: Any, columns: Any, accumulate: Any,
+        rows: Any,
+    ) -> Any:  # fmt: skip
+        signature = numba_types.void(
+            _POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE
+        )
+
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            *operands, height = args
+            done = builder.append_basic_block("tile_done")
+            switch = builder.switch(height, done)
+            for rows in TARGET.rows:
+                block = builder.append_basic_block(f"tile_{rows}")
+                switch.add_case(ir.Constant(_INT64, rows), block)
+                builder.position_at_end(block)
+                builder.call(_tile_function(builder.module, rows, double), operands)
+                builder.branch(done)
+            builder.position_at_end(done)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return intrinsic(tile)
+
+
+_tile_code_f4, _tile_code_f8 = _make_tile(double=False), _make_tile(double=True)
+
+
+def _tile_f4(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    _tile_code_f4(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
+
+
+def _tile_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    _tile_code_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
+
+
+_TILE_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE)
+# tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to TARGET.max_rows, columns at
+# most the panel's width; more columns than that in C stay untouched.
+tile_f4 = external(_tile_f4, _TILE_ARGUMENTS)
+tile_f8 = external(_tile_f8, _TILE_ARGUMENTS)
+
+
+@intrinsic
+def address(typing_context: Any, array: Any, offset: Any) -> Any:
+    """The address of element `offset`, counted in C order, of a contiguous array of any number of axes."""
+    if not isinstance(array, numba_types.Array) or not isinstance(offset, numba_types.Integer):
+        return None
+    signature = _POINTER(array, _SIZE)
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.bitcast(builder.gep(data, [args[1]]), _BYTES)
+
+    return signature, codegen
+
+
+@intrinsic
+def advance(typing_context: Any, pointer: Any, num_bytes: Any) -> Any:
+    """A pointer moved on by `num_bytes`."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.gep(args[0], [args[1]])
+
+    return _POINTER(_POINTER, _SIZE), codegen

@@ -1,0 +1,128 @@
+"""The operations a cell may use: shape rule, NumPy meaning, gradient rule and scalar code, side by side.
+
+A value of a step has symbolic axes (a subset of `S`, `B`, in this order) and at most one feature axis of known `width` (always last).
+`meaning` takes NumPy arrays laid out that way, broadcasting over absent axes. `gradient(g, v)` yields `(argument, gradient)` pairs,
+written with the same operators a cell's author uses. `code` is the scalar expression of an elementwise operation.
+Adding an operation means adding one entry here (and, unless it is elementwise, its emission in the emitters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from nmt.rnn.graph import Value
+
+Gradients = Iterator[tuple["Value", "Value"]]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation; `kind` says how the compiler treats it.
+
+    kind: `leaf` memory given from outside; `elementwise`; `reduce` over one axis; `product` with a weight matrix;
+    `layout` slices and concatenations (addressing, no arithmetic); `rows` a kernel over all rows of a step (search).
+    """
+
+    name: str
+    kind: str
+    meaning: Callable[..., Any] | None = None
+    gradient: Callable[[Value, Value], Gradients] | None = None
+    code: str = ""
+    expensive: bool = False  # worth storing rather than computing twice
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.asarray(0.5 * (np.tanh(0.5 * x) + 1.0), dtype=x.dtype)
+
+
+def _softmax(x: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    """Over S (axis 0); places where mask is False weigh nothing. A row without any place is all zero."""
+    if mask is not None:
+        x = np.where(mask, x, -np.inf)
+    top = np.max(x, axis=0, keepdims=True, initial=-np.inf)
+    e = np.exp(x - np.where(np.isfinite(top), top, 0))
+    total = e.sum(axis=0, keepdims=True)
+    return np.asarray(e / np.where(total == 0, 1, total), dtype=x.dtype)
+
+
+def _grad_add(g: Value, v: Value) -> Gradients:
+    yield v.args[0], g
+    yield v.args[1], g
+
+
+def _grad_sub(g: Value, v: Value) -> Gradients:
+    yield v.args[0], g
+    yield v.args[1], -g
+
+
+def _grad_mul(g: Value, v: Value) -> Gradients:
+    yield v.args[0], g * v.args[1]
+    yield v.args[1], g * v.args[0]
+
+
+def _grad_div(g: Value, v: Value) -> Gradients:
+    d = g / v.args[1]
+    yield v.args[0], d
+    yield v.args[1], -(d * v)
+
+
+def _grad_softmax(g: Value, v: Value) -> Gradients:
+    total = v.graph.apply("sum_s", g * v)
+    yield v.args[0], v * (g - total)
+
+
+def _grad_sum(g: Value, v: Value) -> Gradients:
+    source = v.args[0]
+    yield source, v.graph.apply("expand", g, axes=source.axes, width=source.width)
+
+
+OPS: dict[str, Op] = {
+    op.name: op
+    for op in (
+        # memory from outside the step
+        Op("param", "leaf"),  # [n] or [n, m], the same for all rows and steps
+        Op("rows_of", "leaf"),  # some rows of a matrix parameter
+        Op("input", "leaf"),  # one step of a sequence, [B, n]
+        Op("state", "leaf"),  # the state before the step, [B, n]
+        Op("captured", "leaf"),  # constant over time, [B, n], [S, B, n] or [S, B]
+        Op("mask", "leaf"),  # dropout mask, 0 or 1/keep, [B, n]; per step or per sequence
+        Op("cotangent", "leaf"),  # gradient of the loss with respect to an output or a new state
+        Op("const", "leaf"),
+        # elementwise
+        Op("add", "elementwise", np.add, _grad_add, "({} + {})"),
+        Op("sub", "elementwise", np.subtract, _grad_sub, "({} - {})"),
+        Op("mul", "elementwise", np.multiply, _grad_mul, "({} * {})"),
+        Op("div", "elementwise", np.divide, _grad_div, "({} / {})", expensive=True),
+        Op("neg", "elementwise", np.negative, lambda g, v: iter([(v.args[0], -g)]), "(-{})"),
+        Op("sigmoid", "elementwise", _sigmoid, lambda g, v: iter([(v.args[0], g * v * (1 - v))]), "sigmoid({})", expensive=True),
+        Op("tanh", "elementwise", np.tanh, lambda g, v: iter([(v.args[0], g * (1 - v * v))]), "tanh({})", expensive=True),
+        Op("exp", "elementwise", np.exp, lambda g, v: iter([(v.args[0], g * v)]), "exp({})", expensive=True),
+        Op(
+            "relu",
+            "elementwise",
+            lambda x: np.maximum(x, 0),
+            lambda g, v: iter([(v.args[0], g * v.graph.apply("positive", v))]),
+            "relu({})",
+        ),
+        Op("positive", "elementwise", lambda x: (x > 0).astype(x.dtype), None, "positive({})"),
+        Op("expand", "elementwise", None, lambda g, v: iter([(v.args[0], g)]), "{}"),
+        # reductions
+        Op("sum_last", "reduce", lambda x: x.sum(-1), _grad_sum, expensive=True),
+        Op("sum_s", "reduce", lambda x: x.sum(0), _grad_sum, expensive=True),
+        Op("max_s", "reduce", lambda x: x.max(0, initial=-np.inf), None, expensive=True),
+        Op("softmax", "composite", _softmax, _grad_softmax, expensive=True),
+        # addressing
+        Op("slice", "layout"),
+        Op("concat", "layout"),
+        # products with weights
+        Op("matmul", "product", expensive=True),
+        # kernels over all rows of a step, used by search
+        Op("kernel", "rows", expensive=True),
+        Op("item", "rows", expensive=True),
+    )
+}

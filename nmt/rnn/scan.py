@@ -1,0 +1,302 @@
+"""The engine: any cell, over time, forward and back, on rows of different lengths, in either direction.
+
+`Scan(cell)` compiles the cell's step once (in memory for the process, its code on disk for the next); batch size and lengths are free.
+Rows may come in any order; sorted by length, longest first, a step costs only its active rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.plan import Plan, make_plan
+from nmt.rnn.compiler.trace import Mask, Trace, trace
+from nmt.rnn.kernels.memory import zero_inactive
+from nmt.rnn.kernels.run_cpu import Executable, Rows, identity, split_rows
+from nmt.rnn.kernels.threads import default_threads, run_parallel
+from nmt.rnn.kernels.update import dropout_mask
+from nmt.rnn.weights import Weights, check_params
+
+Arrays = dict[str, np.ndarray]
+
+
+class Workspace:
+    """Memory for one training step, taken piece by piece and given back all at once by `reset`; grows to the largest step seen."""
+
+    def __init__(self) -> None:
+        self._chunks: list[np.ndarray] = []
+        self._used = 0  # bytes of the last chunk
+        self._total = 0  # bytes asked for since the last reset
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An array of stale but finite numbers."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        step = (size + 63) // 64 * 64
+        if not self._chunks or self._used + step > self._chunks[-1].size:
+            self._chunks.append(np.zeros(max(step, 1 << 22), np.uint8))
+            self._used = 0
+        piece = self._chunks[-1][self._used : self._used + size]
+        self._used += step
+        self._total += step
+        return piece.view(dtype).reshape(shape)
+
+    def reset(self) -> None:
+        """Everything taken is free again. Arrays handed out before must not be used any more."""
+        if len(self._chunks) > 1:
+            self._chunks = [np.zeros(self._total * 5 // 4, np.uint8)]
+        self._used = self._total = 0
+
+
+def fresh(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Memory of its own for every call."""
+    return np.zeros(shape, dtype)
+
+
+@dataclass
+class Compiled:
+    """A plan ready to run, with the plan of what is constant over time."""
+
+    step: Executable
+    constant: Executable | None
+
+
+@lru_cache(maxsize=256)
+def _compile(signature: Any, dtype: str, training: bool, want_inputs: bool) -> Compiled:
+    traced = trace(_CELLS[signature], training=training)
+    step = Executable(make_plan(traced, training=training, want_inputs=want_inputs), np.dtype(dtype))
+    constant = None
+    if traced.invariants is not None:
+        constant = Executable(make_plan(traced.invariants, training=training), np.dtype(dtype))
+    return Compiled(step, constant)
+
+
+_CELLS: dict[Any, Cell] = {}  # what the keys of the plan cache stand for
+
+
+@dataclass
+class Gradients:
+    """Gradients of a scan: of the input [T, B, D], of the initial states and of the captured arrays, by name."""
+
+    x: np.ndarray | None
+    initial: Arrays
+    captured: Arrays
+
+
+@dataclass
+class Result:
+    """Outputs of a scan. `y` [T, B, n] is zero beyond each row's length; `final` holds each row's state after its last step."""
+
+    y: np.ndarray
+    final: Arrays
+    tape: Tape | None
+
+
+@dataclass
+class Tape:
+    """What the backward pass needs from the forward pass."""
+
+    compiled: Compiled
+    arrays: Arrays
+    constant_arrays: Arrays
+    rows: Rows
+    weights: Weights
+    allocate: Any = field(default=fresh)
+
+
+class Scan:
+    """A cell over time."""
+
+    def __init__(self, cell: Cell, *, dtype: Any = np.float32, threads: int | None = None, want_inputs: bool = True) -> None:
+        self.cell, self.dtype = cell, np.dtype(dtype)
+        self.threads = threads or default_threads()
+        self.want_inputs = want_inputs
+        self.params = cell.params()
+        self.states = cell.states()
+        self.captured = cell.captured()
+        self._signature = (cell.signature(),)
+        _CELLS.setdefault(self._signature, cell)
+
+    def compiled(self, training: bool) -> Compiled:
+        """The plan for a kind of run; made at first use."""
+        return _compile(self._signature, self.dtype.name, training, self.want_inputs)
+
+    def plan(self, training: bool) -> Plan:
+        """The programs of a kind of run, to look at."""
+        return self.compiled(training).step.plan
+
+    def forward(
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        initial: Mapping[str, np.ndarray] | None = None,
+        *,
+        lengths: Sequence[int] | np.ndarray | None = None,
+        captured: Mapping[str, np.ndarray] | None = None,
+        source_lengths: Sequence[int] | np.ndarray | None = None,
+        reverse: bool = False,
+        training: bool = False,
+        seed: int = 0,
+        allocate: Any = fresh,
+    ) -> Result:
+        """Run the cell over x [T, B, D].
+
+        initial: states [B, n] by name; missing ones are zero. lengths: steps of each row, all T where None. captured: arrays that
+        stay the same, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each row's last step to
+        its first. training: dropout from `seed`, and a tape for `backward`. Raises ShapeError.
+        """
+        rows = self._rows(x, lengths, captured or {}, source_lengths, reverse)
+        check_params(type(self.cell).__name__, self.params, weights, self.dtype)
+        compiled = self.compiled(training)
+        traced = compiled.step.plan.trace
+        arrays: Arrays = {"x": x}
+        for name, mask in self._masks(traced, rows, seed, allocate).items():
+            arrays[name] = mask
+        for name, array in self._check_captured(captured or {}, rows).items():
+            arrays[f"C_{name}"] = array
+        constant_arrays = self._constant(compiled, arrays, weights, rows, allocate)
+        for name, width in self.states.items():
+            arrays[f"S_{name}"] = self._stack(name, width, initial or {}, rows, allocate)
+        compiled.step.forward(arrays, weights, rows, allocate)
+        y = self._output(compiled, arrays, rows, initial or {})
+        at = np.zeros(rows.B, np.int64) if reverse else rows.lengths
+        final = {name: arrays[f"S_{name}"][at, np.arange(rows.B)] for name in self.states}
+        tape = Tape(compiled, arrays, constant_arrays, rows, weights, allocate) if training else None
+        return Result(y, final, tape)
+
+    def backward(
+        self, tape: Tape, d_y: np.ndarray | None, d_final: Mapping[str, np.ndarray] | None = None, gradients: Arrays | None = None
+    ) -> Gradients:
+        """Gradients of sum(d_y * y) + sum(d_final * final). Those of the parameters are added to `gradients`, where present."""
+        rows, arrays, allocate = tape.rows, tape.arrays, tape.allocate
+        plan = tape.compiled.step.plan
+        shape = (rows.T, rows.B, self.cell.output_size)
+        arrays["d_y"] = self._check_array("d_y", d_y, shape) if d_y is not None else fresh(shape, self.dtype)
+        for name, width in self.states.items():
+            carry = allocate((2, rows.B, width), self.dtype)
+            given = (d_final or {}).get(name)
+            carry[:] = 0 if given is None else self._check_array(f"d_final {name}", given, (rows.B, width))
+            arrays[f"D_{name}"] = carry
+        for name, place in plan.d_captured.items():
+            arrays[place.name] = allocate(arrays[f"C_{name}"].shape, self.dtype)
+            arrays[place.name][:] = 0
+        gradients = {} if gradients is None else gradients
+        tape.compiled.step.backward(arrays, tape.weights, rows, allocate, gradients)
+        captured = self._constant_backward(tape, gradients)
+        # The slot written last: every row steps as often as it is long, the first step of the loop being step T - length.
+        slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
+        initial = {name: arrays[f"D_{name}"][slot, np.arange(rows.B)] for name in self.states}
+        d_x = arrays[plan.d_inputs["x"].name] if "x" in plan.d_inputs else None
+        return Gradients(d_x, initial, captured)
+
+    # ------------------------------------------------------------ the door: shapes are checked once, here
+
+    def _check_array(self, what: str, array: np.ndarray, shape: tuple[int | None, ...]) -> np.ndarray:
+        fits = array.ndim == len(shape) and all(n is None or n == m for n, m in zip(shape, array.shape, strict=True))
+        if array.dtype != self.dtype or not fits:
+            promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}]"
+            raise ShapeError(f"{type(self.cell).__name__}: {what} must be {promise}, got {array.dtype} {list(array.shape)}")
+        return np.ascontiguousarray(array)
+
+    def _rows(self, x: np.ndarray, lengths: Any, captured: Mapping[str, np.ndarray], source_lengths: Any, reverse: bool) -> Rows:
+        self._check_array("x", x, (None, None, self.cell.input_size))
+        T, B, _ = x.shape
+        steps = self._lengths("lengths", lengths, B, T)
+        wide = [captured[k] for k, c in self.captured.items() if c.source_axis and k in captured]
+        S = wide[0].shape[0] if wide else 1
+        sources = self._lengths("source_lengths", source_lengths, B, S)
+        return Rows(T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse)
+
+    def _lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
+        if lengths is None:
+            return np.full(B, limit, np.int64)
+        array = np.asarray(lengths, np.int64)
+        if array.shape != (B,) or (B and (array.min() < 0 or array.max() > limit)):
+            raise ShapeError(f"{type(self.cell).__name__}: {what} must be {B} numbers from 0 to {limit}, got {array.tolist()}")
+        return array
+
+    def _check_captured(self, captured: Mapping[str, np.ndarray], rows: Rows) -> Arrays:
+        if set(captured) != set(self.captured):
+            expected = sorted(self.captured) or "none"
+            raise ShapeError(f"{type(self.cell).__name__}: captured arrays must be {expected}, got {sorted(captured) or 'none'}")
+        source = {True: (rows.S,), False: ()}
+        return {
+            k: self._check_array(k, captured[k], (*source[c.source_axis], rows.B, c.width)) for k, c in self.captured.items()
+        }
+
+    # ------------------------------------------------------------ memory of a run
+
+    def _masks(self, traced: Trace, rows: Rows, seed: int, allocate: Any) -> Arrays:
+        masks: Arrays = {}
+        for n, mask in enumerate(traced.masks):
+            shape = (rows.B, mask.width) if mask.variational else (rows.T, rows.B, mask.width)
+            array = allocate(shape, self.dtype)
+            self._draw(array, mask, seed, n)
+            masks[f"C_{mask.name}" if mask.variational else mask.name] = array
+        return masks
+
+    def _draw(self, array: np.ndarray, mask: Mask, seed: int, n: int) -> None:
+        offset = np.uint64(n << 40)
+        run_parallel(dropout_mask, self.threads, array.reshape(-1), 1.0 - mask.rate, np.uint64(seed), offset)
+
+    def _stack(self, name: str, width: int, initial: Mapping[str, np.ndarray], rows: Rows, allocate: Any) -> np.ndarray:
+        """The state stack [T + 1, B, n]: zero where no step writes, the initial state in each row's first slot."""
+        stack = allocate((rows.T + 1, rows.B, width), self.dtype)
+        ends = rows.lengths if rows.reverse else rows.lengths + 1
+        run_parallel(zero_inactive, rows.threads, stack, ends)
+        first: Any = (rows.lengths, np.arange(rows.B)) if rows.reverse else 0
+        given = initial.get(name)
+        stack[first] = 0 if given is None else self._check_array(f"initial {name}", given, (rows.B, width))
+        return stack
+
+    def _output(self, compiled: Compiled, arrays: Arrays, rows: Rows, initial: Mapping[str, np.ndarray]) -> np.ndarray:
+        place = compiled.step.plan.outputs["y"]
+        array = arrays[place.name]
+        if place.kind != "after":
+            run_parallel(zero_inactive, rows.threads, array, rows.lengths)
+            return array
+        y = array[: rows.T] if rows.reverse else array[1:]
+        if rows.reverse and place.name[2:] in initial and (rows.lengths < rows.T).any():
+            y = y.copy()  # the initial state lies where a shorter row's output must be zero
+            run_parallel(zero_inactive, rows.threads, y, rows.lengths)
+        return y
+
+    # ------------------------------------------------------------ what is constant over time
+
+    def _constant_rows(self, rows: Rows) -> Rows:
+        ones = np.ones(rows.B, np.int64)
+        return Rows(1, rows.B, rows.S, ones, rows.source_lengths, rows.owner, split_rows(rows.source_lengths, self.threads), False)
+
+    def _constant(self, compiled: Compiled, arrays: Arrays, weights: Weights, rows: Rows, allocate: Any) -> Arrays:
+        if compiled.constant is None:
+            return {}
+        plan = compiled.constant.plan
+        constant: Arrays = {name: arrays[f"C_{name}"][None] for name in plan.trace.inputs}
+        compiled.constant.forward(constant, weights, self._constant_rows(rows), allocate)
+        for name, place in plan.outputs.items():
+            arrays[f"C_{name}"] = constant[place.name][0]
+        return constant
+
+    def _constant_backward(self, tape: Tape, gradients: Arrays) -> Arrays:
+        plan, arrays = tape.compiled.step.plan, tape.arrays
+        direct = {name: arrays[place.name] for name, place in plan.d_captured.items()}
+        if tape.compiled.constant is None:
+            return direct
+        constant = tape.compiled.constant
+        for name in constant.plan.trace.outputs:
+            tape.constant_arrays[f"d_{name}"] = direct.pop(name)[None]
+        constant.backward(tape.constant_arrays, tape.weights, self._constant_rows(tape.rows), tape.allocate, gradients)
+        for name, place in constant.plan.d_inputs.items():
+            through = tape.constant_arrays[place.name][0]
+            direct[name] = direct[name] + self._real(through, tape.rows) if name in direct else self._real(through, tape.rows)
+        return direct
+
+    def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
+        if array.ndim == 3:
+            run_parallel(zero_inactive, rows.threads, array, rows.source_lengths)
+        return array

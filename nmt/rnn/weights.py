@@ -1,0 +1,101 @@
+"""Parameters by name, and their packed forms, which are made when first used and again after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.cell import Cell, Param
+
+Packed = np.ndarray
+
+
+def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
+    """Every parameter there, of its shape and dtype and contiguous. Raises ShapeError."""
+    for name, param in expected.items():
+        if name not in arrays:
+            raise ShapeError(f"{where}: parameter {name} must be given, got {', '.join(arrays) or 'none'}")
+        array = arrays[name]
+        if array.shape != param.shape or array.dtype != dtype:
+            promise = f"{np.dtype(dtype)} {list(param.shape)}"
+            raise ShapeError(f"{where}: parameter {name} must be {promise}, got {array.dtype} {list(array.shape)}")
+        if not array.flags.c_contiguous:
+            raise ShapeError(f"{where}: parameter {name} must be contiguous; pass np.ascontiguousarray of it")
+
+
+class Weights(MutableMapping[str, np.ndarray]):
+    """A dictionary of parameters. Call `changed()` after writing into one of its arrays.
+
+    `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once for all users.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
+        self._arrays: dict[str, np.ndarray] = dict(arrays or {})
+        self._packed: dict[tuple[str, int, int, bool], Packed] = {}
+        self._stale: set[tuple[str, int, int, bool]] = set()
+        self._prefix = ""
+
+    def view(self, prefix: str) -> Weights:
+        """The parameters below `prefix.`, sharing arrays and packed forms."""
+        inner = Weights()
+        inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
+        inner._prefix = f"{self._prefix}{prefix}."
+        return inner
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[self._prefix + name]
+
+    def __setitem__(self, name: str, array: np.ndarray) -> None:
+        self._arrays[self._prefix + name] = array
+        for key in [k for k in self._packed if k[0] == self._prefix + name]:
+            del self._packed[key]
+
+    def __delitem__(self, name: str) -> None:
+        del self._arrays[self._prefix + name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (k[len(self._prefix) :] for k in self._arrays if k.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def changed(self) -> None:
+        """The numbers have changed: packed forms are made again when next used."""
+        self._stale.update(self._packed)
+
+    def packed(self, name: str, start: int, rows: int, transposed: bool, threads: int = 1) -> Packed:
+        """Rows [start, start + rows) of a matrix (or the transpose of them) laid out for the products."""
+        from nmt.rnn.kernels.products import pack, pack_transposed, packed_size
+        from nmt.rnn.kernels.threads import run_parallel
+
+        key = (self._prefix + name, start, rows, transposed)
+        if key not in self._packed or key in self._stale:
+            matrix = self[name]
+            K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
+            out = self._packed.get(key)
+            if out is None or out.dtype != matrix.dtype:
+                out = self._packed[key] = np.empty(packed_size(K, N, matrix.dtype), matrix.dtype)
+            run_parallel(pack_transposed if transposed else pack, threads, matrix, start, start + rows, out)
+            self._stale.discard(key)
+        return self._packed[key]
+
+
+def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, np.ndarray]:
+    """Glorot uniform for each gate's matrix (Glorot and Bengio 2010, equation 16), biases zero, the forget gate's one."""
+    rng = np.random.default_rng(seed)
+    return {name: initial_array(param, rng, dtype) for name, param in cell.params().items()}
+
+
+def initial_array(param: Param, rng: np.random.Generator, dtype: Any = np.float32) -> np.ndarray:
+    """One parameter. Vectors are biases and start at zero, but for the gate that starts at one."""
+    if len(param.shape) == 1:
+        array = np.zeros(param.shape, dtype)
+        if param.ones is not None:
+            array.reshape(param.gates, -1)[param.ones] = 1
+        return array
+    rows, columns = param.shape
+    limit = np.sqrt(6.0 / (rows + columns / param.gates))
+    return rng.uniform(-limit, limit, param.shape).astype(dtype)

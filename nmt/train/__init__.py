@@ -1,0 +1,1 @@
+"""Training: optimizers, learning rates, checkpoints and the loop that uses them."""

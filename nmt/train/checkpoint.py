@@ -1,0 +1,75 @@
+"""Checkpoints: one safetensors file each, so that one rename replaces parameters and state together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError
+from nmt.files import explain, write_bytes
+from nmt.model_folder import (
+    FORMAT_VERSION,
+    METADATA_KEY,
+    OPTIMIZER_PREFIX,
+    PARAMS_PREFIX,
+    read_checkpoint,
+    tensor_checksum,
+)
+
+
+def save_checkpoint(
+    path: Path,
+    *,
+    params: Mapping[str, np.ndarray],
+    optimizer: Mapping[str, np.ndarray],
+    metadata: Mapping[str, Any],
+) -> None:
+    """Write a checkpoint aside, wait for the disk, then rename it onto `path`.
+
+    Args:
+        path: `last.safetensors` or `best.safetensors` in a model folder.
+        params: The model's parameters by name.
+        optimizer: The optimizer's arrays by name; empty where only translating is wanted.
+        metadata: What JSON can hold: position in the data, schedule, scores, settings.
+
+    Raises:
+        CheckpointError: It cannot be written; the former file is untouched and nothing is left beside it.
+    """
+    from safetensors.numpy import save
+
+    tensors = {PARAMS_PREFIX + name: array for name, array in params.items()}
+    tensors |= {OPTIMIZER_PREFIX + name: array for name, array in optimizer.items()}
+    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    checksums = {name: tensor_checksum(array) for name, array in tensors.items()}
+    content = {"format_version": FORMAT_VERSION, **metadata, "checksums": checksums}
+    try:
+        # save, not save_file: the latter has a temporary file of its own, which a killed run would leave
+        # behind under a name that nobody could tell from the user's files.
+        write_bytes(path, save(tensors, metadata={METADATA_KEY: json.dumps(content)}), sync=True)
+    except OSError as error:
+        kept = "the former checkpoint is intact" if path.exists() else "nothing was saved"
+        raise CheckpointError(
+            f"{path}: must be written, got {explain(error)}; {kept}: make room and run again"
+        ) from error
+
+
+def load_checkpoint(
+    path: Path,
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
+    """Read parameters (names with their prefix), optimizer arrays (without) and metadata.
+
+    Raises:
+        CheckpointError: The file is missing, cut short, damaged, or not one of ours.
+    """
+    tensors, metadata = read_checkpoint(path)
+    params = {name: array for name, array in tensors.items() if name.startswith(PARAMS_PREFIX)}
+    optimizer = {
+        name.removeprefix(OPTIMIZER_PREFIX): array
+        for name, array in tensors.items()
+        if name.startswith(OPTIMIZER_PREFIX)
+    }
+    return params, optimizer, metadata

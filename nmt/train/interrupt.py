@@ -1,0 +1,62 @@
+"""SIGINT and SIGTERM as a polite request: finish the update, save, leave. A second one is an order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: it unwinds a validation that shall not go on
+    """The user asked to stop while something long was under way."""
+
+
+class StopRequest:
+    """A context in which the first signal is remembered and the second ends the process at once.
+
+    Handlers belong to the main thread of a process; in any other thread the context does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        """The signal that came, or None."""
+        self._former: dict[int, Any] = {}
+
+    def check(self) -> None:
+        """Raise Interrupted if a signal came: for the long pieces of work between updates."""
+        if self.signal is not None:
+            raise Interrupted
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                self._former[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+        self._former.clear()
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None:
+            # Not an exception: it could be caught, or wait for threads. Whatever file was being written
+            # lies aside, and the next run removes it.
+            os._exit(128 + number)
+        self.signal = number
+        name = signal.Signals(number).name
+        text = f"\n{name}: stopping after this update and saving; once more to stop at once\n"
+        try:
+            os.write(sys.stderr.fileno(), text.encode())
+        except (OSError, ValueError):
+            pass  # nobody listens: the request stands all the same

@@ -1,0 +1,106 @@
+"""Which checkpoints a model folder keeps: the last, the best, and as many numbered ones as configured."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.model_folder import BEST_NAME, LAST_NAME
+from nmt.train.checkpoint import save_checkpoint
+from nmt.train.validation import HIGHER_IS_BETTER
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.model.translation import TranslationModel
+    from nmt.train.optimizer import Optimizer
+    from nmt.train.schedule import Constant
+    from nmt.train.state import TrainingState
+
+
+class Keeper:
+    """Saves the parts of a run together.
+
+    Args:
+        folder: The model folder.
+        config: The settings, which a resumed run compares with its own.
+        subwords_digest: Of the subwords beside the checkpoints.
+        model, optimizer, schedule, state: The parts.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Config,
+        subwords_digest: str,
+        *,
+        model: TranslationModel,
+        optimizer: Optimizer,
+        schedule: Constant,
+        state: TrainingState,
+    ) -> None:
+        self.last_path = folder / LAST_NAME
+        self.best_path = folder / BEST_NAME
+        self._config, self._digest = config, subwords_digest
+        self._model, self._optimizer, self._schedule = model, optimizer, schedule
+        self._state = state
+        self._saved_at = time.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last checkpoint was written, or since the start."""
+        return time.monotonic() - self._saved_at
+
+    def save_last(self) -> None:
+        """Write what a resumed run needs. Raises CheckpointError if the disk is full."""
+        self._save(self.last_path, with_optimizer=True)
+        self._saved_at = time.monotonic()
+
+    def save_validated(self, score: float, *, is_best: bool) -> None:
+        """Write what is due after a validation. Raises CheckpointError if the disk is full.
+
+        The best first: if the run is killed in between, it goes back to before this validation and
+        writes the same best again. The other way round, the last would speak of a best never written.
+        """
+        if is_best:
+            self._save(self.best_path, with_optimizer=False)
+        dropped = self._rank(score)
+        self.save_last()
+        for path in dropped:
+            path.unlink(missing_ok=True)
+
+    def _rank(self, score: float) -> list[Path]:
+        """Write this one if it is among the best numbered ones; return those that fall out."""
+        state, settings = self._state, self._config.training
+        keep = settings.keep_best_ckpts
+        if keep == 1 or math.isnan(score):
+            return []
+        former = [entry for entry in state.kept if entry[1] != state.update]
+        ranked = sorted(
+            [*former, (score, state.update)],
+            key=lambda entry: entry[0],
+            reverse=HIGHER_IS_BETTER[settings.early_stopping_metric],
+        )
+        state.kept, dropped = ranked[:keep], ranked[keep:]
+        if (score, state.update) in state.kept:
+            self._save(self._numbered(state.update), with_optimizer=False)
+        return [self._numbered(update) for _, update in dropped]
+
+    def _numbered(self, update: int) -> Path:
+        return self.best_path.with_name(f"best-{update}.safetensors")
+
+    def _save(self, path: Path, *, with_optimizer: bool) -> None:
+        arrays, numbers = self._optimizer.state_dict()
+        save_checkpoint(
+            path,
+            params=self._model.params,
+            optimizer=arrays if with_optimizer else {},
+            metadata={
+                "state": self._state.to_dict(),
+                "schedule": self._schedule.state_dict(),
+                "optimizer": numbers,
+                "subwords": self._digest,
+                "config": self._config.to_dict(),
+            },
+        )

@@ -1,0 +1,74 @@
+"""When a run is over, and how long that will take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nmt.config import TrainingConfig
+    from nmt.train.schedule import Constant
+    from nmt.train.state import TrainingState
+
+
+def stop_reason(
+    state: TrainingState,
+    settings: TrainingConfig,
+    schedule: Constant,
+    *,
+    elapsed: float,
+    validation_seconds: float,
+) -> str | None:
+    """Return in words why training ends here; None if it goes on.
+
+    Args:
+        state: Where the run stands.
+        settings: Its limits.
+        schedule: Its learning rate.
+        elapsed: Seconds by the clock, former runs included.
+        validation_seconds: What the last validation took.
+    """
+    if settings.updates is not None and state.update >= settings.updates:
+        return f"{state.update} updates (training.updates)"
+    if state.epoch > settings.epochs:
+        return f"{settings.epochs} epochs (training.epochs)"
+    if settings.max_minutes is not None:
+        # The last validation belongs to the run: leave it the time that the one before took.
+        limit = settings.max_minutes * 60
+        due = 0.0 if state.validated_update == state.update else validation_seconds
+        if elapsed + min(due, limit / 2) >= limit:
+            return f"{settings.max_minutes:g} minutes (training.max_minutes)"
+    if schedule.finished:
+        return f"learning rate below {settings.learning_rate_min:g} (training.learning_rate_min)"
+    patience = settings.early_stopping_patience
+    if patience is not None and state.without_improvement >= patience:
+        return (
+            f"no better {settings.early_stopping_metric} in {state.without_improvement} validations "
+            "(training.early_stopping_patience)"
+        )
+    return None
+
+
+def seconds_left(
+    state: TrainingState,
+    settings: TrainingConfig,
+    *,
+    num_batches: int,
+    seconds_per_update: float,
+    elapsed: float,
+) -> float:
+    """Return the time to the nearest limit that can be known: updates, epochs or minutes.
+
+    Args:
+        state: Where the run stands.
+        settings: Its limits.
+        num_batches: Of the epoch under way; the others are taken to have as many.
+        seconds_per_update: By the clock, validations and saving included; infinity if not known yet.
+        elapsed: Seconds by the clock, former runs included.
+    """
+    updates = num_batches - state.position + (settings.epochs - state.epoch) * num_batches
+    if settings.updates is not None:
+        updates = min(updates, settings.updates - state.update)
+    seconds = updates * seconds_per_update if updates > 0 else 0.0
+    if settings.max_minutes is not None:
+        seconds = min(seconds, settings.max_minutes * 60 - elapsed)
+    return max(0.0, seconds)

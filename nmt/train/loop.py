@@ -1,0 +1,252 @@
+"""The loop itself: updates, and between them validations, checkpoints and lines of progress."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nmt.errors import NMTError
+from nmt.train.limits import seconds_left, stop_reason
+from nmt.train.optimizer import clip_scale, gradient_norm
+from nmt.train.progress import format_seconds
+from nmt.train.state import update_seed
+from nmt.train.validation import is_better
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.batches import Batch, TrainBatches
+    from nmt.model.translation import LossStats, TranslationModel
+    from nmt.train.interrupt import StopRequest
+    from nmt.train.keeper import Keeper
+    from nmt.train.optimizer import Arrays, Optimizer
+    from nmt.train.progress import Stopwatch
+    from nmt.train.report import Reporter
+    from nmt.train.schedule import Constant
+    from nmt.train.state import TrainingState
+    from nmt.train.validation import Validator
+    from nmt.translator import Translator
+
+SAVE_SECONDS = 300.0
+"""The last checkpoint is never older than this and one update."""
+
+MAX_SKIPS = 10
+"""Updates in a row with a loss or gradient that is not finite, before the run gives up."""
+
+
+@dataclass
+class Parts:
+    """What a run is made of."""
+
+    config: Config
+    num_threads: int
+    batches: TrainBatches
+    model: TranslationModel
+    optimizer: Optimizer
+    schedule: Constant
+    state: TrainingState
+    validator: Validator
+    translator: Translator
+    keeper: Keeper
+    reporter: Reporter
+    stop: StopRequest
+    watch: Stopwatch
+
+
+class Loop:
+    """Trains the model in `parts` from where their state stands.
+
+    Args:
+        parts: Changed in place.
+        elapsed_before: Seconds that former runs took.
+    """
+
+    def __init__(self, parts: Parts, elapsed_before: float) -> None:
+        self.parts = parts
+        self.state = parts.state
+        self.settings = parts.config.training
+        self._elapsed_before = elapsed_before
+        self._started = time.monotonic()
+        self._first_update = parts.state.update
+        self._num_batches = 0
+        self._norm = math.nan
+        self._skips_in_row = 0
+        self._validation_seconds = 0.0
+
+    def run(self) -> str:
+        """Update until there is a reason to stop; validate if that is due, save, return the reason.
+
+        Raises:
+            Interrupted: A signal came. The parts are whole, but not saved.
+            NMTError: The loss stays infinite or NaN, or the disk is full.
+        """
+        state = self.state
+        if state.update > state.validated_update and not state.update % self.settings.validation_freq:
+            self._validate()  # a signal came during this one
+        reason = self._train()
+        if state.update > state.validated_update:
+            self._validate()
+        elif state.update > self._first_update:
+            self.save_last()
+        return reason
+
+    def save_last(self) -> None:
+        """Write `last.safetensors`."""
+        with self.parts.watch.measure("saving"):
+            self.state.elapsed = self._elapsed
+            self.parts.keeper.save_last()
+
+    def _train(self) -> str:
+        state, batches = self.state, self.parts.batches
+        while True:
+            self._num_batches = batches.num_batches(state.epoch)
+            reason = self._stop_reason()
+            if reason:
+                return reason
+            for batch in batches.epoch(state.epoch, start=state.position):
+                self._update(batch)
+                reason = self._after_update()
+                if reason:
+                    return reason
+            state.epoch, state.position = state.epoch + 1, 0
+
+    def _update(self, batch: Batch) -> None:
+        parts, state = self.parts, self.state
+        state.update += 1
+        state.position += 1
+        began = time.monotonic()
+        with parts.watch.measure("training"):
+            stats, grads = parts.model.loss_and_gradients(
+                batch,
+                seed=update_seed(parts.config.seed, state.update),
+                label_smoothing=self.settings.label_smoothing,
+                threads=parts.num_threads,
+            )
+            norm = gradient_norm(grads, parts.num_threads)
+            is_finite = math.isfinite(stats.loss) and math.isfinite(norm)
+            if is_finite:
+                self._step(grads, norm)
+        if not is_finite:
+            self._skip(stats, norm)
+            return
+        self._skips_in_row = 0
+        self._norm = norm
+        state.src_tokens += batch.num_src_tokens
+        state.tgt_tokens += batch.num_tgt_tokens
+        parts.reporter.add(batch, stats, time.monotonic() - began)
+
+    def _step(self, grads: Arrays, norm: float) -> None:
+        parts = self.parts
+        rate = parts.schedule.learning_rate(self.state.update)
+        scale = clip_scale(norm, self.settings.clip_grad_norm)
+        parts.optimizer.step(parts.model.params, grads, rate, scale)
+        parts.model.changed()
+
+    def _skip(self, stats: LossStats, norm: float) -> None:
+        """Leave out an update that would spoil the parameters; give up when it goes on."""
+        self.state.skipped += 1
+        self._skips_in_row += 1
+        fact = f"loss {stats.loss / max(1, stats.tokens):.4g}, gradient norm {norm:.4g}"
+        self.parts.reporter.log.line(f"update {self.state.update} skipped: {fact}")
+        if self._skips_in_row >= MAX_SKIPS:
+            raise NMTError(
+                f"training: loss and gradient must be finite, got {fact} and {MAX_SKIPS} such updates "
+                "in a row; lower training.learning_rate or training.clip_grad_norm"
+            )
+
+    def _after_update(self) -> str | None:
+        """Report, validate and save as due; return the reason to stop, if any."""
+        parts, state, settings = self.parts, self.state, self.settings
+        self._report()
+        parts.stop.check()
+        if state.update % settings.validation_freq == 0:
+            self._validate()
+        elif parts.keeper.age > SAVE_SECONDS:
+            self.save_last()
+        parts.stop.check()
+        return self._stop_reason()
+
+    def _report(self) -> None:
+        parts, state = self.parts, self.state
+        done = state.update - self._first_update
+        if done == 1:  # the first one compiles or loads the kernels
+            self._started = time.monotonic()
+        pace = (time.monotonic() - self._started) / (done - 1) if done > 1 else math.inf
+        left = seconds_left(
+            state,
+            self.settings,
+            num_batches=self._num_batches,
+            seconds_per_update=pace,
+            elapsed=self._elapsed,
+        )
+        if state.update % self.settings.logging_freq == 0:
+            parts.reporter.progress(
+                state,
+                learning_rate=parts.schedule.learning_rate(state.update),
+                norm=self._norm,
+                left=left,
+                elapsed=self._elapsed,
+            )
+        else:
+            parts.reporter.live(
+                f"epoch {state.epoch}  batch {state.position} of {self._num_batches}  "
+                f"update {state.update}  left {format_seconds(left)}"
+            )
+
+    def _validate(self) -> None:
+        """Score the model; note, report and save what came of it.
+
+        Nothing of the state changes before the scores are there: a resumed run repeats a validation
+        that Interrupted ended.
+        """
+        parts, state, metric = self.parts, self.state, self.settings.early_stopping_metric
+        began = time.monotonic()
+        with parts.watch.measure("validation"):
+            scores = parts.validator.losses(parts.model, parts.num_threads)
+            scores |= parts.validator.scores(parts.translator, self._show_translated())
+        self._validation_seconds = time.monotonic() - began
+        is_first = not state.validated_update
+        is_best = is_better(metric, scores[metric], state.best_scores.get(metric))
+        state.validated_update = state.update
+        state.without_improvement = 0 if is_best else state.without_improvement + 1
+        if is_best:
+            state.best_update, state.best_scores = state.update, scores
+        parts.schedule.validated(improved=is_best)
+        with parts.watch.measure("saving"):
+            state.elapsed = self._elapsed
+            parts.keeper.save_validated(scores[metric], is_best=is_best)
+        if is_first:
+            parts.reporter.signatures(parts.validator.signatures)
+        parts.reporter.validation(
+            state,
+            scores,
+            is_best=is_best,
+            seconds=self._validation_seconds,
+            elapsed=self._elapsed,
+        )
+        parts.reporter.samples(self.settings.print_valid_sents, parts.validator)
+
+    def _show_translated(self) -> Callable[[int], None]:
+        done, total = 0, len(self.parts.validator.sources)
+
+        def show(count: int) -> None:
+            nonlocal done
+            done += count
+            self.parts.reporter.live(f"validation  {done} of {total} sentences translated")
+
+        return show
+
+    def _stop_reason(self) -> str | None:
+        return stop_reason(
+            self.state,
+            self.settings,
+            self.parts.schedule,
+            elapsed=self._elapsed,
+            validation_seconds=self._validation_seconds,
+        )
+
+    @property
+    def _elapsed(self) -> float:
+        return self._elapsed_before + self.parts.watch.total

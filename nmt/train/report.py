@@ -1,0 +1,151 @@
+"""The lines of a training run: progress, validations, samples, the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nmt.train.progress import TrainingLog, format_seconds, perplexity
+
+if TYPE_CHECKING:
+    from nmt.data.batches import Batch
+    from nmt.model.translation import LossStats
+    from nmt.train.state import TrainingState
+    from nmt.train.validation import Validator
+
+_LIVE_SECONDS = 0.2
+
+
+@dataclass
+class _Sums:
+    """What happened since the last line."""
+
+    updates: int = 0
+    nll: float = 0.0
+    loss: float = 0.0
+    correct: int = 0
+    tokens: int = 0
+    timed_src_tokens: int = 0
+    timed_tgt_tokens: int = 0
+    seconds: float = 0.0
+
+
+class Reporter:
+    """Adds up what updates did and writes it down now and then.
+
+    Args:
+        log: Where lines and events go.
+    """
+
+    def __init__(self, log: TrainingLog) -> None:
+        self.log = log
+        self._sums = _Sums()
+        self._is_warm = False
+        self._live_at = 0.0
+
+    def add(self, batch: Batch, stats: LossStats, seconds: float) -> None:
+        """Add one update that was not skipped; `seconds` is the time of its training step alone.
+
+        The first one of a run compiles or loads the kernels: its time would drown the others'.
+        """
+        sums = self._sums
+        sums.updates += 1
+        sums.nll += stats.nll
+        sums.loss += stats.loss
+        sums.correct += stats.correct
+        sums.tokens += batch.num_tgt_tokens
+        if self._is_warm:
+            sums.timed_src_tokens += batch.num_src_tokens
+            sums.timed_tgt_tokens += batch.num_tgt_tokens
+            sums.seconds += seconds
+        self._is_warm = True
+
+    def progress(
+        self, state: TrainingState, *, learning_rate: float, norm: float, left: float, elapsed: float
+    ) -> None:
+        """Write the line for the updates since the last one, and begin anew.
+
+        Rates count real tokens, padding excluded, over the time of the training steps alone.
+        """
+        sums, self._sums = self._sums, _Sums()
+        if not sums.updates:
+            return
+        seconds = max(sums.seconds, 1e-9)
+        loss, nll = sums.loss / sums.tokens, sums.nll / sums.tokens
+        src_rate, tgt_rate = sums.timed_src_tokens / seconds, sums.timed_tgt_tokens / seconds
+        self.log.line(
+            f"epoch {state.epoch:>3}  update {state.update:>6}  loss {loss:.4f}"
+            f"  ppl {perplexity(nll):.2f}  lr {learning_rate:.3g}  grad {norm:.2f}"
+            f"  src {src_rate:,.0f}/s  tgt {tgt_rate:,.0f}/s  left {format_seconds(left)}"
+        )
+        self.log.event(
+            "train",
+            epoch=state.epoch,
+            update=state.update,
+            loss=loss,
+            nll=nll,
+            ppl=perplexity(nll),
+            accuracy=sums.correct / sums.tokens,
+            learning_rate=learning_rate,
+            gradient_norm=norm,
+            src_tokens_per_second=src_rate,
+            tgt_tokens_per_second=tgt_rate,
+            src_tokens=state.src_tokens,
+            tgt_tokens=state.tgt_tokens,
+            skipped=state.skipped,
+            elapsed=elapsed,
+        )
+
+    def live(self, text: str) -> None:
+        """Show `text` on a terminal, a few times a second at most."""
+        now = time.monotonic()
+        if now - self._live_at >= _LIVE_SECONDS:
+            self._live_at = now
+            self.log.live(text)
+
+    def validation(
+        self,
+        state: TrainingState,
+        scores: Mapping[str, float],
+        *,
+        is_best: bool,
+        seconds: float,
+        elapsed: float,
+    ) -> None:
+        """Write the scores of a validation, with a `*` if they are the best so far."""
+        self.log.line(
+            f"validation  update {state.update:>6}  {format_scores(scores)}"
+            f"  took {format_seconds(seconds)}" + ("  *" if is_best else "")
+        )
+        self.log.event(
+            "validation",
+            epoch=state.epoch,
+            update=state.update,
+            **scores,
+            best=is_best,
+            seconds=seconds,
+            elapsed=elapsed,
+        )
+
+    def samples(self, indices: Sequence[int], validator: Validator) -> None:
+        """Write some sentences with what a person and the model made of them."""
+        for index in indices:
+            if index < len(validator.hypotheses):
+                self.log.line(f"  source      {validator.sources[index]}")
+                self.log.line(f"  reference   {validator.references[index]}")
+                self.log.line(f"  hypothesis  {validator.hypotheses[index]}")
+
+    def signatures(self, signatures: Mapping[str, str]) -> None:
+        """Write what makes the scores comparable."""
+        for name, signature in signatures.items():
+            self.log.line(f"{name} signature {signature}")
+
+
+def format_scores(scores: Mapping[str, float]) -> str:
+    """Return `loss 2.1034  ppl 8.19  accuracy 55.2%  bleu 30.12  chrf 54.80`."""
+    formats = {"loss": "{:.4f}", "accuracy": "{:.1%}"}
+    return "  ".join(
+        f"{name} {formats.get(name, '{:.2f}').format(score)}" for name, score in scores.items()
+    )

@@ -1,0 +1,137 @@
+"""What a changed setting means for a run that goes on: nothing, a new start of the epoch, or a refusal."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.errors import CheckpointError
+from nmt.model_folder import LAST_NAME
+from nmt.train.checkpoint import load_checkpoint
+from nmt.train.state import TrainingState
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nmt.config import Config
+
+# First match decides; what matches nothing is harmless and noted.
+_SILENT = ("name", "model_dir", "threads", "data.subwords.*model_file")
+_FREE = ("model.*dropout", "model.initializer", "model.init_weight", "model.forget_bias")
+_BINDING = (
+    "model.*",
+    "data.subwords.*",
+    "data.*.lang",
+    "data.*.lowercase",
+    "data.*.normalize",
+    "training.optimizer",
+)
+_BATCHES = (
+    "seed",
+    "data.train",
+    "data.*.max_length",
+    "training.batch_size",
+    "training.batch_type",
+    "training.shuffle",
+)
+_SCHEDULE = "training.scheduling"
+
+
+@dataclass
+class Changes:
+    """The settings that differ from those of the checkpoint, sorted by what they touch."""
+
+    notes: list[str] = field(default_factory=list)
+    """`training.epochs: 10 -> 20`, one for each."""
+    batches: bool = False
+    """The batches are others now: a position within the epoch means nothing."""
+    schedule: bool = False
+    """Another schedule: the state of the former one means nothing."""
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """What `last.safetensors` holds, and how the settings differ from those it was written with."""
+
+    path: Path
+    params: dict[str, np.ndarray]
+    """Names as in the file."""
+    optimizer: dict[str, np.ndarray]
+    optimizer_numbers: dict[str, Any]
+    schedule: dict[str, Any]
+    state: TrainingState
+    subwords: str
+    """Digest of the subwords it was trained with."""
+    changes: Changes
+
+
+def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
+    """Read the run to go on with; None if the folder has none.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged, or a setting that cannot change has changed.
+    """
+    path = folder / LAST_NAME
+    if not path.exists():
+        return None
+    params, optimizer, metadata = load_checkpoint(path)
+    return SavedRun(
+        path=path,
+        params=params,
+        optimizer=optimizer,
+        optimizer_numbers=metadata["optimizer"],
+        schedule=metadata["schedule"],
+        state=TrainingState.from_dict(metadata["state"]),
+        subwords=metadata["subwords"],
+        changes=compare_settings(path, metadata["config"], config.to_dict()),
+    )
+
+
+def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
+    """Compare the settings in a checkpoint with those of this run.
+
+    Args:
+        path: The checkpoint, for the error.
+        saved: Its settings.
+        wanted: The settings now; both as `Config.to_dict` gives them.
+
+    Raises:
+        CheckpointError: One of them makes the checkpoint unusable.
+    """
+    changes = Changes()
+    old, new = flatten(saved), flatten(wanted)
+    for key in sorted(old.keys() & new.keys()):  # a key of one version only has no counterpart
+        before, now = old[key], new[key]
+        if before == now or _matches(key, _SILENT):
+            continue
+        if not _matches(key, _FREE) and _matches(key, _BINDING):
+            raise CheckpointError(
+                f"{path}: {key} must stay {_show(before)} for this checkpoint, got {_show(now)}; "
+                "set it back, or choose another model_dir to train from the start"
+            )
+        changes.notes.append(f"{key}: {_show(before)} -> {_show(now)}")
+        changes.batches |= _matches(key, _BATCHES)
+        changes.schedule |= key == _SCHEDULE
+    return changes
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings as `{"model.encoder.num_layers": 1}`; tuples become lists, as in JSON."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def _matches(key: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
+
+
+def _show(value: Any) -> str:
+    return "null" if value is None else str(value)

@@ -1,0 +1,98 @@
+"""Learning rates as small state machines: what they know fits into a checkpoint as plain numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nmt.config import TrainingConfig
+
+
+class Constant:
+    """The configured rate, after a linear warm-up."""
+
+    def __init__(self, settings: TrainingConfig) -> None:
+        self.settings = settings
+
+    def learning_rate(self, update: int) -> float:
+        """Return the rate for update number `update`, counted from 1."""
+        return self.settings.learning_rate * self._warmup(update)
+
+    def validated(self, *, improved: bool) -> None:
+        """Take note of a validation."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the rate has fallen so low that going on makes no sense."""
+        return False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint must remember, as plain numbers."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+
+    def _warmup(self, update: int) -> float:
+        return min(1.0, update / max(1, self.settings.learning_rate_warmup))
+
+
+class InverseSquareRoot(Constant):
+    """Linear warm-up to the configured rate, then down with the square root of the update number.
+
+    The shape of Vaswani et al. 2017, section 5.3, scaled so that `learning_rate` is its peak.
+    """
+
+    def learning_rate(self, update: int) -> float:
+        """Return the rate for update number `update`, counted from 1."""
+        peak = max(1, self.settings.learning_rate_warmup)
+        return super().learning_rate(update) * math.sqrt(peak / max(update, peak))
+
+
+class Plateau(Constant):
+    """After `patience` validations in a row without improvement, multiply the rate by `decrease_factor`."""
+
+    def __init__(self, settings: TrainingConfig) -> None:
+        super().__init__(settings)
+        self.decreases = 0
+        self.waited = 0
+
+    def learning_rate(self, update: int) -> float:
+        """Return the rate for update number `update`, counted from 1."""
+        return super().learning_rate(update) * self.settings.decrease_factor**self.decreases
+
+    def validated(self, *, improved: bool) -> None:
+        """Take note of a validation: an improvement ends the wait, too long a wait lowers the rate."""
+        self.waited = 0 if improved else self.waited + 1
+        if self.waited >= max(1, self.settings.patience):
+            self.decreases += 1
+            self.waited = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the plateau's rate is below `learning_rate_min`; a warm-up's low rates do not count."""
+        settings = self.settings
+        rate = settings.learning_rate * settings.decrease_factor**self.decreases
+        return self.decreases > 0 and rate < settings.learning_rate_min
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint must remember, as plain numbers."""
+        return {"decreases": self.decreases, "waited": self.waited}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+        self.decreases = int(state.get("decreases", 0))
+        self.waited = int(state.get("waited", 0))
+
+
+SCHEDULES: dict[str, type[Constant]] = {
+    "plateau": Plateau,
+    "inverse_square_root": InverseSquareRoot,
+    "constant": Constant,
+}
+
+
+def make_schedule(settings: TrainingConfig) -> Constant:
+    """Return the schedule that `settings.scheduling` names."""
+    return SCHEDULES[settings.scheduling](settings)

@@ -1,0 +1,68 @@
+"""Where a run stands: everything a resumed run needs beside the arrays, as plain numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass
+class TrainingState:
+    """The position of a run. An epoch and an update are counted from 1, so 0 means none yet."""
+
+    update: int = 0
+    """Batches trained on, skipped ones included."""
+    epoch: int = 1
+    """The epoch under way."""
+    position: int = 0
+    """Batches of this epoch already used."""
+    elapsed: float = 0.0
+    """Seconds by the clock up to the last save, former runs included."""
+    src_tokens: int = 0
+    tgt_tokens: int = 0
+    """Real tokens trained on, padding not counted."""
+    skipped: int = 0
+    """Updates left out because a loss or gradient was not finite."""
+    validated_update: int = 0
+    """The update of the last validation."""
+    best_update: int = 0
+    """The update of the best validation; 0 before the first."""
+    best_scores: dict[str, float] = field(default_factory=dict)
+    """All scores of that validation."""
+    without_improvement: int = 0
+    """Validations since then."""
+    kept: list[tuple[float, int]] = field(default_factory=list)
+    """Score and update of the numbered best checkpoints (keep_best_ckpts)."""
+    corpus: list[int] = field(default_factory=list)
+    """Pairs and target tokens of the training corpus: has it changed since?"""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TrainingState:
+        """Return the state that `to_dict` described; unknown keys of a later version are dropped."""
+        names = {entry.name for entry in dataclasses.fields(cls)}
+        state = cls(**{name: value for name, value in values.items() if name in names})
+        state.kept = [(float(score), int(update)) for score, update in state.kept]
+        return state
+
+
+def update_seed(seed: int, update: int) -> int:
+    """Return the seed of the dropout masks of one update, in [0, 2**64).
+
+    A function of the two numbers and nothing else, so that a resumed run draws the masks it would have
+    drawn. The mixing is splitmix64's (Steele, Lea & Flood 2014, figure 17).
+    """
+    return _mix(_mix(seed & _MASK) + update)
+
+
+def _mix(value: int) -> int:
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)

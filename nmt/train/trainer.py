@@ -1,0 +1,215 @@
+"""One run from its settings to its result: set up or resume, train, tell, score the test set."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from nmt.errors import CheckpointError, NMTError
+from nmt.evaluate import Score, score_translations
+from nmt.model_folder import (
+    BEST_NAME,
+    LAST_NAME,
+    PARAMS_PREFIX,
+    build_model,
+    read_checkpoint,
+    set_params,
+    subwords_digest,
+)
+from nmt.train.interrupt import Interrupted, StopRequest
+from nmt.train.keeper import Keeper
+from nmt.train.loop import Loop, Parts
+from nmt.train.optimizer import make_optimizer
+from nmt.train.prepare import Corpora, Texts, load_corpora, own_folder, save_config
+from nmt.train.progress import Stopwatch, TrainingLog, format_seconds
+from nmt.train.report import Reporter, format_scores
+from nmt.train.resume import SavedRun, load_saved_run
+from nmt.train.schedule import make_schedule
+from nmt.train.state import TrainingState
+from nmt.train.validation import Validator
+from nmt.translator import Translator, resolve_threads
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a run ended and what came of it."""
+
+    reason: str
+    """In words."""
+    signal: int | None
+    """The signal that ended it, or None."""
+    update: int
+    best_path: Path | None
+    """The best checkpoint; None before the first validation."""
+    best_update: int
+    best_scores: dict[str, float] = field(default_factory=dict)
+    test_scores: dict[str, Score] = field(default_factory=dict)
+    """Of the best checkpoint on data.test, if that is configured and the run came to its end."""
+
+
+class Trainer:
+    """One run in one model folder: started, or resumed where the last one stopped.
+
+    Args:
+        config: The settings.
+        threads: Cores to use; None takes the configured number, or all.
+        terminal: Where progress is shown; None for nowhere.
+    """
+
+    def __init__(
+        self, config: Config, *, threads: int | None = None, terminal: TextIO | None = None
+    ) -> None:
+        self.config = config
+        self.folder = Path(config.model_dir)
+        self._num_threads = resolve_threads(threads, config)
+        self._terminal = terminal
+        self._stop = StopRequest()
+
+    def run(self) -> TrainingResult:
+        """Train until a limit, early stopping or a signal ends it.
+
+        Raises:
+            NMTError: A file, a setting or the folder is not usable, the disk is full, or the loss
+                stays infinite. The last good checkpoint stays.
+        """
+        watch = Stopwatch()
+        with own_folder(self.folder), contextlib.closing(self._open_log()) as log:
+            try:
+                saved = load_saved_run(self.folder, self.config)
+                corpora = load_corpora(self.config, self.folder, log, resumed=saved is not None)
+                parts = self._set_up(corpora, saved, log, watch)
+                save_config(self.folder, self.config)
+                elapsed_before = saved.state.elapsed if saved else 0.0
+                with self._stop:
+                    return self._train(Loop(parts, elapsed_before), log, corpora.test_texts)
+            except NMTError as error:
+                log.note(f"Error: {error}")
+                raise
+
+    def _open_log(self) -> TrainingLog:
+        return TrainingLog(self.folder, self._terminal)
+
+    def _set_up(
+        self, corpora: Corpora, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch
+    ) -> Parts:
+        config, threads = self.config, self._num_threads
+        src, tgt = corpora.src_subwords, corpora.tgt_subwords
+        digest = subwords_digest(src, tgt)
+        model = build_model(config, src.vocab_size, tgt.vocab_size)
+        model.initialize(config.seed)
+        optimizer = make_optimizer(config.training, model.params, threads)
+        schedule = make_schedule(config.training)
+        state = saved.state if saved else TrainingState()
+        parts = Parts(
+            config=config,
+            num_threads=threads,
+            batches=corpora.train,
+            model=model,
+            optimizer=optimizer,
+            schedule=schedule,
+            state=state,
+            validator=Validator(corpora.dev, *corpora.dev_texts, check=self._stop.check),
+            translator=Translator(model, src, tgt, config, threads),
+            keeper=Keeper(
+                self.folder,
+                config,
+                digest,
+                model=model,
+                optimizer=optimizer,
+                schedule=schedule,
+                state=state,
+            ),
+            reporter=Reporter(log),
+            stop=self._stop,
+            watch=watch,
+        )
+        log.line(
+            f"model {config.name}: {model.num_params:,} parameters, vocabularies of {src.vocab_size:,} "
+            f"and {tgt.vocab_size:,}, {threads} thread{'s' if threads > 1 else ''}, in {self.folder}"
+        )
+        if saved is not None:
+            _check_subwords(saved, digest)
+            _restore(parts, saved, corpora.fingerprint, log)
+        state.corpus = corpora.fingerprint
+        return parts
+
+    def _train(self, loop: Loop, log: TrainingLog, test: Texts | None) -> TrainingResult:
+        state = loop.state
+        test_scores: dict[str, Score] = {}
+        try:
+            reason = loop.run()
+            log.line(f"finished: {reason}; {loop.parts.watch.summary()}")
+            if state.best_update:
+                log.line(
+                    f"best checkpoint {self.folder / BEST_NAME}: update {state.best_update}, "
+                    f"{format_scores(state.best_scores)}"
+                )
+            if test is not None:
+                test_scores = self._score_test(loop.parts, test, log)
+        except Interrupted:
+            reason = "a signal"
+            loop.save_last()
+            log.line(
+                f"stopped at epoch {state.epoch}, update {state.update}; "
+                f"the same command goes on from {self.folder / LAST_NAME}"
+            )
+        return TrainingResult(
+            reason=reason,
+            signal=self._stop.signal,
+            update=state.update,
+            best_path=self.folder / BEST_NAME if state.best_update else None,
+            best_update=state.best_update,
+            best_scores=dict(state.best_scores),
+            test_scores=test_scores,
+        )
+
+    def _score_test(self, parts: Parts, test: Texts, log: TrainingLog) -> dict[str, Score]:
+        """Score the best checkpoint on the test set, or the last where no validation was a best one."""
+        sources, references = test
+        best = parts.keeper.best_path
+        if parts.state.best_update:
+            tensors, _ = read_checkpoint(best, prefix=PARAMS_PREFIX)
+            set_params(parts.model.params, tensors, best)
+            parts.model.changed()
+        found = parts.translator.translate_nbest(
+            sources, on_batch=lambda count: self._stop.check()
+        )
+        scores = score_translations([translations[0].text for translations in found], references)
+        figures = {name: score.score for name, score in scores.items()}
+        log.line(f"test {self.config.data.test}: {format_scores(figures)}")
+        log.event("test", update=parts.state.best_update, **figures)
+        return scores
+
+
+def _check_subwords(saved: SavedRun, digest: str) -> None:
+    if saved.subwords != digest:
+        raise CheckpointError(
+            f"{saved.path}: must have been trained with the subwords beside it, got other ones; "
+            "put back the .spm files that belong to it"
+        )
+
+
+def _restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog) -> None:
+    """Put a saved run into the parts of this one, and say what is not as it was."""
+    set_params(parts.model.params, saved.params, saved.path)
+    parts.model.changed()
+    parts.optimizer.load_state_dict(saved.optimizer, saved.optimizer_numbers)
+    if not saved.changes.schedule:
+        parts.schedule.load_state_dict(saved.schedule)
+    state, metric = parts.state, parts.config.training.early_stopping_metric
+    for note in saved.changes.notes:
+        log.line(f"changed since the checkpoint: {note}")
+    if saved.changes.batches or state.corpus != corpus:
+        state.position = 0
+        log.line(f"the training batches are others now: epoch {state.epoch} starts again")
+    best = f", best {metric} {state.best_scores[metric]:.2f}" if state.best_update else ""
+    log.line(
+        f"resuming from {saved.path}: epoch {state.epoch}, update {state.update}, "
+        f"{format_seconds(state.elapsed)} so far{best}"
+    )
+    log.event("resume", epoch=state.epoch, update=state.update)

@@ -1,0 +1,219 @@
+"""Corpora: broken files are one line that says where; pairs stay pairs."""
+
+import gzip
+import unicodedata
+
+import numpy as np
+import pytest
+
+from nmt.data.corpus import clean_line, load_parallel, read_lines
+from nmt.data.rows import TokenRows
+from nmt.errors import DataError
+from tests.data.corpora import sentences, side, small_subwords, write_pair
+
+
+@pytest.fixture(scope="module")
+def subwords():
+    return small_subwords()
+
+
+def line_of(function):
+    with pytest.raises(DataError) as caught:
+        function()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# Cleaning
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("", ""),
+        (" \t \r ", ""),
+        ("  two   words ", "two words"),
+        ("tab\tand\x00nul\x1fand\x7fdel", "tab and nul and del"),
+        ("a\u2028b\u2029c\x85d\x0be", "a b c d e"),
+        ("no\u00a0break", "no\u00a0break"),
+        ("👩‍👧 می‌خواهم", "👩‍👧 می‌خواهم"),
+        ("lone \ud800\udfff half", "lone half"),
+        ("▁a▁b", "a b"),
+        ("e\u0301", "é"),
+        ("ﬁ", "ﬁ"),
+    ],
+)
+def test_clean_line(text, clean):
+    assert clean_line(text) == clean
+    assert clean_line(clean) == clean
+
+
+def test_clean_line_settings():
+    assert clean_line("e\u0301", normalize="none") == "e\u0301"
+    assert clean_line("ﬁ ½", normalize="nfkc") == unicodedata.normalize("NFKC", "ﬁ ½")
+    assert clean_line("ÄÖÜ ẞ ΑΣ", lowercase=True) == "äöü ß ας"
+    dotted = clean_line("İ", lowercase=True)
+    assert dotted == unicodedata.normalize("NFC", dotted)
+    assert clean_line("ℌ", lowercase=True, normalize="nfkc") == "h"
+
+
+# Reading
+
+
+def test_only_newlines_end_lines(tmp_path):
+    path = tmp_path / "odd.de"
+    path.write_bytes("\ufeffone\u2028still\x0bone\x85\r\n\n\x00\rthree\nlast".encode())
+    assert list(read_lines(path)) == ["one\u2028still\x0bone\x85", "", "\x00\rthree", "last"]
+    path.write_bytes(b"")
+    assert list(read_lines(path)) == []
+    path.write_bytes(b"\n\n")
+    assert list(read_lines(path)) == ["", ""]
+
+
+def test_gzip_by_its_name_or_beside_it(tmp_path):
+    packed = tmp_path / "train.de.gz"
+    packed.write_bytes(gzip.compress("ä\nb\n".encode()))
+    assert list(read_lines(packed)) == list(read_lines(tmp_path / "train.de")) == ["ä", "b"]
+    (tmp_path / "train.de").write_text("plain wins\n")
+    assert list(read_lines(tmp_path / "train.de")) == ["plain wins"]
+
+
+def test_missing_file_says_what_was_tried(tmp_path):
+    line = line_of(lambda: read_lines(tmp_path / "train.de"))
+    assert str(tmp_path / "train.de") in line and "train.de.gz" in line
+    assert "folder" in line_of(lambda: read_lines(tmp_path))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_not_utf8_names_file_and_line(tmp_path, packed):
+    path = tmp_path / ("bad.de.gz" if packed else "bad.de")
+    raw = "gut\nnoch gut\nschön\n".encode("latin-1")
+    path.write_bytes(gzip.compress(raw) if packed else raw)
+    line = line_of(lambda: list(read_lines(path)))
+    assert line.startswith(f"{path}: line 3 must be UTF-8, got byte 0xf6 at position 4")
+
+
+def test_damaged_gzip_is_one_line(tmp_path):
+    path = tmp_path / "cut.de.gz"
+    whole = gzip.compress("\n".join(sentences(2000)).encode())
+    for damaged in (whole[: len(whole) // 2], whole[:-4], whole[:5], b"plain text\n"):
+        path.write_bytes(damaged)
+        line = line_of(lambda: list(read_lines(path)))
+        assert line.startswith(f"{path}: must be a whole gzip file")
+    flipped = bytearray(whole)
+    flipped[len(flipped) // 2] ^= 0xFF
+    path.write_bytes(bytes(flipped))
+    assert line_of(lambda: list(read_lines(path))).startswith(f"{path}: ")
+
+
+# Pairs
+
+
+def test_pairs_stay_aligned_when_some_are_left_out(tmp_path, subwords):
+    """Every kept pair is checked against its own line, in a file with all kinds of bad lines."""
+    src, tgt = sentences(500, 1, 20), sentences(500, 2, 20)
+    for number in range(0, 500, 7):
+        src[number] = ["", "  \t", "\u2028\x00"][number % 3]
+    for number in range(3, 500, 11):
+        tgt[number] = ""
+    src[499] = ""
+    prefix = write_pair(tmp_path, src, tgt)
+    limits = {"max_length": 30}
+    corpus = load_parallel(
+        prefix, side("de", subwords, **limits), side("en", subwords, **limits), keep_texts=True
+    )
+    empty = {i for i in range(500) if not clean_line(src[i]) or not clean_line(tgt[i])}
+    long = {
+        i
+        for i in set(range(500)) - empty
+        if max(len(subwords.encode([clean_line(text[i])])[0]) for text in (src, tgt)) > 30
+    }
+    assert long and empty
+    kept = sorted(set(range(500)) - empty - long)
+    assert corpus.line_numbers.tolist() == kept and len(corpus) == len(kept)
+    assert (corpus.total, corpus.skipped_empty, corpus.skipped_long) == (500, len(empty), len(long))
+    for position, number in enumerate(kept):
+        assert corpus.src[position].tolist() == subwords.encode([src[number]])[0]
+        assert corpus.tgt[position].tolist() == subwords.encode([tgt[number]])[0]
+        assert corpus.src_texts[position] == src[number]
+    assert max(corpus.src.lengths.max(), corpus.tgt.lengths.max()) == 30
+
+
+def test_max_length_is_the_last_length_allowed(tmp_path, subwords):
+    text = "the house walks under the tree"
+    length = len(subwords.encode([text])[0])
+    prefix = write_pair(tmp_path, [text], [text])
+    for limit, kept in ((length, 1), (length - 1, 0)):
+        sides = side("de", subwords, max_length=limit), side("en", subwords)
+        if kept:
+            assert len(load_parallel(prefix, *sides)) == 1
+        else:
+            line = line_of(lambda sides=sides: load_parallel(prefix, *sides))
+            assert "0 with an empty side and 1 longer than max_length" in line
+
+
+def test_validation_keeps_every_line_and_its_text(tmp_path, subwords):
+    src = ["The House ", "", "a " * 300]
+    tgt = ["", "Das  HAUS", "b"]
+    prefix = write_pair(tmp_path, src, tgt)
+    corpus = load_parallel(
+        prefix, side("de", subwords), side("en", subwords, lowercase=True), training=False
+    )
+    assert len(corpus) == corpus.total == 3
+    assert corpus.line_numbers.tolist() == [0, 1, 2]
+    assert corpus.src_texts == src and corpus.tgt_texts == tgt
+    assert corpus.references == ["", "das haus", "b"]
+    assert corpus.src.lengths[1] == 0 and corpus.src.lengths[2] > 200
+
+
+@pytest.mark.parametrize(("src_lines", "tgt_lines"), [(5, 3), (3, 5), (1, 0), (17_000, 16_384)])
+def test_unequal_line_counts(tmp_path, subwords, src_lines, tgt_lines):
+    prefix = write_pair(tmp_path, ["a"] * src_lines, ["a"] * tgt_lines)
+    line = line_of(lambda: load_parallel(prefix, side("de", subwords), side("en", subwords)))
+    assert f"got {src_lines} and {tgt_lines}" in line and f"{prefix}.de, {prefix}.en" in line
+
+
+def test_more_lines_than_a_chunk(tmp_path, subwords):
+    src = sentences(17_000, longest=2)
+    prefix = write_pair(tmp_path, src, src)
+    corpus = load_parallel(prefix, side("de", subwords), side("en", subwords))
+    assert len(corpus) == 17_000
+    assert subwords.decode([corpus.tgt[16_500].tolist()]) == [src[16_500]]
+    assert np.array_equal(corpus.line_numbers, np.arange(17_000))
+
+
+def test_empty_corpora(tmp_path, subwords):
+    prefix = write_pair(tmp_path, [], [])
+    for training in (True, False):
+        line = line_of(
+            lambda training=training: load_parallel(
+                prefix, side("de", subwords), side("en", subwords), training=training
+            )
+        )
+        assert "got empty files" in line
+    prefix = write_pair(tmp_path, ["", "a"], ["a", " "])
+    line = line_of(lambda: load_parallel(prefix, side("de", subwords), side("en", subwords)))
+    assert "2 with an empty side" in line
+
+
+def test_a_broken_partner_is_named(tmp_path, subwords):
+    prefix = write_pair(tmp_path, ["a", "b"], ["a", "b"])
+    (tmp_path / "train.en").write_bytes(b"a\n\xff\n")
+    line = line_of(lambda: load_parallel(prefix, side("de", subwords), side("en", subwords)))
+    assert line.startswith(f"{prefix}.en: line 2 must be UTF-8")
+    (tmp_path / "train.en").unlink()
+    line = line_of(lambda: load_parallel(prefix, side("de", subwords), side("en", subwords)))
+    assert "train.en.gz" in line
+
+
+def test_token_rows():
+    rows = TokenRows.from_lists([[5, 6], [], [7]])
+    assert len(rows) == 3 and rows.lengths.tolist() == [2, 0, 1]
+    assert [row.tolist() for row in rows] == [[5, 6], [], [7]]
+    assert rows[-1].tolist() == [7] and rows[0].dtype == np.int32
+    assert [row.tolist() for row in rows[1:]] == [[], [7]]
+    assert rows.lengths_of(np.array([2, 0])).tolist() == [1, 2]
+    for index in (3, -4):
+        with pytest.raises(IndexError):
+            rows[index]
+    assert len(TokenRows.from_lists([])) == 0

@@ -1,0 +1,294 @@
+"""Subwords: the same model every time, text that comes back, specials that never become text."""
+
+import io
+import os
+import unicodedata
+
+import pytest
+import sentencepiece
+
+from nmt.config import DataConfig
+from nmt.data import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_sides
+from nmt.data.corpus import clean_line
+from nmt.data.subwords import SPECIAL_PIECES, Subwords, train_subwords
+from nmt.errors import DataError
+from tests.data.corpora import sentences, small_subwords, write_pair
+
+TYPES = ["unigram", "bpe", "char", "word"]
+HOSTILE = [
+    "",
+    "   ",
+    "\t \u3000 ",
+    "a\x00b\x01c\x7f",
+    "one\u2028two\u2029three\x85four\x0bfive\x0c",
+    "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽",
+    "שלום עולם مرحبا بالعالم",
+    "\u202eright to left\u202c \u200f.",
+    "e\u0301\u0302\u0303 Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L",
+    "<s> </s> <pad> <unk> ▁ ▁▁x",
+    "<0x0A> \\n %s {0} &amp;",
+    "中文没有空格",
+    "x" * 5000,
+    "ﬁ ½ Ⅷ",
+    "non\u00a0breaking",
+    "lone \ud800 surrogate",
+]
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_plain_text_comes_back(type):
+    subwords = small_subwords(type)
+    text = sentences(50, seed=9)
+    rows = subwords.encode(text)
+    assert subwords.decode(rows) == text
+    assert all(EOS_ID < i < subwords.vocab_size for row in rows for i in row)
+
+
+def test_characters_of_the_training_text_come_back_however_odd():
+    text = [clean_line(line) for line in HOSTILE]
+    trained = train_subwords(sentences(200) + text * 5, type="char", vocab_size=1000)
+    for line in text:
+        row = trained.encode([line])[0]
+        assert UNK_ID not in row
+        assert trained.decode([row]) == [line]
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_unknown_characters_harm_nothing(type):
+    subwords = small_subwords(type)
+    for line in HOSTILE:
+        (row,) = subwords.encode([clean_line(line)])
+        (text,) = subwords.decode([row])
+        assert all(unicodedata.category(char) not in ("Cc", "Zl", "Zp") for char in text)
+        assert "⁇" not in text and not any(piece in text for piece in ("<unk>", "<pad>"))
+        assert len(text.splitlines()) <= 1
+
+
+def test_special_names_in_the_text_are_not_special():
+    subwords = small_subwords()
+    for row in subwords.encode(["<s> </s>", "<pad>", "a </s> b", "<unk>"]):
+        assert not {PAD_ID, BOS_ID, EOS_ID} & set(row)
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_special_ids_decode_to_nothing(type):
+    subwords = small_subwords(type)
+    row = subwords.encode(["the old house"])[0]
+    noisy = [BOS_ID, *row, EOS_ID, PAD_ID, PAD_ID]
+    assert subwords.decode([noisy, row, [], [UNK_ID] * 3, [PAD_ID, EOS_ID]]) == [
+        "the old house",
+        "the old house",
+        "",
+        "",
+        "",
+    ]
+    spread = [part for i in row for part in (UNK_ID, i, PAD_ID)]
+    assert subwords.decode([spread]) == ["the old house"]
+    assert subwords.pieces([0, 1, 2, 3]) == list(SPECIAL_PIECES)
+    assert "".join(subwords.pieces(row)) == "▁the▁old▁house"
+    with pytest.raises(IndexError):
+        subwords.decode([[subwords.vocab_size]])
+
+
+def test_every_single_unit_decodes_to_clean_text():
+    subwords = small_subwords()
+    for text in subwords.decode([[i] for i in range(subwords.vocab_size)]):
+        assert not any(piece in text for piece in SPECIAL_PIECES)
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_training_is_deterministic(type):
+    assert small_subwords(type).model_bytes == small_subwords(type).model_bytes
+
+
+def test_training_on_a_sample_is_deterministic():
+    text = sentences(600)
+    models = {
+        train_subwords(iter(text), type="bpe", vocab_size=60, max_sentences=100).model_bytes
+        for _ in range(3)
+    }
+    assert len(models) == 1
+    assert train_subwords(text, type="bpe", vocab_size=60).model_bytes not in models
+
+
+@pytest.mark.parametrize("type", ["unigram", "bpe"])
+def test_vocabulary_size_is_exact(type):
+    assert small_subwords(type, 40).vocab_size == 40
+
+
+@pytest.mark.parametrize("type", ["char", "word"])
+def test_vocabulary_size_is_a_limit_for_char_and_word(type):
+    assert small_subwords(type, 12).vocab_size == 12
+    assert 12 < small_subwords(type, 5000).vocab_size < 60
+
+
+def line_of(function):
+    with pytest.raises(DataError) as caught:
+        function()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("type", ["unigram", "bpe"])
+def test_too_large_a_vocabulary_names_the_largest_that_works(type):
+    line = line_of(lambda: small_subwords(type, 100_000))
+    assert "data.subwords.vocab_size must be at most" in line and "got 100000" in line
+    largest = int(line.split("at most ")[1].split()[0])
+    assert small_subwords(type, largest).vocab_size == largest
+
+
+def test_too_small_a_vocabulary_names_the_smallest():
+    line = line_of(lambda: small_subwords("bpe", 6))
+    smallest = int(line.split("at least ")[1].split()[0])
+    assert small_subwords("bpe", smallest).vocab_size == smallest
+
+
+@pytest.mark.parametrize("text", [[], [""], ["", "  ", " "]])
+def test_an_empty_text_is_one_line(text):
+    assert "must hold at least one word" in line_of(lambda: train_subwords(text))
+
+
+def test_an_error_while_reading_comes_through_unchanged():
+    def broken():
+        yield "hello world"
+        raise DataError("train.de: line 2 must be UTF-8")
+
+    assert line_of(lambda: train_subwords(broken())) == "train.de: line 2 must be UTF-8"
+
+
+def test_training_takes_sentences_one_at_a_time():
+    """At no time are more than a few sentences alive on the Python side."""
+    alive = peak = 0
+
+    class Sentence(str):
+        def __new__(cls, text):
+            nonlocal alive, peak
+            alive += 1
+            peak = max(peak, alive)
+            return super().__new__(cls, text)
+
+        def __del__(self):
+            nonlocal alive
+            alive -= 1
+
+    train_subwords((Sentence(text) for text in sentences(3000)), type="bpe", vocab_size=60)
+    assert 0 < peak < 20
+
+
+def test_training_is_silent(capfd):
+    small_subwords("bpe")
+    line_of(lambda: small_subwords("bpe", 100_000))
+    line_of(lambda: train_subwords([]))
+    captured = capfd.readouterr()
+    assert captured.out == "" and captured.err == ""
+
+
+def test_files_and_bytes(tmp_path):
+    subwords = small_subwords()
+    path = tmp_path / "joint.spm"
+    path.write_bytes(subwords.model_bytes)
+    text = sentences(5, seed=3)
+    for again in (Subwords.from_file(path), Subwords.from_bytes(subwords.model_bytes)):
+        assert again.encode(text) == subwords.encode(text)
+        assert again.model_bytes == subwords.model_bytes
+    path.write_bytes(subwords.model_bytes[: len(subwords.model_bytes) // 2])
+    assert str(path) in line_of(lambda: Subwords.from_file(path))
+    path.write_bytes(b"")
+    assert "empty file" in line_of(lambda: Subwords.from_file(path))
+    path.write_bytes(b"this is not a model at all")
+    line_of(lambda: Subwords.from_file(path))
+    assert "No such file" in line_of(lambda: Subwords.from_file(tmp_path / "none.spm"))
+    assert "directory" in line_of(lambda: Subwords.from_file(tmp_path))
+
+
+def foreign_model(**settings):
+    result = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences(400)),
+        model_writer=result,
+        minloglevel=5,
+        vocab_size=45,
+        **settings,
+    )
+    return result.getvalue()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"unk_id": 3, "bos_id": 2, "eos_id": 1, "pad_id": 0},
+        {"bos_id": -1, "eos_id": -1},
+        {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": 44},
+        {"model_type": "bpe", "user_defined_symbols": ["<2de>"], "control_symbols": ["<x>"]},
+    ],
+)
+def test_models_of_other_ids_are_renumbered(settings):
+    model = foreign_model(**settings)
+    subwords = Subwords.from_bytes(model)
+    plain = sentencepiece.SentencePieceProcessor(model_proto=model)
+    text = sentences(20, seed=5)
+    rows = subwords.encode(text)
+    assert subwords.decode(rows) == text
+    assert all(EOS_ID < i < subwords.vocab_size for row in rows for i in row)
+    assert [subwords.pieces(row) for row in rows] == plain.encode(text, out_type=str)
+    assert subwords.encode(["Ω"])[0][-1] == UNK_ID
+    assert subwords.decode([[PAD_ID, UNK_ID, BOS_ID, EOS_ID, *rows[0]]]) == [text[0]]
+    all_pieces = subwords.pieces(range(4, subwords.vocab_size))
+    assert len(set(all_pieces)) == len(all_pieces) == subwords.vocab_size - 4
+
+
+def test_byte_pieces_cannot_break_a_line():
+    result = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences(400)),
+        model_writer=result,
+        minloglevel=5,
+        vocab_size=340,
+        byte_fallback=True,
+        model_type="bpe",
+        hard_vocab_limit=False,
+    )
+    subwords = Subwords.from_bytes(result.getvalue())
+    pieces = subwords.pieces(range(subwords.vocab_size))
+    newline, nul = pieces.index("<0x0A>"), pieces.index("<0x00>")
+    word = subwords.encode(["house"])[0]
+    assert subwords.decode([[*word, newline, nul, *word]])[0].splitlines()[0].count("house") == 2
+    assert subwords.decode([subwords.encode(["Ω 😀"])[0]]) == ["Ω 😀"]
+
+
+def test_many_sentences_encode_as_each_alone():
+    subwords = small_subwords()
+    text = sentences(1500, seed=4)
+    assert subwords.encode(text) == [subwords.encode([line])[0] for line in text]
+    assert subwords.encode([]) == [] and subwords.decode([]) == []
+
+
+def data_config(prefix, **subwords):
+    return DataConfig.model_validate(
+        {
+            "train": prefix,
+            "dev": prefix,
+            "src": {"lang": "de"},
+            "tgt": {"lang": "en", "lowercase": True},
+            "subwords": {"vocab_size": 45, **subwords},
+        }
+    )
+
+
+def test_load_sides_joint_separate_and_given(tmp_path):
+    prefix = write_pair(tmp_path, sentences(300, 1), [s.upper() for s in sentences(300, 2)])
+    src, tgt = load_sides(data_config(prefix))
+    assert src.subwords is tgt.subwords and src.subwords.vocab_size == 45
+    assert UNK_ID in src.subwords.encode(["HOUSE"])[0], "the target is lower-cased before training"
+    src2, tgt2 = load_sides(data_config(prefix, joint=False, vocab_size=40))
+    assert src2.subwords is not tgt2.subwords
+    path = tmp_path / "given.spm"
+    path.write_bytes(src.subwords.model_bytes)
+    given, same = load_sides(data_config(str(tmp_path / "not there"), model_file=str(path)))
+    assert given.subwords is same.subwords and given.subwords.vocab_size == 45
+    with pytest.raises(DataError, match="must be a text file"):
+        load_sides(data_config(str(tmp_path / "not there")))
+    half, trained = load_sides(data_config(prefix, joint=False, src_model_file=str(path)))
+    assert half.subwords.model_bytes == src.subwords.model_bytes != trained.subwords.model_bytes
+    assert os.path.exists(path)

@@ -1,0 +1,93 @@
+"""The demo corpus as a whole: parts do not overlap, answers are unique, files are what was made."""
+
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from random import Random
+
+import number_words
+import pytest
+from demo_corpus.mixture import KINDS, basic_pairs, draw_pair
+
+SCRIPT = Path(number_words.__file__)
+PARTS = ("train", "dev", "test", "examples")
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return number_words.make_corpus(seed=1, train_size=30_000)
+
+
+def test_sizes(corpus):
+    sizes = {part: len(pairs) for part, pairs in corpus.items()}
+    assert sizes == {"train": 30_000, "dev": 500, "test": 1000, "examples": 8}
+
+
+def test_no_input_stands_in_two_parts(corpus):
+    inputs = [pair.en for part in PARTS for pair in corpus[part]]
+    assert len(inputs) == len(set(inputs))
+
+
+def test_training_sees_the_basics(corpus):
+    assert set(basic_pairs()) <= set(corpus["train"])
+
+
+def test_every_word_of_the_held_out_inputs_is_known(corpus):
+    words = {
+        part: {word.rstrip("?") for pair in pairs for word in pair.en.split()}
+        for part, pairs in corpus.items()
+    }
+    assert words["dev"] | words["test"] | words["examples"] <= words["train"]
+
+
+def test_lines_are_short_and_clean(corpus):
+    for pairs in corpus.values():
+        for pair in pairs:
+            for text in pair:
+                assert text == " ".join(text.split()) != ""
+                assert len(text.split()) <= 25
+                assert unicodedata.is_normalized("NFC", text)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in KINDS], ids=lambda kind: kind.__name__)
+def test_each_kind_has_one_answer_an_input_beside_all_others(kind, corpus):
+    answers = {pair.en: pair.de for pairs in corpus.values() for pair in pairs}
+    rng = Random(7)
+    for _ in range(500):
+        pair = kind(rng)
+        assert answers.setdefault(pair.en, pair.de) == pair.de
+
+
+def test_two_answers_are_refused(monkeypatch):
+    def contradict(rng):
+        pair = draw_pair(rng)
+        return pair._replace(de=f"{pair.de} {rng.random()}")
+
+    monkeypatch.setattr(number_words, "draw_pair", contradict)
+    with pytest.raises(ValueError, match="two answers"):
+        number_words.make_corpus(seed=1, train_size=5000)
+
+
+def test_same_seed_same_files_other_seed_other_files(tmp_path):
+    for folder, seed in (("a", "3"), ("b", "3"), ("c", "4")):
+        command = [sys.executable, SCRIPT, "--out", tmp_path / folder, "--seed", seed]
+        subprocess.run([*command, "--train-size", "400"], check=True, capture_output=True)
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == sorted(f"{part}.{language}" for part in PARTS for language in ("en", "de"))
+    for name in names:
+        text = (tmp_path / "a" / name).read_bytes()
+        assert text == (tmp_path / "b" / name).read_bytes()
+        assert text.endswith(b"\n")
+    assert (tmp_path / "a/test.en").read_bytes() != (tmp_path / "c/test.en").read_bytes()
+    assert len((tmp_path / "a/train.en").read_text().splitlines()) == 400
+
+
+@pytest.mark.parametrize("size", ["0", "200001"])
+def test_impossible_size_is_one_line(tmp_path, size):
+    command = [sys.executable, SCRIPT, "--out", tmp_path / "out", "--train-size", size]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("number_words.py: --train-size: must be")
+    assert answer.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,209 @@
+"""Gradients of whole small translators against finite differences, in float64.
+
+The setups are few and chosen to cover every choice at least once, as each compiles its own plans;
+pairs that touch the same code (tied weights with the bridge, dropout with residuals and feeding)
+are put together.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from nmt.data.subwords import EOS_ID, PAD_ID
+from tests import small_models
+from tests.oracle import compare, gradients
+
+VOCAB = 9
+SEED = 5
+
+
+def setup(*, encoder=None, decoder=None, tied="none", label_smoothing=0.0):
+    return {
+        "changes": {"encoder": encoder, "decoder": decoder, "tied": tied},
+        "smoothing": label_smoothing,
+    }
+
+
+def embeddings(size=6, **more):
+    return {"embedding_dim": size, **more}
+
+
+def dropouts(**more):
+    return {"num_layers": 2, "dropout": 0.3, **more}
+
+
+SETUPS = {
+    "lstm_bahdanau_bridge": setup(label_smoothing=0.1),
+    "no_input_feeding": setup(decoder={"input_feeding": False}),
+    "gru_general_tied_softmax": setup(
+        encoder={"rnn_type": "gru"},
+        decoder={"rnn_type": "gru", "attention": "general", "embeddings": embeddings()},
+        tied="softmax",
+    ),
+    "gru_reset_before_dot_last_tied_all": setup(
+        encoder={"rnn_type": "gru_reset_before", "embeddings": embeddings()},
+        decoder={
+            "rnn_type": "gru_reset_before",
+            "attention": "dot",
+            "init_hidden": "last",
+            "embeddings": embeddings(),
+        },
+        tied="all",
+        label_smoothing=0.1,
+    ),
+    "tanh_scaled_dot_zero": setup(
+        encoder={"rnn_type": "rnn_tanh", "hidden_size": 6, "bidirectional": False},
+        decoder={"rnn_type": "rnn_tanh", "attention": "scaled_dot", "init_hidden": "zero"},
+    ),
+    "relu_luong_scaled_embeddings": setup(
+        encoder={"rnn_type": "rnn_relu", "embeddings": embeddings(4, scale=True)},
+        decoder={
+            "rnn_type": "rnn_relu",
+            "attention": "luong",
+            "input_feeding": False,
+            "embeddings": embeddings(5, scale=True),
+        },
+    ),
+    "lstm_last_two_layers_residual": setup(
+        encoder={"num_layers": 2, "residual": True},
+        decoder={"num_layers": 2, "residual": True, "init_hidden": "last", "attention_size": 7},
+    ),
+    "dropout_everywhere": setup(
+        encoder=dropouts(embeddings=embeddings(4, dropout=0.2)),
+        decoder=dropouts(
+            hidden_dropout=0.2, embeddings=embeddings(5, dropout=0.2), attention="general"
+        ),
+        label_smoothing=0.1,
+    ),
+    "variational_dropout_residual_gru": setup(
+        encoder=dropouts(rnn_type="gru", variational_dropout=True, residual=True),
+        decoder=dropouts(
+            rnn_type="gru",
+            variational_dropout=True,
+            residual=True,
+            hidden_dropout=0.2,
+            attention="general",
+        ),
+    ),
+}
+WITH_DROPOUT = ("dropout_everywhere", "variational_dropout_residual_gru")
+WITHOUT_DROPOUT = ("lstm_bahdanau_bridge", "gru_reset_before_dot_last_tied_all")
+
+# Sources and targets of mixed lengths, a repeated word, an empty target (only EOS), and an equal
+# pair of lengths.
+PAIRS = [
+    ([4, 5, 6, 7], [5, 5, 8]),
+    ([8], [4]),
+    ([6, 4, 1], [7, 6, 5, 4]),
+    ([5, 8], []),
+    ([7, 4, 5], [1, 4, 8, 6]),
+]
+
+
+def model_of(name, dtype=np.float64, **more):
+    return small_models.build(VOCAB, dtype=dtype, **SETUPS[name]["changes"], **more)
+
+
+def loss_and_gradients(model, name, batch, *, seed=SEED, threads=1):
+    return model.loss_and_gradients(
+        batch, seed=seed, label_smoothing=SETUPS[name]["smoothing"], threads=threads
+    )
+
+
+def copied(grads):
+    return {name: np.array(value) for name, value in grads.items()}
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_gradients_equal_finite_differences(name):
+    model, batch = model_of(name), small_models.batch_of(PAIRS)
+    _, grads = loss_and_gradients(model, name, batch)
+    grads = copied(grads)
+    assert set(grads) == set(model.params)
+
+    def loss():
+        model.changed()
+        stats, _ = loss_and_gradients(model, name, batch)
+        return stats.loss / batch.num_tgt_tokens
+
+    complaints = gradients.check(
+        loss, model.params, grads, np.random.default_rng(3), rtol=1e-6, atol=1e-9, elements=2
+    )
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize("name", WITH_DROPOUT)
+def test_the_seed_decides_the_dropout(name):
+    model, batch = model_of(name), small_models.batch_of(PAIRS)
+    first, grads = loss_and_gradients(model, name, batch)
+    grads = copied(grads)
+    again, same = loss_and_gradients(model, name, batch)
+    assert again.loss == first.loss
+    for key, value in grads.items():
+        np.testing.assert_array_equal(same[key], value)
+    other, _ = loss_and_gradients(model, name, batch, seed=SEED + 1)
+    assert other.loss != first.loss
+    assert model.loss(batch, threads=1).nll == model.loss(batch, threads=1).nll
+
+
+@pytest.mark.parametrize("name", WITHOUT_DROPOUT)
+def test_a_batch_is_the_sum_of_its_sentences(name):
+    """Padding and neighbours must not show: losses and gradients (times tokens) add up."""
+    model, batch = model_of(name), small_models.batch_of(PAIRS)
+    whole, grads = loss_and_gradients(model, name, batch)
+    grads = copied(grads)
+    assert whole.tokens == batch.num_tgt_tokens == sum(len(tgt) + 1 for _, tgt in PAIRS)
+    sums = {key: np.zeros_like(value) for key, value in grads.items()}
+    nll = loss = correct = 0.0
+    for pair in PAIRS:
+        alone = small_models.batch_of([pair])
+        stats, parts = loss_and_gradients(model, name, alone)
+        nll, loss, correct = nll + stats.nll, loss + stats.loss, correct + stats.correct
+        for key in sums:
+            sums[key] += parts[key] * alone.num_tgt_tokens
+        assert model.loss(alone, threads=1).nll == pytest.approx(stats.nll, rel=1e-12)
+    assert (whole.nll, whole.loss) == pytest.approx((nll, loss), rel=1e-12)
+    assert whole.correct == correct
+    for key, value in grads.items():
+        compare.assert_close(value * batch.num_tgt_tokens, sums[key], 1e-12, key)
+
+
+@pytest.mark.parametrize("name", [WITHOUT_DROPOUT[0], WITH_DROPOUT[0]])
+def test_two_threads_give_what_one_gives(name):
+    model, batch = model_of(name), small_models.batch_of(PAIRS * 5)
+    one, grads = loss_and_gradients(model, name, batch, threads=1)
+    grads = copied(grads)
+    two, others = loss_and_gradients(model, name, batch, threads=2)
+    assert two.loss == pytest.approx(one.loss, rel=1e-12)
+    for key, value in grads.items():
+        compare.assert_close(others[key], value, 1e-12, key)
+
+
+def test_float32_agrees_with_float64():
+    name, batch = "lstm_bahdanau_bridge", small_models.batch_of(PAIRS)
+    exact_stats, exact = loss_and_gradients(model_of(name), name, batch)
+    exact = copied(exact)
+    stats, grads = loss_and_gradients(model_of(name, dtype=np.float32), name, batch)
+    assert stats.loss == pytest.approx(exact_stats.loss, rel=1e-5)
+    for key, value in exact.items():
+        assert grads[key].dtype == np.float32
+        compare.assert_close(grads[key], value, compare.TOLERANCE["float32"], key)
+
+
+def test_label_smoothing_mixes_in_the_mean_over_all_classes():
+    """One token: its loss under every forced class gives the mean by hand; PAD's is the rest."""
+    model, batch = model_of("lstm_bahdanau_bridge"), small_models.batch_of([([4, 5], [])])
+    nll = {}
+    for token in range(VOCAB):
+        if token != PAD_ID:
+            forced = dataclasses.replace(batch, tgt_out=np.full_like(batch.tgt_out, token))
+            nll[token] = model.loss(forced, threads=1).nll
+    nll[PAD_ID] = -np.log(1.0 - sum(np.exp(-value) for value in nll.values()))
+    mean = sum(nll.values()) / VOCAB
+    for smoothing in (0.0, 0.1, 0.4):
+        stats, _ = model.loss_and_gradients(batch, seed=0, label_smoothing=smoothing, threads=1)
+        assert stats.nll == pytest.approx(nll[EOS_ID], rel=1e-10)
+        assert stats.loss == pytest.approx(
+            (1 - smoothing) * nll[EOS_ID] + smoothing * mean, rel=1e-10
+        )

@@ -1,0 +1,1 @@
+"""Independent witnesses: the papers' formulas by loops in plain NumPy; imports nothing from nmt."""

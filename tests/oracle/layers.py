@@ -1,0 +1,99 @@
+"""Cells over time: one direction, both, stacks, residual stacks, rows of different lengths.
+
+The conventions: y of a row beyond its length is 0; the final state is that of the row's last valid
+step; the reversed direction reads the valid prefix backwards, so its final state belongs to time 0.
+"""
+
+import numpy as np
+
+from tests.oracle import cells
+
+
+def exact(array):
+    """`array` in float64 (or complex128): float32 in must not mean float32 arithmetic."""
+    return np.asarray(array, np.result_type(array, np.float64))
+
+
+def layer_params(params, layer, suffix=""):
+    """The parameters of one layer and direction by short names: W_x_l1_reverse -> W_x."""
+    short = {}
+    for name in ("W_x", "W_h", "b_x", "b_h"):
+        key = f"{name}_l{layer}{suffix}"
+        if key in params:
+            short[name] = exact(params[key])
+    return short
+
+
+def random_params(
+    rng, kind, input_size, hidden_size, *, num_layers=1, bidirectional=False, bias=True, scale=0.4
+):
+    """Parameters of every layer and direction, drawn so that float32 holds them exactly."""
+    wide = cells.GATES[kind] * hidden_size
+    params = {}
+    for layer in range(num_layers):
+        below = input_size if layer == 0 else hidden_size * (2 if bidirectional else 1)
+        for suffix in ("", "_reverse") if bidirectional else ("",):
+            shapes = {"W_x": (below, wide), "W_h": (hidden_size, wide)}
+            if bias:
+                shapes.update(b_x=(wide,), b_h=(wide,))
+            for name, shape in shapes.items():
+                drawn = rng.normal(0.0, scale, shape).astype(np.float32)
+                params[f"{name}_l{layer}{suffix}"] = drawn.astype(np.float64)
+    return params
+
+
+def run_direction(kind, p, x, h, c, lengths, *, reverse=False):
+    """One layer in one direction: x [T, B, D], h and c [B, H] -> y [T, B, H], h, c [B, H]."""
+    T, B, _ = x.shape
+    H = p["W_h"].shape[0]
+    dtype = np.result_type(x, h, c, *p.values(), np.float64)
+    y = np.zeros((T, B, H), dtype)
+    h_last, c_last = np.zeros((B, H), dtype), np.zeros((B, H), dtype)
+    for row in range(B):
+        h_t, c_t = h[row], c[row]
+        times = range(lengths[row])
+        for t in reversed(times) if reverse else times:
+            h_t, c_t = cells.step(kind, p, x[t, row], h_t, c_t)
+            y[t, row] = h_t
+        h_last[row], c_last[row] = h_t, c_t
+    return y, h_last, c_last
+
+
+def run(
+    kind,
+    params,
+    x,
+    hx=None,
+    cx=None,
+    lengths=None,
+    *,
+    num_layers=1,
+    bidirectional=False,
+    residual=False,
+):
+    """A stack: x [T, B, D], states [L*dirs, B, H] -> y [T, B, H*dirs], h and c [L*dirs, B, H].
+
+    Residual: from the second layer on, a layer's input is added to its output (Wu et al., 2016,
+    section 3.1).
+    """
+    T, B, _ = x.shape
+    H = params["W_h_l0"].shape[0]
+    suffixes = ("", "_reverse") if bidirectional else ("",)
+    none = np.zeros((num_layers * len(suffixes), B, H))
+    x, hx, cx = exact(x), exact(none if hx is None else hx), exact(none if cx is None else cx)
+    lengths = [T] * B if lengths is None else [int(n) for n in lengths]
+    below, h_all, c_all = x, [], []
+    for layer in range(num_layers):
+        sides = []
+        for suffix in suffixes:
+            state = len(h_all)
+            y, h_last, c_last = run_direction(
+                kind, layer_params(params, layer, suffix), below, hx[state], cx[state], lengths,
+                reverse=suffix == "_reverse",
+            )  # fmt: skip
+            sides.append(y)
+            h_all.append(h_last)
+            c_all.append(c_last)
+        y = np.concatenate(sides, axis=-1)
+        below = below + y if residual and layer > 0 else y
+    return below, np.stack(h_all), np.stack(c_all)

@@ -1,0 +1,86 @@
+"""The activations against NumPy in float64: limits, errors, special values."""
+
+import numpy as np
+import pytest
+
+from nmt.rnn.kernels import activations
+from nmt.rnn.kernels.jit import kernel
+
+NAMES = ("exp", "log", "sigmoid", "tanh", "relu")
+REFERENCE = {
+    "exp": np.exp,
+    "log": np.log,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0),
+}
+AT_INFINITY = {"exp": (0, np.inf), "log": (np.nan, np.inf), "sigmoid": (0, 1), "tanh": (-1, 1), "relu": (0, np.inf)}
+
+
+def _all_of(function):
+    def loop(x, y):
+        for i in range(x.size):
+            y[i] = function(x[i])
+
+    return kernel(loop)
+
+
+LOOPS = {name: _all_of(getattr(activations, name)) for name in NAMES}
+
+
+def _apply(name, x):
+    y = np.empty_like(x)
+    LOOPS[name](x, y)
+    return y
+
+
+def _inputs(name, dtype):
+    small = np.logspace(-8, 0, 3001)
+    x = np.concatenate([np.linspace(-87, 87, 20011), small, -small])
+    return (np.concatenate([np.abs(x) + 1e-30, np.logspace(-37, 38, 2000)]) if name == "log" else x).astype(dtype)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float64_is_exact_to_the_last_digits(name):
+    x = _inputs(name, "f8")
+    expected = REFERENCE[name](x)
+    np.testing.assert_allclose(_apply(name, x), expected, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("name", "relative", "absolute"),
+    # The promises of the module's docstring; near 1 the logarithm is small and only its absolute error means anything.
+    [("exp", 2e-6, 0), ("log", 2e-6, 1e-7), ("sigmoid", 0, 1e-6), ("tanh", 1e-6, 0), ("relu", 0, 0)],
+)
+def test_float32_error(name, relative, absolute):
+    x = _inputs(name, "f4")
+    expected = REFERENCE[name](x.astype("f8"))
+    np.testing.assert_allclose(_apply(name, x), expected, rtol=relative, atol=absolute)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", NAMES)
+def test_infinities_give_the_limits_and_nan_stays(name, dtype):
+    low, high, middle = _apply(name, np.array([-np.inf, np.inf, np.nan], dtype))
+    np.testing.assert_allclose([low, high], AT_INFINITY[name], atol=1e-30)
+    assert np.isnan(middle)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_exp_overflows_to_infinity_and_underflows_to_zero(dtype):
+    np.testing.assert_array_equal(_apply("exp", np.array([1000, -1000, 0], dtype)), [np.inf, 0, 1])
+
+
+def test_log_of_zero_and_of_subnormal_numbers():
+    result = _apply("log", np.array([0.0, -0.0, 1e-40, 1.0], "f4"))
+    np.testing.assert_allclose(result, [-np.inf, -np.inf, np.log(np.float64(np.float32(1e-40))), 0], rtol=1e-6)
+
+
+def test_a_loop_over_float32_becomes_vector_code():
+    from nmt.rnn.kernels.features import TARGET
+
+    if TARGET.name != "avx512":
+        pytest.skip("knows the register names of one target only")
+    _apply("tanh", np.zeros(64, "f4"))
+    code = next(text for types, text in LOOPS["tanh"].inspect_asm().items() if "float32" in str(types))
+    assert "vdivps" in code and "zmm" in code

@@ -1,0 +1,142 @@
+"""The fused output layer and loss against log-softmax written out in NumPy, in float64."""
+
+import numpy as np
+import pytest
+
+from nmt.errors import ShapeError
+from nmt.rnn.kernels import products
+from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.output import output_loss
+from nmt.rnn.kernels.softmax import log_sum_exp
+
+TOLERANCE = {"f4": 3e-5, "f8": 1e-12}  # sums of up to 300 roundings of numbers around 10
+SIZES = [(0, 5, 7), (1, 5, 7), (33, 20, 101), (300, 32, 64)]
+
+
+def _case(rows, hidden, vocab, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    h, W, b = (rng.standard_normal(shape).astype(dtype) for shape in ((rows, hidden), (hidden, vocab), vocab))
+    return h, W, b, rng.integers(0, vocab, rows).astype(np.int32)
+
+
+def _packed(W):
+    hidden, vocab = W.shape
+    forward = np.empty(products.packed_size(hidden, vocab, W.dtype), W.dtype)
+    backward = np.empty(products.packed_size(vocab, hidden, W.dtype), W.dtype)
+    products.pack(0, 1, W, 0, hidden, forward)
+    products.pack_transposed(0, 1, W, 0, hidden, backward)
+    return forward, backward
+
+
+def _reference(h, W, b, targets, eps, scale):
+    h, W = h.astype("f8"), W.astype("f8")
+    logits = h @ W + b
+    logits -= logits.max(axis=1, keepdims=True)
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    rows = np.arange(len(h))
+    nll = -log_p[rows, targets]
+    gradient = np.exp(log_p) - eps / len(b)
+    gradient[rows, targets] -= 1 - eps
+    gradient *= scale
+    smoothed = (1 - eps) * nll - eps * log_p.mean(axis=1)
+    correct = (log_p.argmax(axis=1) == targets).sum()
+    return (nll.sum(), smoothed.sum(), correct), (gradient @ W.T, h.T @ gradient, gradient.sum(axis=0))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("rows", "hidden", "vocab"), SIZES)
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_loss_and_gradients(dtype, rows, hidden, vocab, eps, transposed):
+    h, W, b, targets = _case(rows, hidden, vocab, dtype)
+    losses, (want_h, want_W, want_b) = _reference(h, W, b, targets, eps, 0.5)
+    d_h, db = np.full_like(h, np.nan), np.ones_like(b)
+    dW = np.ones((vocab, hidden) if transposed else (hidden, vocab), dtype)
+    found = output_loss(h, *_packed(W), b, targets, eps, d_h, dW, db, 0.5, 2, chunk=50, transposed=transposed)
+    tolerance = TOLERANCE[dtype]
+    np.testing.assert_allclose(found, losses, rtol=tolerance)
+    np.testing.assert_allclose(d_h, want_h, atol=tolerance)
+    np.testing.assert_allclose((dW.T if transposed else dW) - 1, want_W, atol=tolerance)
+    np.testing.assert_allclose(db - 1, want_b, atol=tolerance)
+
+
+def test_the_gradient_is_the_slope_of_the_smoothed_loss():
+    h, W, b, targets = _case(3, 4, 6, "f8")
+    d_h = np.empty_like(h)
+    output_loss(h, *_packed(W), b, targets, 0.2, d_h, None, None, 1.0, 1)
+    for at in np.ndindex(h.shape):
+        moved = []
+        for step in (1e-6, -1e-6):
+            shifted = h.copy()
+            shifted[at] += step
+            moved.append(output_loss(shifted, _packed(W)[0], None, b, targets, 0.2, None, None, None, 1.0, 1)[1])
+        assert d_h[at] == pytest.approx((moved[0] - moved[1]) / 2e-6, abs=1e-7)
+
+
+def test_the_number_of_threads_does_not_change_a_bit():
+    h, W, b, targets = _case(77, 20, 130, "f4")
+    results = []
+    for threads in (1, 2, 3):
+        d_h, dW, db = np.empty_like(h), np.zeros_like(W), np.zeros_like(b)
+        losses = output_loss(h, *_packed(W), b, targets, 0.1, d_h, dW, db, 1.0, threads, chunk=32)
+        results.append((losses, d_h.tobytes(), dW.tobytes(), db.tobytes()))
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("size", [1e4, 1e30])
+def test_huge_logits_are_safe(size):
+    W = np.eye(4, dtype="f4") * np.float32(size)
+    h, b, targets = np.eye(4, dtype="f4"), np.zeros(4, "f4"), np.arange(4, dtype=np.int32)
+    nll, _, correct = output_loss(h, _packed(W)[0], None, b, targets, 0.0, None, None, None, 1.0, 1)
+    assert (nll, correct) == (0.0, 4)
+    nll, _, correct = output_loss(h, _packed(W)[0], None, b, targets[::-1].copy(), 0.0, None, None, None, 1.0, 1)
+    assert nll == pytest.approx(4 * size, rel=1e-6)
+    assert correct == 0
+
+
+def test_of_equal_logits_the_first_is_the_prediction():
+    h, W, b = np.ones((5, 3), "f4"), np.zeros((3, 5), "f4"), np.zeros(5, "f4")
+    targets = np.arange(5, dtype=np.int32)
+    assert output_loss(h, _packed(W)[0], None, b, targets, 0.0, None, None, None, 1.0, 1)[2] == 1
+
+
+def test_a_nan_reaches_the_loss_and_the_gradient():
+    h, W, b, targets = _case(3, 4, 40, "f4")
+    h[1, 2] = np.nan
+    d_h = np.zeros_like(h)
+    nll, smoothed, _ = output_loss(h, *_packed(W), b, targets, 0.1, d_h, None, None, 1.0, 1)
+    assert np.isnan(nll) and np.isnan(smoothed)
+    assert np.isnan(d_h[1]).all() and np.isfinite(d_h[[0, 2]]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"targets": np.array([0, 1], np.int32)}, "targets must be int32 .3."),
+        ({"targets": np.array([0, 1, 6], np.int32)}, "below 6"),
+        ({"targets": np.array([0, -1, 5], np.int32)}, "below 6"),
+        ({"b": np.zeros(6, "f8")}, "b must be float32"),
+        ({"h": np.zeros((4, 3), "f4").T}, "h must be"),
+    ],
+)
+def test_wrong_arrays_are_refused(change, message):
+    h, W, b, targets = _case(3, 4, 6, "f4")
+    given = {"h": h, "b": b, "targets": targets} | change
+    with pytest.raises(ShapeError, match=message):
+        output_loss(given["h"], _packed(W)[0], None, given["b"], given["targets"], 0.0, None, None, None, 1.0, 1)
+
+
+@kernel
+def _log_sum_exp(row, out):
+    out[0], out[1] = log_sum_exp(row)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("size", [1, 2, 17, 64, 1001])
+def test_log_sum_exp(dtype, size):
+    row = (np.random.default_rng(size).standard_normal(size) * 30).astype(dtype)
+    out = np.empty(2, dtype)
+    _log_sum_exp(row, out)
+    assert out[0] == row.max()
+    expected = row.max() + np.log(np.exp(row.astype("f8") - row.max()).sum())
+    assert out[1] == pytest.approx(expected, rel=1e-6)

@@ -1,0 +1,139 @@
+"""Products, weight gradients and sums on packed weights against NumPy in float64, at awkward sizes."""
+
+import numba
+import numpy as np
+import pytest
+
+from nmt.rnn.kernels import products
+from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.threads import run_parallel
+
+# Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
+EPSILON = {"f4": 3e-6, "f8": 5e-15}
+SIZES = [(1, 1), (7, 31), (13, 64), (40, 33), (129, 100)]
+ROWS = [0, 1, 2, 5, 11, 23, 64, 247, 601]
+
+
+def _normal(rng, shape, dtype):
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def _packed(weights, row0=0, row1=None, parts=1):
+    row1 = len(weights) if row1 is None else row1
+    out = np.full(products.packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype)
+    run_parallel(products.pack, parts, weights, row0, row1, out)
+    return out
+
+
+def _segments(rows):
+    return np.array([[rows // 2, rows - rows // 2], [0, rows // 3], [rows // 3, 0]], np.int64)
+
+
+def _taking_part(rows):
+    return np.r_[0 : rows // 3, rows // 2 : rows]
+
+
+@numba.njit
+def _rows_f4(a, lda, b, c, ldc, M, N, K, accumulate):
+    products.product_rows_f4(
+        products.address(a, 0), lda, products.address(b, 0), products.address(c, 0), ldc, M, N, K, accumulate
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("K", "N"), SIZES)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
+    weights = _normal(np.random.default_rng(K), (K + 2, N), dtype)
+    width = TARGET.panel_width(dtype)
+    padded = np.zeros((K, -(-N // width) * width), dtype)
+    padded[:, :N] = weights[1 : K + 1]
+    expected = padded.reshape(K, -1, width).transpose(1, 0, 2).ravel()
+    np.testing.assert_array_equal(_packed(weights, 1, K + 1, parts), expected)
+    transposed = np.vstack([np.zeros((1, K), dtype), weights[1 : K + 1].T])
+    out = np.full_like(expected, np.nan)
+    run_parallel(products.pack_transposed, parts, transposed, 1, N + 1, out)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("K", "N"), SIZES)
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("parts", "accumulate"), [(1, 0), (3, 1)])
+def test_product_on_segments_and_column_offsets(dtype, K, N, rows, parts, accumulate):
+    rng = np.random.default_rng(rows)
+    A, W, C = _normal(rng, (rows, K + 3), dtype), _normal(rng, (K, N), dtype), _normal(rng, (rows, N + 5), dtype)
+    active = _taking_part(rows)
+    expected = C.astype("f8")
+    product = A[active, 2 : 2 + K].astype("f8") @ W
+    expected[active, 3 : 3 + N] = product + accumulate * expected[active, 3 : 3 + N]
+    untouched = C.copy()
+    run_parallel(products.product, parts, A, 2, _packed(W), C, 3, K, N, _segments(rows), accumulate)
+    np.testing.assert_allclose(C, expected, rtol=0, atol=EPSILON[dtype] * K**0.5)
+    untouched[active, 3 : 3 + N] = C[active, 3 : 3 + N]
+    np.testing.assert_array_equal(C, untouched)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("K", "N"), [*SIZES, (300, 700)])
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("parts", "accumulate"), [(1, 1), (3, 0)])
+def test_weight_gradient_and_row_sums(dtype, K, N, rows, parts, accumulate):
+    rng = np.random.default_rng(rows)
+    X, G, dW = _normal(rng, (rows, K + 3), dtype), _normal(rng, (rows, N + 5), dtype), _normal(rng, (K, N), dtype)
+    sums = _normal(rng, N, dtype)
+    active = _taking_part(rows)
+    gradient = G[active, 3 : 3 + N].astype("f8")
+    expected = accumulate * dW.astype("f8") + X[active, 2 : 2 + K].astype("f8").T @ gradient
+    expected_sums = accumulate * sums.astype("f8") + gradient.sum(axis=0)
+    segments = _segments(rows)
+    run_parallel(products.weight_gradient, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
+    run_parallel(products.sum_rows, parts, G, 3, N, segments, sums, accumulate)
+    tolerance = EPSILON[dtype] * (1 + rows) ** 0.5
+    np.testing.assert_allclose(dW, expected, rtol=0, atol=2 * tolerance)
+    np.testing.assert_allclose(sums, expected_sums, rtol=0, atol=2 * tolerance)
+
+
+def test_a_product_over_nothing_is_zero_unless_it_is_added():
+    A, B = np.zeros((4, 0), "f4"), np.zeros(0, "f4")
+    for accumulate, expected in ((0, 0.0), (1, 7.0)):
+        C = np.full((4, 9), 7, "f4")
+        products.product(0, 1, A, 0, B, C, 0, 0, 9, np.array([[0, 4]]), accumulate)
+        assert (C == expected).all()
+
+
+def test_a_row_has_the_same_bits_in_any_company():
+    rng = np.random.default_rng(3)
+    K, N = 77, 70
+    A, packed = _normal(rng, (29, K), "f4"), _packed(_normal(rng, (K, N), "f4"))
+    alone = np.empty((29, N), "f4")
+    for row in range(29):
+        _rows_f4(A[row : row + 1], K, packed, alone[row : row + 1], N, 1, N, K, 0)
+    for count in range(1, 30):
+        together = np.empty((count, N), "f4")
+        _rows_f4(A[:count], K, packed, together, N, count, N, K, 0)
+        np.testing.assert_array_equal(together, alone[:count])
+
+
+def test_results_have_the_same_bits_for_any_number_of_parts():
+    rng = np.random.default_rng(4)
+    X, G = _normal(rng, (500, 130), "f4"), _normal(rng, (500, 300), "f4")
+    packed, segments = _packed(_normal(rng, (130, 300), "f4")), np.array([[0, 500]])
+    results = []
+    for parts in (1, 2, 3, 5):
+        C, dW = np.empty((500, 300), "f4"), np.empty((130, 300), "f4")
+        run_parallel(products.product, parts, X, 0, packed, C, 0, 130, 300, segments, 0)
+        run_parallel(products.weight_gradient, parts, X, 0, 130, G, 0, 300, segments, dW, 0)
+        results.append((C, dW))
+    for C, dW in results[1:]:
+        np.testing.assert_array_equal(C, results[0][0])
+        np.testing.assert_array_equal(dW, results[0][1])
+
+
+def test_columns_past_n_are_not_written():
+    K, N = 5, TARGET.panel_width("f4") + 1
+    packed = _packed(np.ones((K, N), "f4"))
+    C = np.full((3, N + 40), 7, "f4")
+    _rows_f4(np.ones((3, K), "f4"), K, packed, C, N + 40, 3, N, K, 0)
+    assert (C[:, :N] == K).all()
+    assert (C[:, N:] == 7).all()

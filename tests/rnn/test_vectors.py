@@ -1,0 +1,180 @@
+"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes.
+
+Files that need what the operators do not have yet are skipped one by one, with the feature they
+wait for.
+"""
+
+import numpy as np
+import pytest
+
+from tests.oracle import compare, layers, vectors
+
+if not vectors.PRESENT:
+    pytest.skip(vectors.ABSENT, allow_module_level=True)
+
+from tests.rnn import operator_calls
+
+KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+DTYPES = ("float64", "float32")
+# ONNX's expected numbers are themselves float32: this is how exact they can be.
+ONNX_TOLERANCE = {"float64": 2e-6, "float32": compare.TOLERANCE["float32"]}
+
+pytestmark = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def skip_if_waiting(feature):
+    if feature:
+        pytest.skip(f"waits for a later issue: {feature}")
+
+
+def check(results, expected, tolerance, what):
+    """Every expected array is there and right; something must be expected."""
+    assert expected, f"{what}: nothing to compare"
+    for key, value in expected.items():
+        compare.assert_close(results[key], value, tolerance, f"{what} {key}")
+
+
+@pytest.mark.parametrize("name", vectors.torch_layer_names())
+def test_torch_layers(name, dtype):
+    skip_if_waiting(vectors.torch_waits_for(name))
+    case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
+    layer = operator_calls.build(
+        case.kind,
+        case.input_size,
+        case.hidden_size,
+        case.params,
+        dtype,
+        num_layers=case.num_layers,
+        bidirectional=case.bidirectional,
+        bias=case.bias,
+        batch_first=case.batch_first,
+    )
+    inputs = (case.x, case.hx, case.cx, case.lengths)
+    check(operator_calls.infer(layer, *inputs), case.expected, tolerance, name)
+    check(operator_calls.forward(layer, *inputs), case.expected, tolerance, f"{name} keeping")
+    found = operator_calls.backward(layer, **case.cotangents)
+    check({key: getattr(found, key) for key in case.gradients}, case.gradients, tolerance, name)
+    assert set(found.params) == set(case.d_params)
+    check(found.params, case.d_params, tolerance, f"{name} gradient of")
+
+
+@pytest.mark.parametrize("name", vectors.names("onnx"))
+def test_onnx_layers(name, dtype):
+    skip_if_waiting(vectors.onnx_waits_for(name))
+    case = vectors.onnx_layer(name)
+    reverse = case.direction == "reverse"
+    params, hx, cx = (
+        vectors.reverse_as_bidirectional(case) if reverse else (case.params, case.hx, case.cx)
+    )
+    both = case.direction != "forward"
+    layer = operator_calls.build(
+        case.kind,
+        case.input_size,
+        case.hidden_size,
+        params,
+        dtype,
+        bidirectional=both,
+        bias=case.bias,
+    )
+    results = operator_calls.infer(layer, case.x, hx, cx, case.lengths)
+    witness = layers.run(case.kind, params, case.x, hx, cx, case.lengths, bidirectional=both)
+    # The files are only as exact as float32; the oracle, which agrees with them, is exact.
+    check(
+        results,
+        dict(zip(results, witness, strict=False)),
+        compare.TOLERANCE[dtype],
+        f"{name} oracle",
+    )
+    if reverse:
+        results = vectors.select_reverse(case, results)
+    check(results, case.expected, ONNX_TOLERANCE[dtype], name)
+
+
+def shared_layers(name, prefix, dtype, count, **options):
+    """`count` operators with the same parameters, so that each keeps its own forward pass."""
+    file, config = vectors.arrays("torch", name), vectors.torch_config(name)
+    params = vectors.from_torch(file, prefix)
+    return [
+        operator_calls.build(
+            config["kind"],
+            config["input_size"],
+            config["hidden_size"],
+            params,
+            dtype,
+            num_layers=2,
+            **options,
+        )
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("mode", ["full", "cut"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_truncated_backpropagation(kind, mode, dtype):
+    """Two chunks of 4 steps with the state carried; the gradient flows between them, or is cut."""
+    name, tolerance = f"tbptt_{kind}", compare.TOLERANCE[dtype]
+    file = vectors.arrays("torch", name)
+    first, second = shared_layers(name, "w_", dtype, 2)
+    early = operator_calls.forward(first, file["x"][:4])
+    late = operator_calls.forward(second, file["x"][4:], early["hy"], early.get("cy"))
+    y = np.concatenate([early["y"], late["y"]])
+    compare.assert_close(y, file[f"{mode}_y"], tolerance, f"{name} y")
+    after = operator_calls.backward(second, file["gy"][4:])
+    d_hy = after.d_hx if mode == "full" else None
+    d_cy = after.d_cx if mode == "full" and kind == "lstm" else None
+    before = operator_calls.backward(first, file["gy"][:4], d_hy, d_cy)
+    total = {key: before.params[key] + after.params[key] for key in before.params}
+    check(total, vectors.from_torch(file, f"{mode}_d_"), tolerance, f"{name} {mode}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_step_by_step_feeding_the_output_back(kind, dtype):
+    name = f"step_{kind}"
+    file = vectors.arrays("torch", name)
+    (layer,) = shared_layers(name, "w_", dtype, 1)
+    x, hx, cx, outputs = file["x0"], None, None, []
+    for _ in range(vectors.torch_config(name)["steps"]):
+        results = operator_calls.infer(layer, x, hx, cx)
+        x, hx, cx = results["y"].copy(), results["hy"].copy(), results.get("cy")
+        cx = None if cx is None else cx.copy()
+        outputs.append(x)
+    found = {"y": np.concatenate(outputs), "hy": hx, "cy": cx}
+    check(found, vectors.present(file, y="y", hy="hn", cy="cn"), compare.TOLERANCE[dtype], name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_accumulated_gradients(kind, dtype):
+    """Two batches through one operator; the first gradients must survive the second call."""
+    name, tolerance = f"accum_{kind}", compare.TOLERANCE[dtype]
+    file = vectors.arrays("torch", name)
+    (layer,) = shared_layers(name, "w_", dtype, 1, bidirectional=True)
+    operator_calls.forward(layer, file["x1"])
+    first = operator_calls.backward(layer, file["gy1"])
+    operator_calls.forward(layer, file["x2"])
+    second = operator_calls.backward(layer, file["gy2"])
+    check(first.params, vectors.from_torch(file, "d1_"), tolerance, f"{name} first")
+    total = {key: first.params[key] + second.params[key] for key in first.params}
+    check(total, vectors.from_torch(file, "d2_"), tolerance, f"{name} both")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stack_of_different_sizes(kind, dtype):
+    """Operators of hidden sizes 6, 3, 5 chained by hand, forward and back."""
+    name, tolerance = f"stack_{kind}", compare.TOLERANCE[dtype]
+    file, below, chain = vectors.arrays("torch", name), 4, []
+    for index, hidden_size in enumerate(vectors.torch_config(name)["hidden_sizes"]):
+        params = vectors.from_torch(file, f"w{index}_")
+        chain.append(operator_calls.build(kind, below, hidden_size, params, dtype))
+        below = hidden_size
+    y = file["x"]
+    for index, layer in enumerate(chain):
+        results = operator_calls.forward(layer, y)
+        y = results["y"]
+        compare.assert_close(results["hy"], file[f"hn{index}"], tolerance, f"{name} hy of {index}")
+    compare.assert_close(y, file["y"], tolerance, f"{name} y")
+    d_y = file["gy"]
+    for index, layer in reversed(list(enumerate(chain))):
+        found = operator_calls.backward(layer, d_y)
+        check(found.params, vectors.from_torch(file, f"d{index}_"), tolerance, f"{name} {index}")
+        d_y = found.d_x
+    compare.assert_close(d_y, file["dx"], tolerance, f"{name} d_x")

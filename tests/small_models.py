@@ -1,0 +1,62 @@
+"""Tiny translators for tests; sizes are runtime data, so they share plans where they can."""
+
+import numpy as np
+
+from nmt.config import config_from_dict
+from nmt.data.batches import make_batch
+from nmt.model import TranslationModel
+
+ENCODER = {
+    "rnn_type": "lstm",
+    "embeddings": {"embedding_dim": 4},
+    "hidden_size": 3,
+    "num_layers": 1,
+    "bidirectional": True,
+}
+DECODER = {
+    "rnn_type": "lstm",
+    "embeddings": {"embedding_dim": 5},
+    "hidden_size": 6,
+    "num_layers": 1,
+    "init_hidden": "bridge",
+    "attention": "bahdanau",
+    "input_feeding": True,
+}
+
+
+def model_settings(*, encoder=None, decoder=None, tied="none"):
+    """The model section: the settings above with the given changes."""
+    settings = {
+        "tied_embeddings": tied,
+        "encoder": {**ENCODER, **(encoder or {})},
+        "decoder": {**DECODER, **(decoder or {})},
+    }
+    whole = {
+        "model_dir": "unused",
+        "data": {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
+        "model": settings,
+    }
+    return config_from_dict(whole).model
+
+
+def build(vocab_size, *, joint=True, scale=0.5, seed=0, dtype=None, **changes):
+    """A model with normal parameters: sharper than a fresh one, so that nothing is almost tied."""
+    options = {} if dtype is None else {"dtype": dtype}
+    model = TranslationModel(model_settings(**changes), vocab_size, vocab_size, joint, **options)
+    rng = np.random.default_rng(seed)
+    for name in sorted(model.params):
+        model.params[name][...] = rng.normal(0.0, scale, model.params[name].shape)
+    model.changed()
+    return model
+
+
+def batch_of(pairs):
+    """A batch of (source ids, target ids) pairs, without BOS and EOS."""
+    return make_batch([src for src, _ in pairs], [tgt for _, tgt in pairs], range(len(pairs)))
+
+
+def random_sentences(rng, count, vocab_size, longest):
+    """`count` lists of 1 to `longest` ordinary token ids (no specials)."""
+    return [
+        rng.integers(4, vocab_size, rng.integers(1, longest + 1)).tolist() for _ in range(count)
+    ]

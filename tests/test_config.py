@@ -1,0 +1,437 @@
+"""Settings: the reference tells the truth, a mistake is one line, files come back as they went."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from nmt.config import (
+    Config,
+    ModelConfig,
+    config_from_dict,
+    config_schema,
+    dump_config,
+    load_config,
+)
+from nmt.config.complaints import lookup
+from nmt.config.reference import reference_yaml
+from nmt.config.yaml_text import format_yaml, parse_yaml
+from nmt.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIGS = ROOT / "configs"
+MINIMAL = {
+    "model_dir": "runs/x",
+    "data": {"train": "t", "dev": "d", "src": {"lang": "de"}, "tgt": {"lang": "en"}},
+}
+
+
+def flat(values, path=()):
+    """Every leaf of nested dictionaries as {path: value}."""
+    leaves = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            leaves |= flat(value, (*path, key))
+        else:
+            leaves[(*path, key)] = value
+    return leaves
+
+
+def write(tmp_path, text, name="run.yaml"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def complaint(*overrides, values=MINIMAL):
+    """The line a mistake gives, for a file of the given values."""
+    with pytest.raises(ConfigError) as caught:
+        changed = json.loads(json.dumps(values))
+        for name, value in overrides:
+            section = changed
+            *above, key = name.split(".")
+            for part in above:
+                section = section.setdefault(part, {})
+            section[key] = value
+        config_from_dict(changed, where="run.yaml")
+    line = str(caught.value)
+    assert "\n" not in line and line.startswith("run.yaml: ")
+    return line.removeprefix("run.yaml: ")
+
+
+# The reference and the schema
+
+
+def test_schema_file_is_the_schema():
+    assert json.loads((CONFIGS / "schema.json").read_text()) == config_schema()
+
+
+def test_reference_file_is_the_one_written_from_the_schema():
+    assert (CONFIGS / "reference.yaml").read_text(encoding="utf-8") == reference_yaml()
+
+
+def test_reference_loads_and_gives_every_key_its_default():
+    loaded = load_config(CONFIGS / "reference.yaml")
+    written = flat(parse_yaml((CONFIGS / "reference.yaml").read_text()))
+    assert written == flat(loaded.to_dict()), "a key is missing from the reference, or too much"
+    required = {key: value for key, value in written.items() if key in REQUIRED}
+    assert set(required) == REQUIRED
+    bare = {}
+    for path, value in required.items():
+        section = bare
+        for part in path[:-1]:
+            section = section.setdefault(part, {})
+        section[path[-1]] = value
+    assert config_from_dict(bare) == loaded, "a value in the reference is not the default"
+
+
+REQUIRED = {
+    ("model_dir",),
+    ("data", "train"),
+    ("data", "dev"),
+    ("data", "src", "lang"),
+    ("data", "tgt", "lang"),
+}
+
+
+def test_every_key_has_a_meaning_in_the_reference():
+    text = (CONFIGS / "reference.yaml").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if ":" in line and not line.lstrip().startswith("#"):
+            assert lines[number - 1].lstrip().startswith("#"), line
+    for path in flat(load_config(CONFIGS / "reference.yaml").to_dict()):
+        assert lookup(config_schema(), path)["description"].endswith((".", "...")), path
+
+
+def choices():
+    schema = config_schema()
+    for path in flat(load_config(CONFIGS / "reference.yaml").to_dict()):
+        node = lookup(schema, path)
+        for option in [node, *node.get("anyOf", [])]:
+            for value in option.get("enum", []):
+                yield ".".join(path), value
+
+
+@pytest.mark.parametrize(("name", "value"), list(choices()))
+def test_every_documented_choice_is_accepted(name, value):
+    extra = {
+        "training.scheduling": [("training.learning_rate_warmup", 10)],
+        "model.tied_embeddings": [("model.decoder.embeddings.embedding_dim", 512)],
+    }.get(name, [])
+    if value == "all":
+        extra = [*extra, ("model.encoder.embeddings.embedding_dim", 512)]
+    overrides = [f"{key}={setting}" for key, setting in [(name, value), *extra]]
+    config = load_config(CONFIGS / "reference.yaml", overrides)
+    got = config
+    for part in name.split("."):
+        got = getattr(got, part)
+    assert got == ("general" if value == "luong" else value)
+
+
+def test_interface_defaults():
+    """The defaults other parts were written for; a change here is a change for every user."""
+    config = config_from_dict(MINIMAL)
+    training, decoder = config.training, config.model.decoder
+    assert (config.seed, config.threads, config.name) == (42, None, "model")
+    assert (training.learning_rate, training.adam_betas, training.adam_eps) == (
+        1e-3,
+        (0.9, 0.999),
+        1e-8,
+    )
+    assert (training.batch_size, training.batch_type) == (4096, "token")
+    assert (training.clip_grad_norm, training.label_smoothing) == (5.0, 0.0)
+    assert (config.model.encoder.output_size, decoder.hidden_size) == (512, 512)
+    assert (decoder.attention, decoder.init_hidden) == ("bahdanau", "bridge")
+    assert (config.decoding.beam_size, config.decoding.length_penalty) == (5, 1.0)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CONFIGS.glob("*.yaml")))
+def test_shipped_configs_load_and_survive_saving(name, tmp_path):
+    config = load_config(CONFIGS / name)
+    assert load_config(write(tmp_path, dump_config(config))) == config
+
+
+def test_peers_config_is_the_measured_set_up():
+    config = load_config(CONFIGS / "multi30k_en_de_peers.yaml")
+    assert (config.data.src.lang, config.data.tgt.lang) == ("en", "de")
+    assert not config.data.src.lowercase and not config.data.tgt.lowercase
+    assert (config.data.subwords.type, config.data.subwords.vocab_size) == ("bpe", 8000)
+    dropouts = [
+        value for path, value in flat(config.model.to_dict()).items() if "dropout" in path[-1]
+    ]
+    assert not any(dropouts)
+    assert (config.training.batch_size, config.training.max_minutes) == (4096, 7.5)
+
+
+def test_command_prints_the_schema():
+    done = subprocess.run(
+        [sys.executable, "-m", "nmt.config"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == config_schema()
+    wrong = subprocess.run(
+        [sys.executable, "-m", "nmt.config", "x"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert wrong.returncode == 2 and wrong.stdout == ""
+
+
+# Mistakes: one line each
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        (
+            "model.encoder.hiden_size",
+            3,
+            "model.encoder.hiden_size is not a setting; did you mean hidden_size?",
+        ),
+        ("model_dirr", "x", "model_dirr is not a setting; did you mean model_dir?"),
+        ("data.trg", {"lang": "en"}, "data.trg is not a setting; did you mean tgt?"),
+        ("testing", {}, "testing is not a setting; did you mean decoding?"),
+        (
+            "hidden_size",
+            3,
+            "hidden_size is not a setting; did you mean model.encoder.hidden_size or "
+            "model.decoder.hidden_size?",
+        ),
+        (
+            "decoding.zzz",
+            1,
+            "decoding.zzz is not a setting; known here: beam_size, length_penalty, "
+            "max_length_ratio, max_length_extra, n_best, batch_size",
+        ),
+        (
+            "training.optimizer",
+            "adma",
+            "training.optimizer must be one of adam, adamw, sgd, got 'adma'; did you mean adam?",
+        ),
+        (
+            "training.batch_size",
+            "4096",
+            "training.batch_size must be a whole number of at least 1, got '4096'",
+        ),
+        (
+            "training.updates",
+            1e5,
+            "training.updates must be a whole number of at least 1, or null, got 100000.0",
+        ),
+        ("seed", True, "seed must be a whole number of at least 0, got true"),
+        (
+            "threads",
+            "None",
+            "threads must be a whole number of at least 1, or null, got 'None'; did you mean null?",
+        ),
+        (
+            "model.encoder.dropout",
+            1.0,
+            "model.encoder.dropout must be a number of at least 0 and below 1, got 1.0",
+        ),
+        ("training.learning_rate", float("nan"), "training.learning_rate must be a number above"),
+        (
+            "training.adam_betas",
+            [0.9, 2],
+            "training.adam_betas[1] must be a number of at least 0 and below 1, got 2",
+        ),
+        ("training.adam_betas", [0.9], "training.adam_betas[1] must be given"),
+        ("data.src.lowercase", "yes", "data.src.lowercase must be true or false, got 'yes'"),
+        ("name", 5, "name must be text that is not empty, got 5"),
+        ("data.train", "", "data.train must be text that is not empty, got ''"),
+        ("data", 4, "data must be a section of keys and values, got 4"),
+        ("model.encoder", None, "model.encoder must be a section of keys and values, got null"),
+        (
+            "decoding.length_penalty",
+            "avrage",
+            "decoding.length_penalty must be one of none, average, or a number of at least 0 "
+            "and of at most 100, got 'avrage'; did you mean average?",
+        ),
+        ("decoding.length_penalty", float("inf"), "decoding.length_penalty must be one of none"),
+        ("decoding.length_penalty", True, "decoding.length_penalty must be one of none"),
+        ("data.subwords.character_coverage", 0.5, "data.subwords.character_coverage must be a"),
+    ],
+)
+def test_a_mistake_is_one_line(name, value, line):
+    assert complaint((name, value)).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        ({"model.decoder.attention": "dot", "model.decoder.hidden_size": 300}, "hidden_size must"),
+        ({"model.decoder.attention": "scaled_dot", "model.encoder.bidirectional": False}, "be 256"),
+        ({"model.decoder.init_hidden": "last", "model.encoder.hidden_size": 100}, "must be 200"),
+        ({"model.tied_embeddings": "softmax"}, "embedding_dim must be 512"),
+        (
+            {"model.tied_embeddings": "all", "model.decoder.embeddings.embedding_dim": 512},
+            "model.encoder.embeddings.embedding_dim must be 512",
+        ),
+        (
+            {
+                "model.tied_embeddings": "all",
+                "model.decoder.hidden_size": 256,
+                "data.subwords.joint": False,
+            },
+            "data.subwords.joint must be true",
+        ),
+        (
+            {"model.decoder.attention": "general", "model.decoder.attention_size": 8},
+            "model.decoder.attention_size must be null",
+        ),
+        (
+            {"model.decoder.attention": "luong", "model.decoder.attention_size": 8},
+            "model.decoder.attention_size must be null",
+        ),
+        ({"training.learning_rate_min": 1.0}, "training.learning_rate_min must be below"),
+        (
+            {"training.scheduling": "inverse_square_root"},
+            "training.learning_rate_warmup must be at least 1",
+        ),
+        ({"training.momentum": 0.9}, "training.momentum must be 0"),
+        ({"decoding.n_best": 6}, "decoding.n_best must be at most beam_size (5), got 6"),
+        (
+            {"data.subwords.model_file": "a.spm", "data.subwords.joint": False},
+            "data.subwords.model_file must be null",
+        ),
+        ({"data.subwords.src_model_file": "a.spm"}, "data.subwords.src_model_file must be null"),
+        ({"data.tgt.lang": "de"}, "data.tgt.lang must be another one"),
+    ],
+)
+def test_an_impossible_combination_is_one_line(overrides, line):
+    assert line in complaint(*overrides.items())
+
+
+def test_possible_neighbours_of_the_impossible_are_accepted():
+    for overrides in (
+        ["model.decoder.attention=dot"],
+        ["model.decoder.init_hidden=last"],
+        ["model.tied_embeddings=softmax", "model.decoder.hidden_size=256"],
+        ["model.tied_embeddings=all", "model.decoder.hidden_size=256"],
+        ["training.optimizer=sgd", "training.momentum=0.9", "training.learning_rate=1"],
+        ["data.subwords.joint=false", "data.subwords.src_model_file=a.spm"],
+        ["model.decoder.attention_size=64"],
+        ["decoding.length_penalty=none"],
+        ["decoding.length_penalty=0"],
+    ):
+        load_config(CONFIGS / "reference.yaml", overrides)
+
+
+def test_missing_keys_are_named_with_their_meaning():
+    with pytest.raises(ConfigError, match=r"model_dir must be given: Folder for the model"):
+        config_from_dict({key: value for key, value in MINIMAL.items() if key != "model_dir"})
+    assert "(and 1 more mistake)" in complaint(("seed", -1), ("threads", -1))
+
+
+def test_what_is_not_yaml_or_not_a_file_is_one_line(tmp_path):
+    def line_of(path):
+        with pytest.raises(ConfigError) as caught:
+            load_config(path)
+        text = str(caught.value)
+        assert text.startswith(str(path)) and "\n" not in text
+        return text
+
+    assert "No such file" in line_of(tmp_path / "none.yaml")
+    assert "cannot be read" in line_of(tmp_path)
+    assert "got an empty file" in line_of(write(tmp_path, ""))
+    assert "got 'hello'" in line_of(write(tmp_path, "hello"))
+    assert "line 2: the key 'seed' is given twice" in line_of(write(tmp_path, "seed: 1\nseed: 2\n"))
+    assert "must be YAML: line 2" in line_of(write(tmp_path, "a: [1,\n  {"))
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes("name: Müller".encode("latin-1"))
+    assert "must be UTF-8 text, got the byte 0xfc" in line_of(latin)
+    control = tmp_path / "control.yaml"
+    control.write_bytes(b"name: a\x00b\n")
+    assert "must be YAML" in line_of(control)
+
+
+# Overrides
+
+
+def test_overrides_are_yaml_values():
+    config = load_config(
+        CONFIGS / "reference.yaml",
+        [
+            "training.learning_rate=1e-4",
+            "training.clip_grad_norm=null",
+            "data.src.lang=no",
+            "training.adam_betas=[0.9, 0.98]",
+            "model.encoder.bidirectional=false",
+            "name=a=b",
+            "training.updates=10",
+            "training.updates=20",
+        ],
+    )
+    assert config.training.learning_rate == 1e-4
+    assert config.training.clip_grad_norm is None
+    assert config.data.src.lang == "no"
+    assert config.training.adam_betas == (0.9, 0.98)
+    assert config.model.encoder.bidirectional is False
+    assert config.name == "a=b"
+    assert config.training.updates == 20
+
+
+def test_an_override_reaches_into_a_section_the_file_leaves_out(tmp_path):
+    path = write(tmp_path, format_yaml(MINIMAL))
+    config = load_config(path, ["model.decoder.embeddings.dropout=0.5"])
+    assert config.model.decoder.embeddings.dropout == 0.5
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("foo", "--set foo: must be KEY.PATH=VALUE"),
+        ("=3", "--set =3: must be KEY.PATH=VALUE"),
+        ("a..b=3", "--set a..b=3: must be KEY.PATH=VALUE"),
+        ("seed.x=1", "--set seed.x=1: seed must be a section of keys and values, got 42"),
+        ("seed=[", "--set seed=[: the value must be YAML"),
+        ("sed=1", "--set sed=1: sed is not a setting; did you mean seed?"),
+        ("seed=one", "--set seed=one: seed must be a whole number of at least 0, got 'one'"),
+        ("data.trg.lang=en", "--set data.trg.lang=en: data.trg is not a setting; did you mean tgt"),
+    ],
+)
+def test_a_mistake_in_an_override_names_the_override(override, line):
+    with pytest.raises(ConfigError) as caught:
+        load_config(CONFIGS / "reference.yaml", [override])
+    assert str(caught.value).startswith(line) and "\n" not in str(caught.value)
+
+
+# Values
+
+
+def test_yaml_follows_the_rules_of_1_2():
+    values = parse_yaml(
+        "a: 1e-3\nb: no\nc: 010\nd: 2024-01-01\ne: 1_000\nf: 12:30\ng: yes\nh: True\ni: ~\nj:\n"
+    )
+    assert values == {
+        "a": 1e-3,
+        "b": "no",
+        "c": 10,
+        "d": "2024-01-01",
+        "e": 1000,
+        "f": "12:30",
+        "g": "yes",
+        "h": True,
+        "i": None,
+        "j": None,
+    }
+
+
+@pytest.mark.parametrize("name", ["1e-3", "no", "null", "~", "12", "ü 😀", "a: b", " x", "#", "<<"])
+def test_odd_text_survives_saving(name, tmp_path):
+    config = config_from_dict({**MINIMAL, "name": name, "training": {"learning_rate": 1e-05}})
+    loaded = load_config(write(tmp_path, dump_config(config)))
+    assert loaded == config and loaded.name == name
+
+
+def test_a_config_cannot_be_changed():
+    config = config_from_dict(MINIMAL)
+    with pytest.raises(ValidationError):
+        config.seed = 3  # type: ignore[misc]
+
+
+def test_sections_stand_alone():
+    assert ModelConfig() == config_from_dict(MINIMAL).model
+    assert config_from_dict(config_from_dict(MINIMAL).to_dict()) == config_from_dict(MINIMAL)
+    assert isinstance(config_from_dict(MINIMAL), Config)

@@ -1,0 +1,160 @@
+"""The pages tell the truth: their commands, options, settings, folders and links exist."""
+
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+COMMANDS = ("train", "translate", "evaluate")
+
+
+def code_blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+
+
+def shell_commands():
+    """Every command of every page's bash blocks, one case each; a pipe makes several."""
+    for page in PAGES:
+        for block in code_blocks(page, "bash"):
+            for line in block.splitlines():
+                for command in re.split(r"\s*\|\s*", line.split("#")[0].strip()):
+                    if command:
+                        yield pytest.param(shlex.split(command), id=f"{page.name}: {command}")
+
+
+def click_command(name):
+    return getattr(importlib.import_module(f"nmt.cli.{name}"), name)
+
+
+def options_of(name):
+    options = {"--help"}
+    for parameter in click_command(name).params:
+        if parameter.param_type_name == "option":
+            options |= {*parameter.opts, *parameter.secondary_opts}
+    return options
+
+
+def script_help(path):
+    command = [sys.executable, ROOT / path, "--help"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def model_dir(config_name):
+    text = (ROOT / "configs" / config_name).read_text("utf-8")
+    return re.search(r"^model_dir:\s*(\S+)", text, re.M).group(1)
+
+
+def check_nmt_command(words):
+    name = words[0].removeprefix("nmt-")
+    given = {word.split("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
+    assert given <= options_of(name)
+
+
+def check_make(words):
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert {word for word in words[1:] if "=" not in word} <= set(targets)
+
+
+def check_python(words):
+    script = words[1]
+    assert (ROOT / script).is_file()
+    known = set(re.findall(r"--[a-z-]+", script_help(script)))
+    assert {word.split("=")[0] for word in words[2:] if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("words", list(shell_commands()))
+def test_commands_of_the_pages_exist(words):
+    if words[0].startswith("nmt-"):
+        check_nmt_command(words)
+    elif words[0] == "make":
+        check_make(words)
+    elif words[0] == "python":
+        check_python(words)
+    else:
+        assert words[0] in {"echo", ".venv/bin/pre-commit"}
+    for word in words:
+        if word.startswith("configs/"):
+            assert (ROOT / word).is_file()
+
+
+def test_pages_name_the_folders_that_the_settings_write():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert set(re.findall(r"runs/\w+", readme)) == {model_dir("multi30k_de_en.yaml")}
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"DEMO_MODEL := {model_dir('quickstart.yaml')}\n" in makefile
+
+
+def test_settings_read_what_the_scripts_write():
+    for config_name, folder in (("quickstart", "demo"), ("multi30k_de_en", "multi30k")):
+        text = (ROOT / "configs" / f"{config_name}.yaml").read_text("utf-8")
+        for part in ("train", "dev"):
+            assert re.search(rf"^\s+{part}: data/{folder}/{part}$", text, re.M)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_documented(name):
+    page = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    section = page.split(f"## nmt-{name}\n")[1].split("\n## ")[0]
+    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", section))
+    assert options_of(name) <= named, "run make docs"
+
+
+def schema_paths(node, schema, prefix=""):
+    """Yields the dotted path of every setting of a JSON schema, sections included."""
+    for key, child in node.get("properties", {}).items():
+        yield prefix + key
+        for part in [child, *child.get("anyOf", []), *child.get("allOf", [])]:
+            if "$ref" in part:
+                part = schema["$defs"][part["$ref"].rsplit("/", 1)[-1]]
+            yield from schema_paths(part, schema, f"{prefix}{key}.")
+
+
+def dictionary_paths(settings, prefix=""):
+    for key, value in settings.items():
+        yield prefix + key
+        if isinstance(value, dict):
+            yield from dictionary_paths(value, f"{prefix}{key}.")
+
+
+def test_reference_lists_every_setting_and_no_other():
+    yaml = pytest.importorskip("yaml")
+    from nmt.config import config_schema
+
+    schema = config_schema()
+    reference = yaml.safe_load((ROOT / "configs" / "reference.yaml").read_text("utf-8"))
+    known = set(schema_paths(schema, schema))
+    assert len(known) > 50
+    assert set(dictionary_paths(reference)) == known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if not re.match(r"[a-z]+:", target):
+            assert (page.parent / target.split("#")[0]).exists(), target
+
+
+def test_python_example_names_what_exists():
+    blocks = code_blocks(ROOT / "README.md", "python")
+    assert blocks
+    for block in blocks:
+        compile(block, "README.md", "exec")
+        for module, names in re.findall(r"^from (nmt\S*) import (.+)$", block, re.M):
+            for name in names.split(","):
+                assert hasattr(importlib.import_module(module), name.strip())
+    from nmt import Translator
+
+    for method in set(re.findall(r"[Tt]ranslator\.(\w+)\(", "".join(blocks))):
+        assert callable(getattr(Translator, method))
+
+
+def test_make_help_lists_every_target():
+    makefile = (ROOT / "Makefile").read_text()
+    phony = set(re.search(r"^\.PHONY: (.+)$", makefile, re.M).group(1).split()) - {"help"}
+    assert {f"make {target}" for target in phony} == set(re.findall(r"'(make [a-z]+) ", makefile))

@@ -1,0 +1,175 @@
+"""A translator of a few NumPy lines with the interface of the real one, and a corpus it can learn.
+
+The loop, checkpoints and commands are tested with it: a run takes a second, needs no compiler, and is
+exactly repeatable. Run as a script it is one of the commands with the fake model in the real one's place:
+
+    python tests/train/fake_model.py nmt-train CONFIG.yaml
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WORDS = 20
+
+
+@dataclass
+class LossStats:
+    nll: float
+    loss: float
+    tokens: int
+    correct: int
+
+
+@dataclass
+class Hypothesis:
+    ids: list[int]
+    log_prob: float
+    score: float
+    finished: bool = True
+
+
+class TranslationModel:
+    """P(target word) = softmax of the mean of the source words' rows of a table, plus a bias."""
+
+    broken_calls: set[int] = set()
+    """Calls of loss_and_gradients, counted from 1, that return NaN."""
+
+    def __init__(self, config: Any, src_vocab_size: int, tgt_vocab_size: int, joint: bool) -> None:
+        self.params = {
+            "table": np.zeros((src_vocab_size, tgt_vocab_size), dtype=np.float32),
+            "bias": np.zeros(tgt_vocab_size, dtype=np.float32),
+        }
+        self.calls = 0
+        self.seconds = float(os.environ.get("NMT_FAKE_SECONDS", "0"))
+
+    @property
+    def num_params(self) -> int:
+        return sum(param.size for param in self.params.values())
+
+    def initialize(self, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        for param in self.params.values():
+            param[...] = generator.normal(0, 0.01, param.shape)
+
+    def changed(self) -> None:
+        pass
+
+    def loss_and_gradients(
+        self, batch: Any, *, seed: int, label_smoothing: float, threads: int
+    ) -> tuple[LossStats, dict[str, np.ndarray]]:
+        self.calls += 1
+        time.sleep(self.seconds)
+        keep = np.random.default_rng(seed).random(batch.src.shape) < 0.9
+        stats, grads = self._pass(batch, keep)
+        if self.calls in self.broken_calls:
+            stats.loss = stats.nll = float("nan")
+        return stats, grads
+
+    def loss(self, batch: Any, threads: int) -> LossStats:
+        return self._pass(batch, np.ones(batch.src.shape, dtype=bool))[0]
+
+    def _pass(self, batch: Any, keep: np.ndarray) -> tuple[LossStats, dict[str, np.ndarray]]:
+        table, bias = self.params["table"], self.params["bias"]
+        grads = {name: np.zeros_like(param) for name, param in self.params.items()}
+        stats = LossStats(0.0, 0.0, 0, 0)
+        for column in range(batch.src.shape[1]):
+            real = slice(0, int(batch.src_lengths[column]))
+            words = batch.src[real, column][keep[real, column]]
+            logits = bias + (table[words].mean(axis=0) if len(words) else 0)
+            log_probs = logits - np.logaddexp.reduce(logits)
+            tokens = batch.tgt_out[: int(batch.tgt_lengths[column]), column]
+            stats.nll -= float(log_probs[tokens].sum())
+            stats.tokens += len(tokens)
+            stats.correct += int((tokens == log_probs.argmax()).sum())
+            d_logits = np.exp(log_probs) * len(tokens)
+            np.subtract.at(d_logits, tokens, 1)
+            d_logits /= batch.num_tgt_tokens
+            grads["bias"] += d_logits
+            if len(words):
+                np.add.at(grads["table"], words, d_logits / len(words))
+        stats.loss = stats.nll
+        return stats, grads
+
+
+def search(
+    model: TranslationModel, src_ids: list[list[int]], *, n_best: int, **options: Any
+) -> list[list[Hypothesis]]:
+    """Translate word by word; runners-up lose one word each."""
+    time.sleep(model.seconds * len(src_ids))
+    table = model.params["table"].copy()
+    table[:, :4] = -np.inf
+    found = []
+    for row in src_ids:
+        ids = table[row].argmax(axis=1).tolist()
+        ranked = [ids[: max(0, len(ids) - rank)] for rank in range(n_best)]
+        found.append([Hypothesis(ids, -1.0 - rank, -0.5 - rank) for rank, ids in enumerate(ranked)])
+    return found
+
+
+def modules() -> dict[str, types.ModuleType]:
+    """The fake in the shape of the two modules it stands in for."""
+    model = types.ModuleType("nmt.model.translation")
+    model.TranslationModel = TranslationModel  # type: ignore[attr-defined]
+    decode = types.ModuleType("nmt.decode")
+    decode.search = search  # type: ignore[attr-defined]
+    return {"nmt.model.translation": model, "nmt.decode": decode}
+
+
+def write_corpus(folder: Path, prefix: str, lines: int, seed: int) -> None:
+    """Sentences of `w3 w7 ...` and their translation `z3 z7 ...`."""
+    generator = random.Random(seed)  # noqa: S311 - not a secret
+    sentences = [
+        [generator.randrange(WORDS) for _ in range(generator.randint(1, 5))] for _ in range(lines)
+    ]
+    for lang, letter in (("xx", "w"), ("yy", "z")):
+        text = "".join(" ".join(f"{letter}{word}" for word in row) + "\n" for row in sentences)
+        (folder / f"{prefix}.{lang}").write_text(text, encoding="utf-8")
+
+
+def write_setup(folder: Path, **training: Any) -> dict[str, Any]:
+    """Write corpora and return settings for a run of a second in `folder`/model."""
+    for prefix, lines, seed in (("train", 200, 1), ("dev", 20, 2), ("test", 10, 3)):
+        write_corpus(folder, prefix, lines, seed)
+    return {
+        "model_dir": str(folder / "model"),
+        "threads": 1,
+        "data": {
+            "train": str(folder / "train"),
+            "dev": str(folder / "dev"),
+            "src": {"lang": "xx"},
+            "tgt": {"lang": "yy"},
+            "subwords": {"type": "word", "vocab_size": 60},
+        },
+        "training": {
+            "learning_rate": 0.3,
+            "batch_size": 64,
+            "epochs": 4,
+            "validation_freq": 8,
+            "logging_freq": 4,
+            **training,
+        },
+    }
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    sys.modules.update(modules())
+    command = sys.argv[1]
+    sys.argv = sys.argv[1:]
+    if command == "nmt-train":
+        from nmt.cli.train import train as main
+    elif command == "nmt-translate":
+        from nmt.cli.translate import translate as main
+    else:
+        from nmt.cli.evaluate import evaluate as main
+    main(prog_name=command)
