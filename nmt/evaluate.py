@@ -1,7 +1,7 @@
 """Scores of translations against references: BLEU, chrF and TER as sacrebleu computes them.
 
-BLEU: Papineni et al. 2002; chrF: Popović 2015; TER: Snover et al. 2006; signatures: Post 2018. A score
-without its signature cannot be compared with another, so the two travel together.
+BLEU: Papineni et al. 2002; chrF: Popović 2015; TER: Snover et al. 2006; signatures: Post 2018. A
+score without its signature cannot be compared with another, so the two travel together.
 """
 
 from __future__ import annotations
@@ -74,7 +74,11 @@ def format_table(scores: Sequence[Score]) -> str:
 def _score(
     name: str, hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str
 ) -> Score:
-    from sacrebleu.metrics import BLEU, CHRF, TER  # slow to import, and training may end before it scores
+    from sacrebleu.metrics import (  # slow to import, and training may end before it scores
+        BLEU,
+        CHRF,
+        TER,
+    )
 
     metric: BLEU | CHRF | TER
     if name == "bleu":

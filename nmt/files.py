@@ -1,11 +1,13 @@
 """Files that are whole or not there: written beside their place, then renamed onto it.
 
-A reader, or the next run after a `kill -9`, sees the former file or the new one, never a part of one.
+A reader, or the next run after a `kill -9`, sees the former file or the new one, never a part of
+one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +19,10 @@ TEMPORARY_SUFFIX = ".nmt-tmp"
 def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
     """Yield a path to write to; when the block ends well, rename that file onto `path`.
 
-    The temporary file lies in the same folder, so that the rename is one atomic step, and is removed if
-    the block raises. A symbolic link keeps pointing where it did: its target is replaced. What is not a
-    plain file (a pipe, /dev/null) is written to directly, since a rename would destroy it.
+    The temporary file lies in the same folder, so that the rename is one atomic step, and is
+    removed if the block raises. A symbolic link keeps pointing where it did: its target is
+    replaced. What is not a plain file (a pipe, /dev/null) is written to directly, since a rename
+    would destroy it.
 
     Args:
         path: The file to create or replace.
@@ -28,12 +31,12 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
     Raises:
         OSError: The disk is full, the folder is missing or not writable.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        if target.is_dir():
-            raise IsADirectoryError(21, "Is a directory", str(path))
-        yield target
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        yield path
         return
+    target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     try:
         yield temporary
@@ -54,7 +57,7 @@ def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
 
 
 def remove_temporaries(folder: Path) -> int:
-    """Remove what killed runs left behind in `folder`; return how many files. The caller owns the folder."""
+    """Remove what killed runs left in `folder`, which the caller owns; return how many files."""
     leftovers = list(folder.glob(f".*{TEMPORARY_SUFFIX}"))
     for leftover in leftovers:
         leftover.unlink(missing_ok=True)

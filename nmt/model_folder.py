@@ -1,11 +1,11 @@
 """The folder `nmt-train` writes and `Translator` reads: its file names, and how each file is read.
 
-    config.yaml         the resolved settings; its presence makes a folder ours
-    joint.spm           the subwords (src.spm and tgt.spm where the languages do not share them)
-    last.safetensors    parameters, optimizer and position: what a resumed run needs
-    best.safetensors    the parameters with the best validation: what translating needs
-    train.log           the lines that went to the terminal, with times
-    metrics.jsonl       the same events as one JSON object a line
+config.yaml         the resolved settings; its presence makes a folder ours
+joint.spm           the subwords (src.spm and tgt.spm where the languages do not share them)
+last.safetensors    parameters, optimizer and position: what a resumed run needs
+best.safetensors    the parameters with the best validation: what translating needs
+train.log           the lines that went to the terminal, with times
+metrics.jsonl       the same events as one JSON object a line
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, write_bytes
 
 if TYPE_CHECKING:
+    from nmt.model.translation import TranslationModel
+
     from nmt.config import Config
     from nmt.data.subwords import Subwords
-    from nmt.model.translation import TranslationModel
 
 CONFIG_NAME = "config.yaml"
 LAST_NAME = "last.safetensors"
@@ -88,17 +89,18 @@ def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) ->
             write_bytes(folder / tgt_name, tgt.model_bytes, sync=True)
     except OSError as error:
         raise CheckpointError(
-            f"{folder}: subwords must be written here, got {explain(error)}; make room and run again"
+            f"{folder}: subwords must be written here, got {explain(error)}; make room and run "
+            "again"
         ) from error
 
 
 def subwords_digest(src: Subwords, tgt: Subwords) -> str:
-    """Return a fingerprint of both models: the ids in a checkpoint mean nothing with other subwords."""
+    """Return a fingerprint of both models: a checkpoint's ids mean nothing with other subwords."""
     return hashlib.sha256(src.model_bytes + b"\0" + tgt.model_bytes).hexdigest()
 
 
 def build_model(config: Config, src_vocab_size: int, tgt_vocab_size: int) -> TranslationModel:
-    """Return the configured model, its parameters not yet set. Here, and only here, Numba comes in."""
+    """Return the configured model, its parameters not yet set. Here Numba comes in."""
     from nmt.model.translation import TranslationModel
 
     joint = config.data.subwords.joint
@@ -109,7 +111,8 @@ def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray]
     """Read the tensors whose names start with `prefix`, and the metadata.
 
     Returns:
-        Tensors by their name in the file, each with memory of its own; what `save_checkpoint` was told.
+        Tensors by their name in the file, each with memory of its own; what `save_checkpoint` was
+        told.
 
     Raises:
         CheckpointError: The file is missing, cut short, damaged, or not one of ours.
@@ -117,11 +120,13 @@ def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray]
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
+        raise CheckpointError(
+            f"{path}: must be a checkpoint that nmt-train wrote, got no such file"
+        )
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = _parse_metadata(path, file.metadata())
-            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 - not a dict
+            names = [name for name in file.keys() if name.startswith(prefix)]
             tensors = {name: np.array(file.get_tensor(name)) for name in names}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
@@ -150,16 +155,16 @@ def set_params(params: dict[str, np.ndarray], tensors: dict[str, np.ndarray], pa
         got = saved[name].shape if name in saved else None
         if want != got:
             raise CheckpointError(
-                f"{path}: {name} must have the shape {want} that {CONFIG_NAME} asks for, got {got}; "
-                "undo the change of the model section or use another model_dir"
+                f"{path}: {name} must have the shape {want} that {CONFIG_NAME} asks for, got "
+                f"{got}; undo the change of the model section or use another model_dir"
             )
     for name, param in params.items():
         np.copyto(param, saved[name])
 
 
 def tensor_checksum(tensor: np.ndarray) -> int:
-    """Return the CRC-32 of an array's bytes: safetensors itself notices missing bytes, not changed ones."""
-    return zlib.crc32(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8))
+    """Return the CRC-32 of an array: safetensors notices missing bytes, but not changed ones."""
+    return zlib.crc32(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
 
 
 def _parse_metadata(path: Path, raw: dict[str, str] | None) -> dict[str, Any]:
@@ -190,5 +195,6 @@ def _load_subword_file(path: Path) -> Subwords:
         return Subwords.from_bytes(path.read_bytes())
     except (OSError, DataError) as error:
         raise CheckpointError(
-            f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a copy"
+            f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a "
+            "copy"
         ) from error

@@ -1,7 +1,7 @@
 """Translating with a trained model: the Python interface in one class.
 
-    from nmt import Translator
-    Translator.load("runs/de-en").translate(["Guten Morgen!"])
+from nmt import Translator
+Translator.load("runs/de-en").translate(["Guten Morgen!"])
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from nmt.model_folder import (
 )
 
 if TYPE_CHECKING:
+    from nmt.model.translation import TranslationModel
+
     from nmt.config import Config
     from nmt.data.subwords import Subwords
     from nmt.decode import Hypothesis
-    from nmt.model.translation import TranslationModel
 
 MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
@@ -87,10 +88,12 @@ class Translator:
         Args:
             model_dir: The folder.
             threads: Cores to use; None takes the configured number, or all.
-            checkpoint: `best` or `last`; None takes the best, or the last where there is no best yet.
+            checkpoint: `best` or `last`; None takes the best, or the last where there is no best
+                yet.
 
         Raises:
-            CheckpointError: The folder or a file in it is missing, damaged, or does not fit the rest.
+            CheckpointError: The folder or a file in it is missing, damaged, or does not fit the
+                rest.
             ConfigError: Its config.yaml was changed into something impossible.
         """
         folder = Path(model_dir)
@@ -201,7 +204,7 @@ class Translator:
     def _decode(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         texts = self.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
         return [
-            Translation(_one_line(text), hypothesis.score, hypothesis.log_prob)
+            Translation(text, hypothesis.score, hypothesis.log_prob)
             for text, hypothesis in zip(texts, hypotheses, strict=True)
         ]
 
@@ -242,8 +245,3 @@ def length_batches(ids: Sequence[Sequence[int]], batch_size: int) -> Iterator[li
         size = max(1, min(batch_size, batch_size * _TOKENS_PER_SENTENCE // longest))
         yield order[start : start + size]
         start += size
-
-
-def _one_line(text: str) -> str:
-    # A vocabulary given by the user may contain breaks, and one in the output would shift every line.
-    return " ".join(text.splitlines()) if not text.isprintable() else text

@@ -321,6 +321,9 @@ def test_possible_neighbours_of_the_impossible_are_accepted():
 def test_missing_keys_are_named_with_their_meaning():
     with pytest.raises(ConfigError, match=r"model_dir must be given: Folder for the model"):
         config_from_dict({key: value for key, value in MINIMAL.items() if key != "model_dir"})
+    misspelt = {"model_dirr": "x", "data": MINIMAL["data"]}
+    with pytest.raises(ConfigError, match=r"model_dirr is not .* did you mean model_dir\?"):
+        config_from_dict(misspelt)
     assert "(and 1 more mistake)" in complaint(("seed", -1), ("threads", -1))
 
 

@@ -1,4 +1,4 @@
-"""The one place where an error of ours becomes a line on the terminal, and where signals become exit codes."""
+"""The one place where errors become a line on the terminal, and signals an exit code."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nmt.errors import NMTError
 class Command(click.Command):
     """Shows an NMTError as `Error: ...` and exits 1; bugs keep their traceback.
 
-    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 130 and 143 ended
-    by SIGINT and SIGTERM.
+    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 130 and 143
+    ended by SIGINT and SIGTERM.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -103,8 +103,8 @@ def beam_options() -> Callable[[Any], Any]:
             "--length-penalty",
             type=LengthPenalty(),
             show_default="decoding.length_penalty of the config, there 1.0",
-            help="What hypotheses of different lengths are compared by: their sum, their mean, or GNMT's "
-            "penalty to the power ALPHA.",
+            help="How hypotheses of different lengths are compared: by the sum or the mean of "
+            "their log-probabilities, or by GNMT's penalty to the power ALPHA.",
         ),
         click.option(
             "--batch-size",

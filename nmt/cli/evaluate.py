@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="[MODEL_DIR]", required=False)
 @click.option("--src", metavar="FILE", help="Source text to translate with MODEL_DIR.")
-@click.option("--hyp", metavar="FILE", help="Translations to score, instead of MODEL_DIR and --src.")
+@click.option(
+    "--hyp", metavar="FILE", help="Translations to score, instead of MODEL_DIR and --src."
+)
 @click.option("--ref", metavar="FILE", required=True, help="What a person wrote, line by line.")
 @click.option("-o", "--output", metavar="FILE", help="Also write the translations to this file.")
 @click.option("--lowercase", is_flag=True, help="Compare without regard to case.")
@@ -44,8 +46,8 @@ def evaluate(
     """Score translations against references: BLEU, chrF and TER, with sacrebleu signatures.
 
     Either MODEL_DIR and --src, which are translated first, or --hyp. With a model, references are
-    cleaned and lower-cased as the model's config says, since it cannot write otherwise; standard error
-    says so. Files are UTF-8, plain or .gz, or - for standard input.
+    cleaned and lower-cased as the model's config says, since it cannot write otherwise; standard
+    error says so. Files are UTF-8, plain or .gz, or - for standard input.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""How far a translation is, on standard error: live on a terminal, a line now and then elsewhere."""
+"""How far a translation is, on standard error: live on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINE_SECONDS = 30.0
 
 
 class Meter:
-    """Counts lines and shows the rate. Quiet where nobody waits: no terminal, and done within 30 s."""
+    """Counts lines and shows the rate. Quiet without a terminal if all is done within 30 s."""
 
     def __init__(self) -> None:
         self._done = 0

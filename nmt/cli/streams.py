@@ -18,8 +18,8 @@ _BOM = b"\xef\xbb\xbf"
 def input_lines(source: str) -> Iterator[str]:
     r"""Yield the lines of a file, plain or gzip, or with `-` of standard input, without their ends.
 
-    Only `\n` and `\r\n` end a line. Nothing is read ahead, so that a person or a program that writes one
-    line and waits for its answer gets it.
+    Only `\n` and `\r\n` end a line. Nothing is read ahead, so that a person or a program that
+    writes one line and waits for its answer gets it.
 
     Raises:
         DataError: No such file, or a line that is not UTF-8, with its number.
@@ -97,8 +97,8 @@ def _decode(lines: Iterator[bytes], name: str) -> Iterator[str]:
             yield (raw.removeprefix(_BOM) if number == 1 else raw).decode()
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{name}: line {number} must be UTF-8, got byte {raw[error.start]:#04x} at position "
-                f"{error.start + 1}; convert the text to UTF-8"
+                f"{name}: line {number} must be UTF-8, got byte {raw[error.start]:#04x} at "
+                f"position {error.start + 1}; convert the text to UTF-8"
             ) from None
 
 

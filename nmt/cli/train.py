@@ -32,9 +32,9 @@ def train(
     """Train a translator as CONFIG.yaml says.
 
     The model goes to the folder its model_dir names. The same command goes on where an earlier run
-    stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a second one
-    exits at once. Progress goes to standard error, and with more detail to train.log and metrics.jsonl
-    in the folder; standard output gets the results.
+    stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a second
+    one exits at once. Progress goes to standard error, and with more detail to train.log and
+    metrics.jsonl in the folder; standard output gets the results.
 
     \b
     Example:

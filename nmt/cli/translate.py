@@ -43,9 +43,10 @@ def translate(
 ) -> None:
     """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train).
 
-    INPUT is a text file in UTF-8, plain or .gz; - or none is standard input. Each line gives one line of
-    detokenised text, in order; a blank line gives an empty line. Lines are read and written in chunks;
-    with --batch-size 1, or typed at a terminal, each line is answered before the next is read.
+    INPUT is a text file in UTF-8, plain or .gz; - or none is standard input. Each line gives one
+    line of detokenised text, in order; a blank line gives an empty line. Lines are read and written
+    in chunks; with --batch-size 1, or typed at a terminal, each line is answered before the next is
+    read.
 
     With --n-best or --scores each translation is a line of four columns between tabs: number of the
     input line (from 0), rank (from 1), score, text. The score is the natural logarithm of the
@@ -97,8 +98,7 @@ def _translated(
 
 def _columns(number: int, found: list[Translation]) -> Iterator[str]:
     for rank, translation in enumerate(found, start=1):
-        text = translation.text.replace("\t", " ")
-        yield f"{number}\t{rank}\t{translation.score:.6f}\t{text}"
+        yield f"{number}\t{rank}\t{translation.score:.6f}\t{translation.text}"
 
 
 if __name__ == "__main__":

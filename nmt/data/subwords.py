@@ -21,6 +21,8 @@ SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 _TRAINING_THREADS = 4
 # Training keeps its sentences in memory; beyond this many it draws a sample, always the same one.
 _TRAINING_SENTENCES = 2_000_000
+# Longer lines, in bytes, are not trained on: no sentence, and they slow sentencepiece down.
+_TRAINING_BYTES = 65_536
 # A thread costs more than it saves below this many sentences.
 _SENTENCES_A_THREAD = 256
 # What a piece may not bring into a line of output (byte pieces can spell any of them).
@@ -142,6 +144,7 @@ def train_subwords(
             normalization_rule_name="identity",
             input_sentence_size=max_sentences,
             shuffle_input_sentence=True,
+            max_sentence_length=_TRAINING_BYTES,
             num_threads=_TRAINING_THREADS,
             minloglevel=_SILENT,
         )

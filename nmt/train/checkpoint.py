@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file each, so that one rename replaces parameters and state together."""
+"""Checkpoints: one safetensors file each, so that one rename replaces all of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def save_checkpoint(
         metadata: What JSON can hold: position in the data, schedule, scores, settings.
 
     Raises:
-        CheckpointError: It cannot be written; the former file is untouched and nothing is left beside it.
+        CheckpointError: It cannot be written; the former file is untouched and nothing is left
+            beside it.
     """
     from safetensors.numpy import save
 
@@ -47,8 +48,8 @@ def save_checkpoint(
     checksums = {name: tensor_checksum(array) for name, array in tensors.items()}
     content = {"format_version": FORMAT_VERSION, **metadata, "checksums": checksums}
     try:
-        # save, not save_file: the latter has a temporary file of its own, which a killed run would leave
-        # behind under a name that nobody could tell from the user's files.
+        # save, not save_file: the latter has a temporary file of its own, which a killed run would
+        # leave behind under a name that nobody could tell from the user's files.
         write_bytes(path, save(tensors, metadata={METADATA_KEY: json.dumps(content)}), sync=True)
     except OSError as error:
         kept = "the former checkpoint is intact" if path.exists() else "nothing was saved"

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a polite request: finish the update, save, leave. A second one is an order."""
+"""SIGINT and SIGTERM as a request: finish the update, save, leave. A second one is an order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error: it unwinds a validation that shall not go on
+class Interrupted(Exception):  # noqa: N818 - not an error, but a way out of a long validation
     """The user asked to stop while something long was under way."""
 
 
@@ -50,8 +50,8 @@ class StopRequest:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
-            # Not an exception: it could be caught, or wait for threads. Whatever file was being written
-            # lies aside, and the next run removes it.
+            # Not an exception: it could be caught, or wait for threads. Whatever file was being
+            # written lies aside, and the next run removes it.
             os._exit(128 + number)
         self.signal = number
         name = signal.Signals(number).name

@@ -1,4 +1,4 @@
-"""Which checkpoints a model folder keeps: the last, the best, and as many numbered ones as configured."""
+"""Which checkpoints a model folder keeps: the last, the best, and the next best if asked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from nmt.train.checkpoint import save_checkpoint
 from nmt.train.validation import HIGHER_IS_BETTER
 
 if TYPE_CHECKING:
-    from nmt.config import Config
     from nmt.model.translation import TranslationModel
+
+    from nmt.config import Config
     from nmt.train.optimizer import Optimizer
     from nmt.train.schedule import Constant
     from nmt.train.state import TrainingState
@@ -61,7 +62,8 @@ class Keeper:
         """Write what is due after a validation. Raises CheckpointError if the disk is full.
 
         The best first: if the run is killed in between, it goes back to before this validation and
-        writes the same best again. The other way round, the last would speak of a best never written.
+        writes the same best again. The other way round, the last would speak of a best never
+        written.
         """
         if is_best:
             self._save(self.best_path, with_optimizer=False)

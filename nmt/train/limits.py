@@ -42,8 +42,8 @@ def stop_reason(
     patience = settings.early_stopping_patience
     if patience is not None and state.without_improvement >= patience:
         return (
-            f"no better {settings.early_stopping_metric} in {state.without_improvement} validations "
-            "(training.early_stopping_patience)"
+            f"no better {settings.early_stopping_metric} in {state.without_improvement} "
+            "validations (training.early_stopping_patience)"
         )
     return None
 
@@ -62,7 +62,8 @@ def seconds_left(
         state: Where the run stands.
         settings: Its limits.
         num_batches: Of the epoch under way; the others are taken to have as many.
-        seconds_per_update: By the clock, validations and saving included; infinity if not known yet.
+        seconds_per_update: By the clock, validations and saving included; infinity if not known
+            yet.
         elapsed: Seconds by the clock, former runs included.
     """
     updates = num_batches - state.position + (settings.epochs - state.epoch) * num_batches

@@ -16,9 +16,10 @@ from nmt.train.state import update_seed
 from nmt.train.validation import is_better
 
 if TYPE_CHECKING:
+    from nmt.model.translation import LossStats, TranslationModel
+
     from nmt.config import Config
     from nmt.data.batches import Batch, TrainBatches
-    from nmt.model.translation import LossStats, TranslationModel
     from nmt.train.interrupt import StopRequest
     from nmt.train.keeper import Keeper
     from nmt.train.optimizer import Arrays, Optimizer
@@ -83,7 +84,10 @@ class Loop:
             NMTError: The loss stays infinite or NaN, or the disk is full.
         """
         state = self.state
-        if state.update > state.validated_update and not state.update % self.settings.validation_freq:
+        if (
+            state.update > state.validated_update
+            and not state.update % self.settings.validation_freq
+        ):
             self._validate()  # a signal came during this one
         reason = self._train()
         if state.update > state.validated_update:
@@ -152,8 +156,8 @@ class Loop:
         self.parts.reporter.log.line(f"update {self.state.update} skipped: {fact}")
         if self._skips_in_row >= MAX_SKIPS:
             raise NMTError(
-                f"training: loss and gradient must be finite, got {fact} and {MAX_SKIPS} such updates "
-                "in a row; lower training.learning_rate or training.clip_grad_norm"
+                f"training: loss and gradient must be finite, got {fact} and {MAX_SKIPS} such "
+                "updates in a row; lower training.learning_rate or training.clip_grad_norm"
             )
 
     def _after_update(self) -> str | None:

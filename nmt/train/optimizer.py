@@ -1,4 +1,4 @@
-"""Adam, AdamW and SGD over a dictionary of arrays; the inner loops are compiled (rnn.kernels.update).
+"""Adam, AdamW and SGD over named arrays; the inner loops are compiled (rnn.kernels.update).
 
 Adam: Kingma & Ba 2015, algorithm 1. AdamW: Loshchilov & Hutter 2019, algorithm 2 (decay beside the
 gradient, scaled by the learning rate). SGD: heavy-ball momentum, Polyak 1964.
@@ -37,7 +37,9 @@ class Optimizer:
         self.num_threads = num_threads
         self.steps = 0
         self.state: Arrays = {
-            f"{name}/{slot}": np.zeros_like(param) for slot in self.slots for name, param in params.items()
+            f"{name}/{slot}": np.zeros_like(param)
+            for slot in self.slots
+            for name, param in params.items()
         }
 
     def step(
@@ -81,7 +83,7 @@ class Optimizer:
 
 
 class Adam(Optimizer):
-    """Adam; `weight_decay` is added to the gradient (after clipping), as in the paper's regularised loss."""
+    """Adam; `weight_decay` times the parameter is added to the gradient, after clipping."""
 
     slots = ("m", "v")
     decoupled = False
@@ -122,7 +124,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with weight decay beside the gradient: `param -= learning_rate * weight_decay * param`."""
+    """Adam with decay beside the gradient: `param -= learning_rate * weight_decay * param`."""
 
     decoupled = True
 
@@ -171,7 +173,7 @@ def make_optimizer(settings: TrainingConfig, params: Arrays, num_threads: int = 
 
 
 def gradient_norm(grads: Arrays, num_threads: int = 1) -> float:
-    """Return the Euclidean norm of all gradients together, summed in float64; NaN and infinity stay."""
+    """Return the Euclidean norm of all gradients, summed in float64; NaN and infinity stay."""
     from nmt.rnn.kernels.threads import run_parallel
     from nmt.rnn.kernels.update import square_norm
 
@@ -195,7 +197,7 @@ def clip_scale(norm: float, limit: float | None) -> float:
 
 
 def _add_decay(grad: np.ndarray, param: np.ndarray, decay: float, gradient_scale: float) -> float:
-    """Clip `grad` in place, then add the decay, which is not clipped; return the scale left to apply."""
+    """Clip `grad` in place, then add the decay, unclipped; return the scale left to apply."""
     np.multiply(grad, grad.dtype.type(gradient_scale), out=grad)
     grad += param.dtype.type(decay) * param
     return 1.0

@@ -1,4 +1,4 @@
-"""Before the first update: the model folder is ours, the subwords are in it, the texts are loaded."""
+"""Before the first update: the folder is ours, the subwords in it, the texts loaded."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def own_folder(folder: Path) -> Iterator[None]:
     Nothing that a person put there is removed; only temporary files of killed runs are.
 
     Raises:
-        CheckpointError: It cannot be made, another run uses it, or it holds files with our names that
-            did not come from a run.
+        CheckpointError: It cannot be made, another run uses it, or it holds files with our names
+            that did not come from a run.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,8 +71,8 @@ def own_folder(folder: Path) -> Iterator[None]:
         found = [name for name in ours if (folder / name).exists()]
         if found and not (folder / CONFIG_NAME).exists():
             raise CheckpointError(
-                f"{folder}: model_dir must be new or written by nmt-train, got one with {found[0]} and "
-                f"no {CONFIG_NAME}; choose another one, or move that file away"
+                f"{folder}: model_dir must be new or written by nmt-train, got one with {found[0]} "
+                f"and no {CONFIG_NAME}; choose another one, or move that file away"
             )
         remove_temporaries(folder)
         yield
@@ -124,8 +124,8 @@ def load_corpora(config: Config, folder: Path, log: TrainingLog, *, resumed: boo
     tgt_tokens = len(train.tgt.tokens)
     log.line(
         f"data: {len(train):,} training pairs of {train.total:,} lines"
-        f" ({train.skipped_empty:,} skipped with an empty side, {train.skipped_long:,} over max_length),"
-        f" {tgt_tokens:,} target subwords; {len(dev):,} validation pairs"
+        f" ({train.skipped_empty:,} skipped with an empty side, "
+        f"{train.skipped_long:,} over max_length), {tgt_tokens:,} target subwords; {len(dev):,} validation pairs"
     )
     batches = TrainBatches(
         train, training.batch_size, training.batch_type, config.seed, training.shuffle

@@ -1,4 +1,4 @@
-"""What a run says: lines on stderr, the same lines with times in train.log, events in metrics.jsonl."""
+"""What a run says: lines on stderr, the same in train.log with times, events in metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmt.model_folder import LOG_NAME, METRICS_NAME
 
 
 class TrainingLog:
-    """Writes lines to the terminal and to the model folder. A log that cannot be written never ends a run.
+    """Writes lines to terminal and model folder. What cannot be written never ends a run.
 
     Args:
         folder: The model folder.
@@ -45,7 +45,7 @@ class TrainingLog:
         self._write(LOG_NAME, f"{stamp}  {text}\n")
 
     def live(self, text: str) -> None:
-        """Show `text` in the terminal's last line until something else is written; "" takes it away."""
+        """Show `text` in the terminal's last line until more is written; "" takes it away."""
         if not self._is_live or not (text or self._live_shown):
             return
         width = shutil.get_terminal_size().columns - 1
@@ -69,11 +69,13 @@ class TrainingLog:
     def _open(self, path: Path) -> None:
         try:
             # A run that was killed, or met a full disk, may have left half a line.
-            cut = path.exists() and path.stat().st_size > 0 and path.read_bytes()[-1:] != b"\n"
+            cut = _ends_within_line(path)
             file = path.open("a", encoding="utf-8")
             self._files[path.name] = file
         except OSError as error:
-            self._print(f"warning: {path} cannot be written ({explain(error)}); going on without it\n")
+            self._print(
+                f"warning: {path} cannot be written ({explain(error)}); going on without it\n"
+            )
             return
         if cut:
             self._write(path.name, "\n")
@@ -87,7 +89,9 @@ class TrainingLog:
             file.flush()
         except OSError as error:
             del self._files[name]
-            self._print(f"warning: {name} cannot be written ({explain(error)}); going on without it\n")
+            self._print(
+                f"warning: {name} cannot be written ({explain(error)}); going on without it\n"
+            )
 
     def _print(self, text: str) -> None:
         if self._terminal is None:
@@ -148,6 +152,14 @@ def perplexity(nll: float) -> float:
         return math.exp(nll)
     except OverflowError:
         return math.inf
+
+
+def _ends_within_line(path: Path) -> bool:
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read() != b"\n"
 
 
 def _finite(value: Any) -> Any:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from nmt.train.progress import TrainingLog, format_seconds, perplexity
 
 if TYPE_CHECKING:
-    from nmt.data.batches import Batch
     from nmt.model.translation import LossStats
+
+    from nmt.data.batches import Batch
     from nmt.train.state import TrainingState
     from nmt.train.validation import Validator
 
@@ -63,7 +64,13 @@ class Reporter:
         self._is_warm = True
 
     def progress(
-        self, state: TrainingState, *, learning_rate: float, norm: float, left: float, elapsed: float
+        self,
+        state: TrainingState,
+        *,
+        learning_rate: float,
+        norm: float,
+        left: float,
+        elapsed: float,
     ) -> None:
         """Write the line for the updates since the last one, and begin anew.
 

@@ -1,4 +1,4 @@
-"""What a changed setting means for a run that goes on: nothing, a new start of the epoch, or a refusal."""
+"""What a changed setting means for a run that goes on: a note, or a refusal."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings as `{"model.encoder.num_layers": 1}`; tuples become lists, as in JSON."""
+    """Return settings as `{"model.encoder.num_layers": 1}`; tuples become lists, as in JSON."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):

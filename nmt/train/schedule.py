@@ -1,4 +1,4 @@
-"""Learning rates as small state machines: what they know fits into a checkpoint as plain numbers."""
+"""Learning rates as small state machines: a few plain numbers in a checkpoint."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class InverseSquareRoot(Constant):
 
 
 class Plateau(Constant):
-    """After `patience` validations in a row without improvement, multiply the rate by `decrease_factor`."""
+    """Multiplies the rate by `decrease_factor` after `patience` validations without improvement."""
 
     def __init__(self, settings: TrainingConfig) -> None:
         super().__init__(settings)
@@ -63,7 +63,7 @@ class Plateau(Constant):
         return super().learning_rate(update) * self.settings.decrease_factor**self.decreases
 
     def validated(self, *, improved: bool) -> None:
-        """Take note of a validation: an improvement ends the wait, too long a wait lowers the rate."""
+        """Take note of a validation: a better one ends the wait, too many others lower the rate."""
         self.waited = 0 if improved else self.waited + 1
         if self.waited >= max(1, self.settings.patience):
             self.decreases += 1
@@ -71,7 +71,7 @@ class Plateau(Constant):
 
     @property
     def finished(self) -> bool:
-        """Whether the plateau's rate is below `learning_rate_min`; a warm-up's low rates do not count."""
+        """Whether the plateau's rate is below `learning_rate_min`; a warm-up does not count."""
         settings = self.settings
         rate = settings.learning_rate * settings.decrease_factor**self.decreases
         return self.decreases > 0 and rate < settings.learning_rate_min

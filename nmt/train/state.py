@@ -45,7 +45,7 @@ class TrainingState:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TrainingState:
-        """Return the state that `to_dict` described; unknown keys of a later version are dropped."""
+        """Return the state that `to_dict` described; keys of a later version are dropped."""
         names = {entry.name for entry in dataclasses.fields(cls)}
         state = cls(**{name: value for name, value in values.items() if name in names})
         state.kept = [(float(score), int(update)) for score, update in state.kept]
@@ -55,8 +55,8 @@ class TrainingState:
 def update_seed(seed: int, update: int) -> int:
     """Return the seed of the dropout masks of one update, in [0, 2**64).
 
-    A function of the two numbers and nothing else, so that a resumed run draws the masks it would have
-    drawn. The mixing is splitmix64's (Steele, Lea & Flood 2014, figure 17).
+    A function of the two numbers and nothing else, so that a resumed run draws the masks it would
+    have drawn. The mixing is splitmix64's (Steele, Lea & Flood 2014, figure 17).
     """
     return _mix(_mix(seed & _MASK) + update)
 

@@ -129,8 +129,9 @@ class Trainer:
             watch=watch,
         )
         log.line(
-            f"model {config.name}: {model.num_params:,} parameters, vocabularies of {src.vocab_size:,} "
-            f"and {tgt.vocab_size:,}, {threads} thread{'s' if threads > 1 else ''}, in {self.folder}"
+            f"model {config.name}: {model.num_params:,} parameters, vocabularies of "
+            f"{src.vocab_size:,} and {tgt.vocab_size:,}, "
+            f"{threads} thread{'s' if threads > 1 else ''}, in {self.folder}"
         )
         if saved is not None:
             _check_subwords(saved, digest)
@@ -169,16 +170,14 @@ class Trainer:
         )
 
     def _score_test(self, parts: Parts, test: Texts, log: TrainingLog) -> dict[str, Score]:
-        """Score the best checkpoint on the test set, or the last where no validation was a best one."""
+        """Score the best checkpoint on the test set, or the last where there is no best."""
         sources, references = test
         best = parts.keeper.best_path
         if parts.state.best_update:
             tensors, _ = read_checkpoint(best, prefix=PARAMS_PREFIX)
             set_params(parts.model.params, tensors, best)
             parts.model.changed()
-        found = parts.translator.translate_nbest(
-            sources, on_batch=lambda count: self._stop.check()
-        )
+        found = parts.translator.translate_nbest(sources, on_batch=lambda count: self._stop.check())
         scores = score_translations([translations[0].text for translations in found], references)
         figures = {name: score.score for name, score in scores.items()}
         log.line(f"test {self.config.data.test}: {format_scores(figures)}")

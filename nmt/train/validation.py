@@ -1,4 +1,4 @@
-"""Measuring a model while it trains: loss on the validation pairs, BLEU and chrF of its translations."""
+"""Measuring a model while it trains: loss of the validation pairs, BLEU and chrF."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from nmt.evaluate import score_translations
 from nmt.train.progress import perplexity
 
 if TYPE_CHECKING:
-    from nmt.data.batches import Batch
     from nmt.model.translation import TranslationModel
+
+    from nmt.data.batches import Batch
     from nmt.translator import Translator
 
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
@@ -43,7 +44,7 @@ class Validator:
         self._check = check
 
     def losses(self, model: TranslationModel, num_threads: int) -> dict[str, float]:
-        """Return `loss` (mean negative log-likelihood of a target token, in nats), `ppl`, `accuracy`."""
+        """Return `loss` (mean negative log-likelihood of a token, in nats), `ppl`, `accuracy`."""
         nll, tokens, correct = 0.0, 0, 0
         for batch in self.batches:
             stats = model.loss(batch, num_threads)

@@ -26,7 +26,7 @@ HOSTILE = [
     "\u202eright to left\u202c \u200f.",
     "e\u0301\u0302\u0303 Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L",
     "<s> </s> <pad> <unk> ▁ ▁▁x",
-    "<0x0A> \\n %s {0} &amp;",
+    "<0x0A> \\n %s {0} &amp; a/b",
     "中文没有空格",
     "x" * 5000,
     "ﬁ ½ Ⅷ",
@@ -45,6 +45,7 @@ def test_plain_text_comes_back(type):
 
 
 def test_characters_of_the_training_text_come_back_however_odd():
+    # sentencepiece passes over "</s>" in its training text: the slash has to occur elsewhere too.
     text = [clean_line(line) for line in HOSTILE]
     trained = train_subwords(sentences(200) + text * 5, type="char", vocab_size=1000)
     for line in text:
@@ -104,7 +105,7 @@ def test_training_is_deterministic(type):
 def test_training_on_a_sample_is_deterministic():
     text = sentences(600)
     models = {
-        train_subwords(iter(text), type="bpe", vocab_size=60, max_sentences=100).model_bytes
+        train_subwords(iter(text), type="bpe", vocab_size=60, max_sentences=150).model_bytes
         for _ in range(3)
     }
     assert len(models) == 1

@@ -1,7 +1,8 @@
 """A translator of a few NumPy lines with the interface of the real one, and a corpus it can learn.
 
-The loop, checkpoints and commands are tested with it: a run takes a second, needs no compiler, and is
-exactly repeatable. Run as a script it is one of the commands with the fake model in the real one's place:
+The loop, checkpoints and commands are tested with it: a run takes a second, needs no compiler, and
+is exactly repeatable. Run as a script it is one of the commands with the fake model in the real
+one's place:
 
     python tests/train/fake_model.py nmt-train CONFIG.yaml
 """

@@ -3,6 +3,7 @@
 import numba
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from nmt.rnn.kernels import products
 from nmt.rnn.kernels.features import TARGET
@@ -50,7 +51,7 @@ def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
     padded[:, :N] = weights[1 : K + 1]
     expected = padded.reshape(K, -1, width).transpose(1, 0, 2).ravel()
     np.testing.assert_array_equal(_packed(weights, 1, K + 1, parts), expected)
-    transposed = np.vstack([np.zeros((1, K), dtype), weights[1 : K + 1].T])
+    transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), dtype), weights[1 : K + 1].T]))
     out = np.full_like(expected, np.nan)
     run_parallel(products.pack_transposed, parts, transposed, 1, N + 1, out)
     np.testing.assert_array_equal(out, expected)
@@ -137,3 +138,8 @@ def test_columns_past_n_are_not_written():
     _rows_f4(np.ones((3, K), "f4"), K, packed, C, N + 40, 3, N, K, 0)
     assert (C[:, :N] == K).all()
     assert (C[:, N:] == 7).all()
+
+
+def test_an_array_that_is_not_contiguous_is_refused():
+    with pytest.raises(TypingError, match="must be C-contiguous"):
+        products.pack(0, 1, np.zeros((64, 64), "f4").T, 0, 64, np.empty(products.packed_size(64, 64, "f4"), "f4"))

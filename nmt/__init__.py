@@ -1,0 +1,22 @@
+"""nmt: neural machine translation with small recurrent models, fast on a CPU.
+
+    from nmt import Translator
+    print(Translator.load("runs/multi30k_de_en").translate(["ein hund läuft ."]))
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nmt.translator import Translation, Translator
+
+__version__ = "0.1.0"
+__all__ = ["Translation", "Translator", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are loaded when first used: `import nmt` alone costs nothing."""
+    if name in ("Translation", "Translator"):
+        from nmt import translator
+
+        return getattr(translator, name)
+    raise AttributeError(f"module 'nmt' has no attribute {name!r}")

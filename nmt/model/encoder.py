@@ -1,0 +1,90 @@
+"""The encoder: layers of recurrent cells over the source, in one or both directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmt.config import ModelConfig
+from nmt.model.cells import encoder_cells
+from nmt.rnn.cell import Param, under
+from nmt.rnn.scan import Scan, Tape
+from nmt.rnn.weights import Weights
+
+States = dict[str, np.ndarray]
+DIRECTIONS = ("forward", "backward")
+
+
+@dataclass
+class Encoded:
+    """Memory [S, B, M]; final states of each layer, both directions side by side [B, M]; tapes for the way back."""
+
+    memory: np.ndarray
+    final: list[States]
+    tapes: list[list[Tape | None]]
+
+
+class Encoder:
+    """Parameters `LAYER.forward.*` and `LAYER.backward.*`."""
+
+    def __init__(self, config: ModelConfig, dtype: Any) -> None:
+        self.cells = encoder_cells(config)
+        self.directions = DIRECTIONS if config.encoder.bidirectional else DIRECTIONS[:1]
+        self.scans = [Scan(cell, dtype=dtype) for cell in self.cells]
+        self.residual = config.encoder.residual
+
+    def params(self) -> dict[str, Param]:
+        """Names and shapes."""
+        return {
+            k: v
+            for layer, cell in enumerate(self.cells)
+            for direction in self.directions
+            for k, v in under(f"{layer}.{direction}", cell.params()).items()
+        }
+
+    def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any) -> Encoded:
+        """x [S, B, E] with each row's length -> memory and final states."""
+        final: list[States] = []
+        tapes: list[list[Tape | None]] = []
+        for layer, scan in enumerate(self.scans):
+            results = [
+                scan.forward(
+                    weights.view(f"{layer}.{direction}"),
+                    x,
+                    lengths=lengths,
+                    reverse=direction == "backward",
+                    training=training,
+                    seed=seed * 64 + layer * 2 + n,
+                    allocate=allocate,
+                )
+                for n, direction in enumerate(self.directions)
+            ]
+            y = np.concatenate([r.y for r in results], axis=-1) if len(results) > 1 else results[0].y
+            x = y + x if layer and self.residual else y
+            final.append({k: np.concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
+            tapes.append([r.tape for r in results])
+        return Encoded(x, final, tapes)
+
+    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]) -> np.ndarray:
+        """Gradient with respect to x; those of the parameters are added to `gradients` (named as in `params`)."""
+        d = d_memory
+        H = self.scans[0].cell.output_size
+        for layer in reversed(range(len(self.scans))):
+            d_x = None
+            for n, direction in enumerate(self.directions):
+                prefix = f"{layer}.{direction}."
+                inner = {k[len(prefix) :]: g for k, g in gradients.items() if k.startswith(prefix)}
+                half = slice(n * H, (n + 1) * H)
+                tape = encoded.tapes[layer][n]
+                if tape is None:
+                    raise RuntimeError("the encoder ran without training=True")
+                d_last = {k: np.ascontiguousarray(g[:, half]) for k, g in d_final[layer].items()}
+                got = self.scans[layer].backward(tape, np.ascontiguousarray(d[..., half]), d_last, inner).x
+                if got is not None:
+                    d_x = got if d_x is None else d_x + got
+            if d_x is None:
+                raise RuntimeError("the encoder's scans gave no gradient for their input")
+            d = d_x + d if layer and self.residual else d_x
+        return d

@@ -1,0 +1,321 @@
+"""The translation model: embeddings, encoder, bridge, attention decoder, output layer; loss and gradients of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmt.config import ModelConfig
+from nmt.data.batches import Batch
+from nmt.data.subwords import BOS_ID, EOS_ID
+from nmt.model.bridge import Bridge
+from nmt.model.cells import decoder_cell
+from nmt.model.encoder import Encoder
+from nmt.rnn.cell import Param, under
+from nmt.rnn.kernels.output import output_loss
+from nmt.rnn.kernels.products import product
+from nmt.rnn.kernels.threads import default_threads, run_parallel
+from nmt.rnn.kernels.update import embedding_gradient, embedding_rows
+from nmt.rnn.scan import Scan, Stepper, Workspace, fresh
+from nmt.rnn.weights import Weights, initial_array
+
+States = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class LossStats:
+    """Sums over the real target tokens of a batch: negative log-likelihood, smoothed loss, correct guesses."""
+
+    nll: float
+    loss: float
+    tokens: int
+    correct: int
+
+
+@dataclass
+class Source:
+    """An encoded batch in its own row order: memory [S, B, M], real positions of each row, the decoder's first states."""
+
+    memory: np.ndarray
+    lengths: np.ndarray
+    states: States
+
+
+class TranslationModel:
+    """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards."""
+
+    def __init__(self, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int, joint: bool, dtype: Any = np.float32) -> None:
+        self.config, self.dtype = config, np.dtype(dtype)
+        self.vocab_sizes = {"src": src_vocab_size, "tgt": tgt_vocab_size}
+        self.joint = joint
+        self.encoder = Encoder(config, dtype)
+        self.bridge = Bridge(config, dtype)
+        self.decoder = Scan(decoder_cell(config), dtype=dtype)
+        self.shapes = self._shapes()
+        self.weights = Weights({name: np.zeros(p.shape, dtype) for name, p in self.shapes.items()})
+        self._workspace = Workspace()
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """Parameters by name."""
+        return dict(self.weights)
+
+    @property
+    def num_params(self) -> int:
+        """How many numbers are learned."""
+        return sum(a.size for a in self.weights.values())
+
+    def changed(self) -> None:
+        """Parameters were written in place."""
+        self.weights.changed()
+
+    def initialize(self, seed: int) -> None:
+        """Fresh parameters. Embeddings are normal with variance 1 / embedding_dim; matrices as the settings say."""
+        rng = np.random.default_rng(seed)
+        for name, param in self.shapes.items():
+            array = initial_array(param, rng, self.dtype)
+            if param.ones is not None:
+                array *= self.config.forget_bias
+            if name.endswith("embeddings"):
+                array = (rng.standard_normal(param.shape) * param.shape[1] ** -0.5).astype(self.dtype)
+            elif len(param.shape) == 2 and self.config.initializer == "uniform":
+                limit = self.config.init_weight
+                array = rng.uniform(-limit, limit, param.shape).astype(self.dtype)
+            self.weights[name][...] = array
+        self.changed()
+
+    # ------------------------------------------------------------ parameters
+
+    def table(self, side: str) -> str:
+        """Name of the embedding table of `src` or `tgt`."""
+        return "embeddings" if self.config.tied_embeddings == "all" else f"{side}_embeddings"
+
+    @property
+    def tied(self) -> bool:
+        """Whether the output layer is the target embedding."""
+        return self.config.tied_embeddings != "none"
+
+    def _shapes(self) -> dict[str, Param]:
+        config = self.config
+        shapes = {
+            self.table("src"): Param((self.vocab_sizes["src"], config.encoder.embeddings.embedding_dim)),
+            self.table("tgt"): Param((self.vocab_sizes["tgt"], config.decoder.embeddings.embedding_dim)),
+        }
+        shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
+        cell = self.decoder.cell.params()
+        shapes |= under("decoder", cell)
+        if not self.tied:
+            shapes["output.W"] = Param((config.decoder.hidden_size, self.vocab_sizes["tgt"]))
+        shapes["output.b"] = Param((self.vocab_sizes["tgt"],))
+        # The output bias is a plain vector; a table has one row per subword.
+        return shapes
+
+    def output_weights(self, threads: int, gradients: bool) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        """The output layer packed, its transpose packed (where gradients are wanted), and its bias."""
+        name = self.table("tgt") if self.tied else "output.W"
+        rows = self.weights[name].shape[0]
+        packed = self.weights.packed(name, 0, rows, self.tied, threads)
+        back = self.weights.packed(name, 0, rows, not self.tied, threads) if gradients else None
+        return packed, back, self.weights["output.b"]
+
+    # ------------------------------------------------------------ forward
+
+    def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
+        """ids [..., B] -> embeddings [..., B, E]."""
+        table = self.weights[self.table(side)]
+        out = allocate((*ids.shape, table.shape[1]), self.dtype)
+        flat = np.ascontiguousarray(ids).reshape(-1)
+        run_parallel(embedding_rows, threads, flat, table, out.reshape(-1, table.shape[1]), self._scale(side))
+        return out
+
+    def _scale(self, side: str) -> float:
+        embeddings = (self.config.encoder if side == "src" else self.config.decoder).embeddings
+        return float(embeddings.embedding_dim) ** 0.5 if embeddings.scale else 1.0
+
+    def _use_threads(self, threads: int | None) -> int:
+        threads = threads or default_threads()
+        for scan in (*self.encoder.scans, self.bridge.scan, self.decoder):
+            scan.threads = threads
+        return threads
+
+    def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
+        """Encode src [S, B] for search; rows stay in their order."""
+        threads = self._use_threads(threads)
+        order = np.argsort(-lengths, kind="stable")
+        back = np.argsort(order, kind="stable")
+        allocate = Workspace()
+        x = self.embed("src", src[:, order], threads, allocate)
+        encoded = self.encoder.forward(
+            self.weights.view("encoder"), x, lengths[order], training=False, seed=0, allocate=allocate
+        )
+        final = [{k: v[back] for k, v in layer.items()} for layer in encoded.final]
+        states, _ = self.bridge.forward(self.weights.view("bridge"), final, training=False, allocate=allocate)
+        return Source(encoded.memory[:, back], lengths, self._decoder_states(states))
+
+    def decoder_for(self, src_ids: Sequence[Sequence[int]], threads: int | None = None) -> ModelDecoder:
+        """Encode sentences (ids without EOS) and stand ready to decode them."""
+        threads = self._use_threads(threads)
+        src, lengths = pad_sources(src_ids)
+        return ModelDecoder(self, self.encode(src, lengths, threads), threads)
+
+    def _decoder_states(self, states: States) -> States:
+        return {f"cell.{name}": np.ascontiguousarray(v) for name, v in states.items()}
+
+    def loss(self, batch: Batch, threads: int | None = None) -> LossStats:
+        """Loss without dropout and smoothing."""
+        return self._run(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, gradients=None)
+
+    def loss_and_gradients(
+        self,
+        batch: Batch,
+        *,
+        seed: int,
+        label_smoothing: float = 0.0,
+        threads: int | None = None,
+        into: dict[str, np.ndarray] | None = None,
+    ) -> tuple[LossStats, dict[str, np.ndarray]]:
+        """Loss of a batch, and gradients of smoothed loss / real target tokens for every parameter.
+
+        `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
+        """
+        gradients = into if into is not None else {k: np.empty_like(v) for k, v in self.weights.items()}
+        for g in gradients.values():
+            g[...] = 0
+        stats = self._run(batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients)
+        return stats, gradients
+
+    def _run(
+        self,
+        batch: Batch,
+        *,
+        training: bool,
+        seed: int,
+        label_smoothing: float,
+        threads: int | None,
+        gradients: dict[str, np.ndarray] | None,
+    ) -> LossStats:
+        threads = self._use_threads(threads)
+        self._workspace.reset()
+        allocate = self._workspace
+        weights = self.weights
+        # The encoder wants its rows by source length, the decoder by target length (the batch's own order).
+        order = np.argsort(-batch.src_lengths, kind="stable")
+        back = np.argsort(order, kind="stable")
+        src = batch.src[:, order]
+        x = self.embed("src", src, threads, allocate)
+        encoded = self.encoder.forward(
+            weights.view("encoder"), x, batch.src_lengths[order], training=training, seed=2 * seed, allocate=allocate
+        )
+        final = [{k: v[back] for k, v in layer.items()} for layer in encoded.final]
+        first, bridge_tapes = self.bridge.forward(weights.view("bridge"), final, training=training, allocate=allocate)
+        result = self.decoder.forward(
+            weights.view("decoder"),
+            self.embed("tgt", batch.tgt_in, threads, allocate),
+            self._decoder_states(first),
+            lengths=batch.tgt_lengths,
+            captured={"memory": encoded.memory[:, back]},
+            source_lengths=batch.src_lengths,
+            training=training,
+            seed=2 * seed + 1,
+            allocate=allocate,
+        )
+        real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
+        stats, d_y = self._output(result.y, real, batch, label_smoothing, threads, gradients)
+        if gradients is None or d_y is None or result.tape is None:
+            return stats
+        d = self.decoder.backward(result.tape, d_y, None, _below(gradients, "decoder"))
+        d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
+        d_final = self.bridge.backward(bridge_tapes, d_first, final, _below(gradients, "bridge"))
+        self._embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
+        d_src = self.encoder.backward(
+            encoded,
+            d.captured["memory"][:, order],
+            [{k: g[order] for k, g in layer.items()} for layer in d_final],
+            _below(gradients, "encoder"),
+        )
+        self._embedding_gradient("src", src, d_src, threads, gradients)
+        return stats
+
+    def _output(
+        self,
+        y: np.ndarray,
+        real: np.ndarray,
+        batch: Batch,
+        label_smoothing: float,
+        threads: int,
+        gradients: dict[str, np.ndarray] | None,
+    ) -> tuple[LossStats, np.ndarray | None]:
+        """Loss over the real positions, and its gradient with respect to y [T, B, H]."""
+        packed, packed_back, bias = self.output_weights(threads, gradients is not None)
+        rows = np.flatnonzero(real.reshape(-1))
+        H = y.shape[-1]
+        h = np.ascontiguousarray(y.reshape(-1, H)[rows])
+        d_h, d_W, d_b = None, None, None
+        if gradients is not None:
+            d_h, d_b = np.empty_like(h), gradients["output.b"]
+            d_W = gradients[self.table("tgt") if self.tied else "output.W"]
+        targets = batch.tgt_out.reshape(-1)[rows]
+        scale = 1.0 / max(1, len(rows))
+        nll, loss, correct = output_loss(
+            h, packed, packed_back, bias, targets, label_smoothing, d_h, d_W, d_b, scale, threads, transposed=self.tied
+        )
+        stats = LossStats(float(nll), float(loss), len(rows), int(correct))
+        if d_h is None:
+            return stats, None
+        d_y = self._workspace(y.shape, self.dtype)
+        d_y[...] = 0
+        d_y.reshape(-1, H)[rows] = d_h
+        return stats, d_y
+
+    def _embedding_gradient(
+        self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: dict[str, np.ndarray]
+    ) -> None:
+        if d is None:
+            raise RuntimeError("the embeddings received no gradient")
+        flat = np.ascontiguousarray(ids).reshape(-1)
+        table = gradients[self.table(side)]
+        run_parallel(embedding_gradient, threads, flat, d.reshape(-1, d.shape[-1]), table, self._scale(side))
+
+
+class ModelDecoder:
+    """The decoder of some encoded sentences, a step at a time, as search wants it."""
+
+    def __init__(self, model: TranslationModel, source: Source, threads: int) -> None:
+        self.model, self.source, self.threads = model, source, threads
+        self.eos_id = EOS_ID
+        self._packed, _, self.bias = model.output_weights(threads, gradients=False)
+        self._stepper = Stepper(
+            model.decoder, model.weights.view("decoder"), {"memory": source.memory}, source.lengths
+        )
+
+    def first(self) -> tuple[States, np.ndarray]:
+        """One row per sentence, before its first token."""
+        count = len(self.source.lengths)
+        zero = {name: np.zeros((count, width), self.model.dtype) for name, width in self.model.decoder.states.items()}
+        return zero | self.source.states, np.full(count, BOS_ID, np.int32)
+
+    def step(self, tokens: np.ndarray, states: States, sentence: np.ndarray) -> tuple[np.ndarray, States]:
+        """Embed the tokens, run the cell, give logits without bias."""
+        x = self.model.embed("tgt", tokens, self.threads, fresh)
+        y, new = self._stepper.step(x, states, sentence)
+        logits = np.empty((len(y), len(self.bias)), self.model.dtype)
+        rows = np.array([[0, len(y)]], np.int64)
+        run_parallel(product, self.threads, y, 0, self._packed, logits, 0, y.shape[1], len(self.bias), rows, 0)
+        return logits, new
+
+
+def _below(gradients: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {k[len(prefix) + 1 :]: g for k, g in gradients.items() if k.startswith(f"{prefix}.")}
+
+
+def pad_sources(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Source ids with EOS, time-major and padded with 0: [S, B] and lengths [B]."""
+    lengths = np.array([len(s) + 1 for s in sentences], np.int64)
+    src = np.zeros((int(lengths.max(initial=1)), len(sentences)), np.int32)
+    for b, sentence in enumerate(sentences):
+        src[: len(sentence), b] = sentence
+        src[len(sentence), b] = EOS_ID
+    return src, lengths

@@ -1,0 +1,96 @@
+"""Optimizers against the formulas of their papers, in float64 loops."""
+
+import math
+
+import numpy as np
+import pytest
+
+from nmt.config import TrainingConfig
+from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
+
+RATE, STEPS = 0.01, 5
+TOLERANCE = 1e-5  # float32 arithmetic over five steps
+
+
+def run(settings: TrainingConfig, scale: float = 1.0, threads: int = 1) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(3)
+    shapes = {"matrix": (7, 5), "bias": (1,), "large": (40_000,)}
+    params = {name: generator.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+    optimizer = make_optimizer(settings, params, threads)
+    for _ in range(STEPS):
+        grads = {name: generator.normal(size=s).astype("f4") for name, s in shapes.items()}
+        optimizer.step(params, grads, RATE, scale)
+    return params
+
+
+def by_hand(settings: TrainingConfig, scale: float = 1.0) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(3)
+    shapes = {"matrix": (7, 5), "bias": (1,), "large": (40_000,)}
+    params = {n: generator.normal(size=s).astype("f4").astype("f8") for n, s in shapes.items()}
+    first = {name: np.zeros(shape) for name, shape in shapes.items()}
+    second = {name: np.zeros(shape) for name, shape in shapes.items()}
+    beta1, beta2 = settings.adam_betas
+    for t in range(1, STEPS + 1):
+        grads = {n: generator.normal(size=s).astype("f4").astype("f8") for n, s in shapes.items()}
+        for name, p in params.items():
+            g = grads[name] * scale
+            if settings.optimizer != "adamw":
+                g = g + settings.weight_decay * p
+            if settings.optimizer == "sgd":
+                first[name] = settings.momentum * first[name] + g
+                p -= RATE * first[name]
+                continue
+            first[name] = beta1 * first[name] + (1 - beta1) * g
+            second[name] = beta2 * second[name] + (1 - beta2) * g * g
+            m_hat, v_hat = first[name] / (1 - beta1**t), second[name] / (1 - beta2**t)
+            decay = settings.weight_decay * p if settings.optimizer == "adamw" else 0.0
+            p -= RATE * (m_hat / (np.sqrt(v_hat) + settings.adam_eps) + decay)
+    return params
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "sgd-momentum"])
+def test_steps_follow_the_paper(name: str, weight_decay: float, scale: float) -> None:
+    kind, _, momentum = name.partition("-")
+    settings = TrainingConfig(
+        optimizer=kind, weight_decay=weight_decay, momentum=0.9 if momentum else 0.0
+    )
+    want = by_hand(settings, scale)
+    for param_name, param in run(settings, scale).items():
+        np.testing.assert_allclose(param, want[param_name], rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_threads_do_not_change_a_bit() -> None:
+    one, two = run(TrainingConfig()), run(TrainingConfig(), threads=2)
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name])
+
+
+@pytest.mark.parametrize("kind", ["adam", "sgd"])
+def test_state_survives_a_round_trip(kind: str) -> None:
+    settings = TrainingConfig(optimizer=kind, momentum=0.5 if kind == "sgd" else 0.0)
+    params = {"w": np.ones(3, "f4")}
+    grads = {"w": np.array([1, 2, 3], "f4")}
+    optimizer = make_optimizer(settings, params)
+    optimizer.step(params, {"w": grads["w"].copy()}, RATE)
+    again = make_optimizer(settings, params)
+    arrays, numbers = optimizer.state_dict()
+    again.load_state_dict({name: array.copy() for name, array in arrays.items()}, dict(numbers))
+    copy = {"w": params["w"].copy()}
+    optimizer.step(params, {"w": grads["w"].copy()}, RATE)
+    again.step(copy, {"w": grads["w"].copy()}, RATE)
+    np.testing.assert_array_equal(copy["w"], params["w"])
+
+
+def test_gradient_norm_covers_all_arrays_and_keeps_nan() -> None:
+    grads = {"a": np.full((2, 2), 2, "f4"), "b": np.array([3.0], "f4"), "c": np.zeros(0, "f4")}
+    assert gradient_norm(grads) == pytest.approx(5.0)
+    assert math.isnan(gradient_norm({**grads, "d": np.array([math.nan], "f4")}))
+    assert gradient_norm({**grads, "d": np.array([-math.inf], "f4")}) == math.inf
+
+
+def test_clip_scale() -> None:
+    assert clip_scale(2.0, None) == 1.0
+    assert clip_scale(2.0, 2.0) == 1.0
+    assert clip_scale(4.0, 1.0) == 0.25

@@ -1,0 +1,256 @@
+"""Stopping and going on: the parameters in the end are those of a run that nobody disturbed, bit for bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from nmt.errors import CheckpointError, NMTError
+from nmt.train.checkpoint import load_checkpoint
+from nmt.train.trainer import Trainer
+from tests.train import fake_model
+from tests.train.fake_model import TranslationModel
+
+Make = Callable[..., Trainer]
+
+
+def everything(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All arrays of the last checkpoint, and of its numbers those that time does not touch."""
+    params, optimizer, metadata = load_checkpoint(folder / "last.safetensors")
+    state = {key: value for key, value in metadata["state"].items() if key != "elapsed"}
+    return params | optimizer, {**state, **metadata["schedule"], **metadata["optimizer"]}
+
+
+def assert_same(one: Path, two: Path) -> None:
+    (arrays, numbers), (other_arrays, other_numbers) = everything(one), everything(two)
+    assert numbers == other_numbers
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, other_arrays[name], err_msg=name)
+
+
+@pytest.fixture
+def undisturbed(make_trainer: Make) -> Path:
+    trainer = make_trainer(early_stopping_metric="loss")
+    trainer.run()
+    return trainer.folder.rename(trainer.folder.with_name("undisturbed"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
+def test_signals_save_and_the_next_run_goes_on(
+    make_trainer: Make,
+    fake: type[TranslationModel],
+    undisturbed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    calls: set[int],
+    number: signal.Signals,
+) -> None:
+    whole, total = fake.loss_and_gradients, 0
+
+    def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
+        nonlocal total
+        total += 1
+        if total in calls:
+            os.kill(os.getpid(), number)
+        return whole(self, *args, **options)
+
+    monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
+    former = signal.getsignal(number)
+    for call in sorted(calls):
+        result = make_trainer(early_stopping_metric="loss").run()
+        assert (result.signal, result.update) == (number, call), "the update under way is finished"
+    assert signal.getsignal(number) is former
+    trainer = make_trainer(early_stopping_metric="loss")
+    assert trainer.run().signal is None
+    assert_same(trainer.folder, undisturbed)
+
+
+def test_an_interrupted_validation_is_repeated(
+    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = sys.modules["nmt.decode"]
+    calls = 0
+
+    def search(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return fake_model.search(*args, **options)
+
+    monkeypatch.setattr(decode, "search", search)
+    assert make_trainer(early_stopping_metric="loss").run().update == 16
+    trainer = make_trainer(early_stopping_metric="loss")
+    trainer.run()
+    assert_same(trainer.folder, undisturbed)
+
+
+def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
+    process = start(tmp_path, seconds=0.2)
+    wait_for(tmp_path / "model" / "metrics.jsonl")
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    while "stopping after this update" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    assert not (tmp_path / "model" / "last.safetensors").exists()
+
+
+def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
+    last = tmp_path / "model" / "last.safetensors"
+    for delay in (0.0, 0.11, 0.23, 0.37):
+        saved = last.stat().st_mtime_ns if last.exists() else 0
+        process = start(tmp_path, seconds=0.01)
+        while process.poll() is None and (not last.exists() or last.stat().st_mtime_ns == saved):
+            time.sleep(0.005)
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+        assert load_checkpoint(last)
+    process = start(tmp_path, seconds=0)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "resuming from" in errors
+    assert_same(tmp_path / "model", undisturbed)
+    assert not list((tmp_path / "model").glob(".*")), "leftovers are removed"
+
+
+def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
+    settings = fake_model.write_setup(folder, early_stopping_metric="loss")
+    settings["training"]["logging_freq"] = 1
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    return subprocess.Popen(
+        [sys.executable, fake_model.__file__, "nmt-train", str(folder / "config.yaml")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NMT_FAKE_SECONDS": str(seconds)},
+    )
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(1000):
+        if path.exists() and path.stat().st_size:
+            return
+        time.sleep(0.02)
+    raise TimeoutError(path)
+
+
+def test_a_finished_run_stays_finished(make_trainer: Make) -> None:
+    first = make_trainer(epochs=1).run()
+    again = make_trainer(epochs=1).run()
+    assert (again.update, again.reason, again.best_scores) == (
+        first.update,
+        first.reason,
+        first.best_scores,
+    )
+    longer = make_trainer(epochs=2)
+    assert longer.run().update > first.update
+    log = (longer.folder / "train.log").read_text()
+    assert "changed since the checkpoint: training.epochs: 1 -> 2" in log
+    assert "epochs: 2" in (longer.folder / "config.yaml").read_text()
+
+
+def test_time_of_former_runs_counts(make_trainer: Make) -> None:
+    make_trainer(epochs=1).run()
+    result = make_trainer(epochs=4, max_minutes=1e-4).run()
+    assert "minutes" in result.reason
+    assert result.update == make_trainer(epochs=1).run().update
+
+
+@pytest.mark.parametrize(
+    ("top", "training", "key"),
+    [
+        ({"model": {"encoder": {"num_layers": 3}}}, {}, "model.encoder.num_layers must stay 1"),
+        ({}, {"optimizer": "sgd"}, "training.optimizer must stay adam"),
+        (
+            {"data": {"src": {"lang": "xx", "lowercase": True}}},
+            {},
+            r"data.src.lowercase must stay False",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_the_checkpoint_are_refused(
+    make_trainer: Make, top: dict[str, Any], training: dict[str, Any], key: str
+) -> None:
+    make_trainer(epochs=1).run()
+    trainer = make_trainer(top, epochs=2, **training)
+    saved = (trainer.folder / "last.safetensors").read_bytes()
+    with pytest.raises(CheckpointError, match=key) as caught:
+        trainer.run()
+    assert "set it back, or choose another model_dir" in str(caught.value)
+    assert (trainer.folder / "last.safetensors").read_bytes() == saved
+
+
+def test_other_batches_begin_the_epoch_again(make_trainer: Make) -> None:
+    make_trainer(updates=3).run()
+    trainer = make_trainer({"model": {"encoder": {"dropout": 0.5}}}, batch_size=32, epochs=1)
+    trainer.run()
+    log = (trainer.folder / "train.log").read_text()
+    assert "training.batch_size: 64 -> 32" in log
+    assert "model.encoder.dropout: 0.0 -> 0.5" in log
+    assert "epoch 1 starts again" in log
+
+
+def test_another_schedule_begins_from_its_start(make_trainer: Make) -> None:
+    make_trainer(updates=3).run()
+    trainer = make_trainer(updates=5, scheduling="constant")
+    trainer.run()
+    assert "training.scheduling: plateau -> constant" in (trainer.folder / "train.log").read_text()
+
+
+def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
+    trainer = make_trainer(epochs=1)
+    trainer.run()
+    path = trainer.folder / "last.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match=r"last\.safetensors: must be a whole checkpoint"):
+        make_trainer(epochs=2).run()
+    assert path.stat().st_size == 100
+
+
+def test_other_subwords_are_refused(make_trainer: Make) -> None:
+    trainer = make_trainer(epochs=1)
+    trainer.run()
+    other = make_trainer(
+        {"model_dir": str(trainer.folder) + "2", "data": {"subwords": {"type": "char"}}}
+    )
+    other.run()
+    spm = trainer.folder / "joint.spm"
+    spm.write_bytes((other.folder / "joint.spm").read_bytes())
+    with pytest.raises(CheckpointError, match="got other ones"):
+        make_trainer(epochs=2).run()
+    spm.unlink()
+    with pytest.raises(CheckpointError, match=r"joint\.spm: must be the subwords"):
+        make_trainer(epochs=2).run()
+
+
+def test_subwords_are_trained_again_only_if_their_settings_changed(
+    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: TranslationModel, seed: int) -> None:
+        raise NMTError("before the first checkpoint")
+
+    monkeypatch.setattr(fake, "initialize", fail)
+
+    def attempt(**subwords: Any) -> bytes:
+        trainer = make_trainer({"data": {"subwords": {"type": "word", **subwords}}})
+        with pytest.raises(NMTError, match="before the first"):
+            trainer.run()
+        return (trainer.folder / "joint.spm").read_bytes()
+
+    first = attempt(vocab_size=60)
+    log = make_trainer().folder / "train.log"
+    assert log.read_text().count("subwords: reading") == 1
+    assert attempt(vocab_size=60) == first
+    assert log.read_text().count("subwords: reading") == 1
+    assert attempt(vocab_size=20) != first

@@ -1,0 +1,201 @@
+"""A run from start to end: what it learns, writes, says, and when it stops."""
+
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.errors import CheckpointError, NMTError
+from nmt.train.trainer import Trainer
+from nmt.translator import Translator
+from tests.train.fake_model import TranslationModel, write_corpus
+
+Make = Callable[..., Trainer]
+
+
+def events(folder: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def test_a_run_learns_and_leaves_a_model(make_trainer: Make, tmp_path: Path) -> None:
+    trainer = make_trainer({"data": {"test": str(tmp_path / "test")}})
+    result = trainer.run()
+    assert result.signal is None
+    assert "4 epochs" in result.reason
+    assert result.test_scores["bleu"].score > 99
+    assert result.best_path == trainer.folder / "best.safetensors"
+    names = ["best.safetensors", "config.yaml", "joint.spm", "last.safetensors"]
+    assert sorted(os.listdir(trainer.folder)) == [*names, "metrics.jsonl", "train.log"]
+    assert Translator.load(trainer.folder).translate(["w1 w2", "", "w3"]) == ["z1 z2", "", "z3"]
+
+
+def test_events_tell_losses_rates_and_scores(make_trainer: Make) -> None:
+    trainer = make_trainer(logging_freq=1)
+    trainer.run()
+    train = events(trainer.folder, "train")
+    assert [event["update"] for event in train] == list(range(1, len(train) + 1))
+    assert train[-1]["loss"] < train[0]["loss"]
+    assert train[-1]["ppl"] == pytest.approx(math.exp(train[-1]["nll"]), rel=1e-4)
+    assert all(event["src_tokens_per_second"] > 0 for event in train[1:])
+    # 200 pairs of w.. z.. and an end of sentence each, 4 epochs: real tokens, no padding
+    lines = (trainer.folder.parent / "train.yy").read_text().splitlines()
+    tokens = sum(len(line.split()) + 1 for line in lines)
+    assert train[-1]["tgt_tokens"] == 4 * tokens
+    scored = events(trainer.folder, "validation")
+    assert [event["update"] for event in scored[:-1]] == list(range(8, len(train), 8))[
+        : len(scored) - 1
+    ]
+    assert scored[-1]["update"] == len(train), "the last update is validated too"
+    assert {"loss", "ppl", "bleu", "chrf", "best", "seconds"} <= scored[0].keys()
+
+
+def test_the_log_marks_a_new_best_and_shows_samples(make_trainer: Make) -> None:
+    trainer = make_trainer(early_stopping_metric="loss", print_valid_sents=[1])
+    trainer.run()
+    log = (trainer.folder / "train.log").read_text()
+    best = [event["best"] for event in events(trainer.folder, "validation")]
+    lines = [line for line in log.splitlines() if "  validation  " in line]
+    assert [line.endswith("  *") for line in lines] == best
+    assert True in best
+    assert log.count("  hypothesis  ") == len(best)
+    assert "bleu signature nrefs:1|case:mixed" in log
+    assert "best checkpoint" in log
+
+
+def test_the_best_checkpoint_is_the_one_that_scored_best(make_trainer: Make) -> None:
+    trainer = make_trainer(early_stopping_metric="loss", learning_rate=3.0, epochs=6)
+    result = trainer.run()
+    scored = events(trainer.folder, "validation")
+    best = min(scored, key=lambda event: event["loss"])
+    assert (result.best_update, result.best_scores["loss"]) == (
+        best["update"],
+        pytest.approx(best["loss"], abs=1e-5),
+    )
+    assert best["update"] != scored[-1]["update"], (
+        "the case is of interest only if it got worse again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason", "update"),
+    [
+        ({"updates": 5}, "5 updates", 5),
+        ({"epochs": 1}, "1 epochs", None),
+        ({"max_minutes": 1e-6}, "minutes", 0),
+        ({"early_stopping_patience": 2, "early_stopping_metric": "bleu"}, "no better bleu", 24),
+        (
+            {"patience": 1, "decrease_factor": 0.1, "learning_rate_min": 0.1},
+            "learning rate below 0.1",
+            16,
+        ),
+    ],
+)
+def test_limits(
+    make_trainer: Make, limits: dict[str, Any], reason: str, update: int | None
+) -> None:
+    result = make_trainer(**limits).run()
+    assert reason in result.reason
+    assert update is None or result.update == update
+
+
+def test_a_broken_update_is_left_out(make_trainer: Make, fake: type[TranslationModel]) -> None:
+    fake.broken_calls = {3, 5}
+    trainer = make_trainer(logging_freq=1, epochs=1)
+    result = trainer.run()
+    updates = [event["update"] for event in events(trainer.folder, "train")]
+    assert updates == [n for n in range(1, result.update + 1) if n not in (3, 5)]
+    assert "update 3 skipped: loss nan" in (trainer.folder / "train.log").read_text()
+
+
+def test_a_run_that_stays_broken_gives_up(make_trainer: Make, fake: type[TranslationModel]) -> None:
+    fake.broken_calls = set(range(5, 100))
+    trainer = make_trainer(validation_freq=4)
+    with pytest.raises(NMTError, match=r"must be finite, got loss nan.*10 such updates") as caught:
+        trainer.run()
+    assert "\n" not in str(caught.value)
+    assert str(caught.value) in (trainer.folder / "train.log").read_text()
+    assert Translator.load(trainer.folder, checkpoint="last").translate(["w1"])
+
+
+def test_lowercase_references(make_trainer: Make, tmp_path: Path) -> None:
+    trainer = make_trainer({"data": {"tgt": {"lang": "yy", "lowercase": True}}}, epochs=2)
+    for prefix in ("train", "dev"):
+        path = tmp_path / f"{prefix}.yy"
+        path.write_text(path.read_text().upper())
+    assert trainer.run().best_scores["bleu"] > 90
+
+
+def test_separate_subwords(make_trainer: Make) -> None:
+    trainer = make_trainer({"data": {"subwords": {"type": "word", "joint": False}}})
+    trainer.run()
+    assert {"src.spm", "tgt.spm"} <= set(os.listdir(trainer.folder))
+    assert Translator.load(trainer.folder).translate(["w5"]) == ["z5"]
+
+
+def test_numbered_best_checkpoints(make_trainer: Make) -> None:
+    trainer = make_trainer(early_stopping_metric="loss", keep_best_ckpts=2, epochs=6)
+    trainer.run()
+    scored = events(trainer.folder, "validation")
+    best = sorted(scored, key=lambda event: event["loss"])[:2]
+    kept = sorted(path.name for path in trainer.folder.glob("best-*"))
+    assert kept == sorted(f"best-{event['update']}.safetensors" for event in best)
+
+
+def test_missing_files_are_found_before_subwords_are_trained(
+    make_trainer: Make, tmp_path: Path
+) -> None:
+    trainer = make_trainer()
+    (tmp_path / "dev.yy").unlink()
+    with pytest.raises(NMTError, match=r"dev\.yy"):
+        trainer.run()
+    assert not (trainer.folder / "joint.spm").exists()
+    write_corpus(tmp_path, "dev", 5, 2)
+    assert trainer.run().best_path
+
+
+def test_a_folder_of_another_kind_is_kept(make_trainer: Make) -> None:
+    trainer = make_trainer(epochs=1)
+    trainer.folder.mkdir()
+    (trainer.folder / "thesis.txt").write_text("years of work")
+    trainer.run()
+    assert (trainer.folder / "thesis.txt").read_text() == "years of work"
+
+
+def test_checkpoints_of_unknown_origin_are_not_overwritten(make_trainer: Make) -> None:
+    trainer = make_trainer()
+    trainer.folder.mkdir()
+    (trainer.folder / "best.safetensors").write_text("mine")
+    with pytest.raises(
+        CheckpointError, match=r"got one with best\.safetensors and no config\.yaml"
+    ):
+        trainer.run()
+    assert (trainer.folder / "best.safetensors").read_text() == "mine"
+
+
+def test_model_dir_that_is_a_file(make_trainer: Make) -> None:
+    trainer = make_trainer()
+    trainer.folder.write_text("")
+    with pytest.raises(CheckpointError, match="model_dir must be a folder"):
+        trainer.run()
+
+
+def test_two_runs_do_not_share_a_folder(
+    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fcntl", reason="this system has no file locks")
+    outer, inner = make_trainer(epochs=1), make_trainer(epochs=1)
+    seen = []
+
+    def initialize(self: TranslationModel, seed: int) -> None:
+        with pytest.raises(CheckpointError, match="another nmt-train") as caught:
+            inner.run()
+        seen.append(caught.value)
+
+    monkeypatch.setattr(fake, "initialize", initialize)
+    outer.run()
+    assert len(seen) == 1
