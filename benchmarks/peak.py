@@ -1,4 +1,5 @@
-"""How many float32 operations a second this machine can do at all: multiply-adds on registers, no memory.
+"""How many float32 operations a second this machine can do at all: multiply-adds on registers, no
+memory.
 
 Every benchmark reports its speed as a share of this. Run: python benchmarks/peak.py [threads]
 """
@@ -29,7 +30,9 @@ def _chains(typing_context: Any, start: Any, count: Any) -> Any:
         x = builder.shuffle_vector(first, undefined, zeros)
         slots = [cgutils.alloca_once_value(builder, x) for _ in range(_CHAINS)]
         name = f"llvm.fma.v{TARGET.lanes}f32"
-        fma = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
+        fma = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(vector, [vector] * 3), name
+        )
         with cgutils.for_range(builder, args[1]):
             for slot in slots:
                 value = builder.load(slot)
@@ -47,7 +50,7 @@ def _chains(typing_context: Any, start: Any, count: Any) -> Any:
 
 @kernel
 def _spin(part, parts, start, count, out):  # type: ignore[no-untyped-def]
-    out[part] = _chains(start, count)
+    out[part] = _chains(start, count)  # type: ignore[call-arg]
 
 
 def measure_peak(num_threads: int, repeats: int = 15) -> float:

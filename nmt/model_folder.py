@@ -22,10 +22,9 @@ from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, write_bytes
 
 if TYPE_CHECKING:
-    from nmt.model.translation import TranslationModel
-
     from nmt.config import Config
     from nmt.data.subwords import Subwords
+    from nmt.model.translation import TranslationModel
 
 CONFIG_NAME = "config.yaml"
 LAST_NAME = "last.safetensors"

@@ -26,11 +26,10 @@ from nmt.model_folder import (
 )
 
 if TYPE_CHECKING:
-    from nmt.model.translation import TranslationModel
-
     from nmt.config import Config
     from nmt.data.subwords import Subwords
-    from nmt.decode import Hypothesis
+    from nmt.decode import Hypothesis, LengthPenalty
+    from nmt.model.translation import TranslationModel
 
 MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
@@ -117,7 +116,7 @@ class Translator:
         sentences: Sequence[str],
         *,
         beam_size: int | None = None,
-        length_penalty: str | float | None = None,
+        length_penalty: LengthPenalty | None = None,
         batch_size: int | None = None,
     ) -> list[str]:
         """Translate sentences; None stands for the configured value.
@@ -141,7 +140,7 @@ class Translator:
         sentences: Sequence[str],
         *,
         beam_size: int | None = None,
-        length_penalty: str | float | None = None,
+        length_penalty: LengthPenalty | None = None,
         n_best: int = 1,
         batch_size: int | None = None,
         on_batch: Callable[[int], None] | None = None,

@@ -1,8 +1,10 @@
 """The operations a cell may use: shape rule, NumPy meaning, gradient rule and scalar code, side by side.
 
 A value of a step has symbolic axes (a subset of `S`, `B`, in this order) and at most one feature axis of known `width` (always last).
-`meaning` takes NumPy arrays laid out that way, broadcasting over absent axes. `gradient(g, v)` yields `(argument, gradient)` pairs,
-written with the same operators a cell's author uses. `code` is the scalar expression of an elementwise operation.
+`meaning` takes NumPy arrays [S, B, width], each axis of size 1 where the value lacks it (matrix parameters are [rows, columns]), and
+the operation's attributes by name. What runs over S is told the `real` places, bool [S, B, 1]: beyond a source's length nothing exists.
+`gradient(g, v)` yields `(argument, gradient)` pairs, written with the same operators a cell's author uses. `code` is the scalar
+expression of an elementwise operation.
 Adding an operation means adding one entry here (and, unless it is elementwise, its emission in the emitters).
 """
 
@@ -40,14 +42,37 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 * (np.tanh(0.5 * x) + 1.0), dtype=x.dtype)
 
 
-def _softmax(x: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    """Over S (axis 0); places where mask is False weigh nothing. A row without any place is all zero."""
-    if mask is not None:
-        x = np.where(mask, x, -np.inf)
-    top = np.max(x, axis=0, keepdims=True, initial=-np.inf)
+def _softmax(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
+    """A row without any real place is all zero."""
+    x = np.where(real, x, -np.inf)
+    top = np.max(x, axis=0, keepdims=True)
     e = np.exp(x - np.where(np.isfinite(top), top, 0))
     total = e.sum(axis=0, keepdims=True)
     return np.asarray(e / np.where(total == 0, 1, total), dtype=x.dtype)
+
+
+def _sum_s(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
+    return np.asarray(np.where(real, x, 0).sum(axis=0, keepdims=True))
+
+
+def _max_s(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
+    return np.asarray(np.where(real, x, -np.inf).max(axis=0, keepdims=True))
+
+
+def _expand(x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
+    return np.broadcast_to(x, shape)
+
+
+def _slice(x: np.ndarray, *, start: int, size: int) -> np.ndarray:
+    return x[..., start : start + size]
+
+
+def _rows_of(w: np.ndarray, *, start: int, rows: int) -> np.ndarray:
+    return w[start : start + rows]
+
+
+def _matmul(x: np.ndarray, w: np.ndarray, *, transposed: bool) -> np.ndarray:
+    return np.asarray(x @ (w.T if transposed else w))
 
 
 def _grad_add(g: Value, v: Value) -> Gradients:
@@ -86,7 +111,7 @@ OPS: dict[str, Op] = {
     for op in (
         # memory from outside the step
         Op("param", "leaf"),  # [n] or [n, m], the same for all rows and steps
-        Op("rows_of", "leaf"),  # some rows of a matrix parameter
+        Op("rows_of", "leaf", _rows_of),  # some rows of a matrix parameter
         Op("input", "leaf"),  # one step of a sequence, [B, n]
         Op("state", "leaf"),  # the state before the step, [B, n]
         Op("captured", "leaf"),  # constant over time, [B, n], [S, B, n] or [S, B]
@@ -110,17 +135,17 @@ OPS: dict[str, Op] = {
             "relu({})",
         ),
         Op("positive", "elementwise", lambda x: (x > 0).astype(x.dtype), None, "positive({})"),
-        Op("expand", "elementwise", None, lambda g, v: iter([(v.args[0], g)]), "{}"),
+        Op("expand", "elementwise", _expand, lambda g, v: iter([(v.args[0], g)]), "{}"),
         # reductions
-        Op("sum_last", "reduce", lambda x: x.sum(-1), _grad_sum, expensive=True),
-        Op("sum_s", "reduce", lambda x: x.sum(0), _grad_sum, expensive=True),
-        Op("max_s", "reduce", lambda x: x.max(0, initial=-np.inf), None, expensive=True),
+        Op("sum_last", "reduce", lambda x: x.sum(-1, keepdims=True), _grad_sum, expensive=True),
+        Op("sum_s", "reduce", _sum_s, _grad_sum, expensive=True),
+        Op("max_s", "reduce", _max_s, None, expensive=True),
         Op("softmax", "composite", _softmax, _grad_softmax, expensive=True),
         # addressing
-        Op("slice", "layout"),
-        Op("concat", "layout"),
+        Op("slice", "layout", _slice),
+        Op("concat", "layout", lambda *parts: np.concatenate(parts, axis=-1)),
         # products with weights
-        Op("matmul", "product", expensive=True),
+        Op("matmul", "product", _matmul, expensive=True),
         # kernels over all rows of a step, used by search
         Op("kernel", "rows", expensive=True),
         Op("item", "rows", expensive=True),

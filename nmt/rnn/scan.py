@@ -242,7 +242,7 @@ class Scan:
 
     def _draw(self, array: np.ndarray, mask: Mask, seed: int, n: int) -> None:
         offset = np.uint64(n << 40)
-        run_parallel(dropout_mask, self.threads, array.reshape(-1), 1.0 - mask.rate, np.uint64(seed), offset)
+        run_parallel(dropout_mask, self.threads, array.reshape(-1), 1.0 - mask.rate, np.uint64(seed % 2**64), offset)
 
     def _stack(self, name: str, width: int, initial: Mapping[str, np.ndarray], rows: Rows, allocate: Any) -> np.ndarray:
         """The state stack [T + 1, B, n]: zero where no step writes, the initial state in each row's first slot."""

@@ -9,7 +9,9 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+if hasattr(signal, "SIGHUP"):  # the terminal was closed
+    SIGNALS.append(signal.SIGHUP)
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error, but a way out of a long validation
@@ -35,7 +37,8 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                self._former[number] = signal.signal(number, self._receive)
+                if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                    self._former[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(

@@ -12,9 +12,8 @@ from nmt.train.checkpoint import save_checkpoint
 from nmt.train.validation import HIGHER_IS_BETTER
 
 if TYPE_CHECKING:
-    from nmt.model.translation import TranslationModel
-
     from nmt.config import Config
+    from nmt.model.translation import TranslationModel
     from nmt.train.optimizer import Optimizer
     from nmt.train.schedule import Constant
     from nmt.train.state import TrainingState

@@ -16,10 +16,9 @@ from nmt.train.state import update_seed
 from nmt.train.validation import is_better
 
 if TYPE_CHECKING:
-    from nmt.model.translation import LossStats, TranslationModel
-
     from nmt.config import Config
     from nmt.data.batches import Batch, TrainBatches
+    from nmt.model.translation import LossStats, TranslationModel
     from nmt.train.interrupt import StopRequest
     from nmt.train.keeper import Keeper
     from nmt.train.optimizer import Arrays, Optimizer
@@ -73,6 +72,7 @@ class Loop:
         self._first_update = parts.state.update
         self._num_batches = 0
         self._norm = math.nan
+        self._grads: Arrays | None = None
         self._skips_in_row = 0
         self._validation_seconds = 0.0
 
@@ -127,7 +127,9 @@ class Loop:
                 seed=update_seed(parts.config.seed, state.update),
                 label_smoothing=self.settings.label_smoothing,
                 threads=parts.num_threads,
+                into=self._grads,
             )
+            self._grads = grads
             norm = gradient_norm(grads, parts.num_threads)
             is_finite = math.isfinite(stats.loss) and math.isfinite(norm)
             if is_finite:
@@ -212,15 +214,12 @@ class Loop:
             scores |= parts.validator.scores(parts.translator, self._show_translated())
         self._validation_seconds = time.monotonic() - began
         is_first = not state.validated_update
-        is_best = is_better(metric, scores[metric], state.best_scores.get(metric))
+        is_best = is_better(metric, scores, state.best_scores)
         state.validated_update = state.update
         state.without_improvement = 0 if is_best else state.without_improvement + 1
         if is_best:
             state.best_update, state.best_scores = state.update, scores
         parts.schedule.validated(improved=is_best)
-        with parts.watch.measure("saving"):
-            state.elapsed = self._elapsed
-            parts.keeper.save_validated(scores[metric], is_best=is_best)
         if is_first:
             parts.reporter.signatures(parts.validator.signatures)
         parts.reporter.validation(
@@ -231,6 +230,9 @@ class Loop:
             elapsed=self._elapsed,
         )
         parts.reporter.samples(self.settings.print_valid_sents, parts.validator)
+        with parts.watch.measure("saving"):
+            state.elapsed = self._elapsed
+            parts.keeper.save_validated(scores[metric], is_best=is_best)
 
     def _show_translated(self) -> Callable[[int], None]:
         done, total = 0, len(self.parts.validator.sources)

@@ -125,7 +125,8 @@ def load_corpora(config: Config, folder: Path, log: TrainingLog, *, resumed: boo
     log.line(
         f"data: {len(train):,} training pairs of {train.total:,} lines"
         f" ({train.skipped_empty:,} skipped with an empty side, "
-        f"{train.skipped_long:,} over max_length), {tgt_tokens:,} target subwords; {len(dev):,} validation pairs"
+        f"{train.skipped_long:,} over max_length), {tgt_tokens:,} target subwords; "
+        f"{len(dev):,} validation pairs"
     )
     batches = TrainBatches(
         train, training.batch_size, training.batch_type, config.seed, training.shuffle

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from nmt.train.progress import TrainingLog, format_seconds, perplexity
 
 if TYPE_CHECKING:
-    from nmt.model.translation import LossStats
-
     from nmt.data.batches import Batch
+    from nmt.model.translation import LossStats
     from nmt.train.state import TrainingState
     from nmt.train.validation import Validator
 

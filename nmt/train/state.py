@@ -53,12 +53,12 @@ class TrainingState:
 
 
 def update_seed(seed: int, update: int) -> int:
-    """Return the seed of the dropout masks of one update, in [0, 2**64).
+    """Return the seed of the dropout masks of one update, in [0, 2**62).
 
     A function of the two numbers and nothing else, so that a resumed run draws the masks it would
     have drawn. The mixing is splitmix64's (Steele, Lea & Flood 2014, figure 17).
     """
-    return _mix(_mix(seed & _MASK) + update)
+    return _mix(_mix(seed & _MASK) + update) >> 2
 
 
 def _mix(value: int) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nmt.evaluate import score_translations
 from nmt.train.progress import perplexity
 
 if TYPE_CHECKING:
-    from nmt.model.translation import TranslationModel
-
     from nmt.data.batches import Batch
+    from nmt.model.translation import TranslationModel
     from nmt.translator import Translator
 
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
@@ -69,10 +69,15 @@ class Validator:
         return {name: score.score for name, score in scores.items()}
 
 
-def is_better(metric: str, score: float, best: float | None) -> bool:
-    """Whether `score` improves on `best`; NaN never does, and anything else improves on None."""
-    if score != score:  # NaN
+def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
+    """Whether `scores` improve on `best`: by `metric`, or by the loss where that is equal.
+
+    Equal scores are rare in practice, but a small task reaches 100 BLEU long before it is learned.
+    NaN is never better, and anything else is better than no scores.
+    """
+    score = scores[metric]
+    if math.isnan(score):
         return False
-    if best is None:
-        return True
-    return score > best if HIGHER_IS_BETTER[metric] else score < best
+    if not best or score != best[metric]:
+        return not best or (score > best[metric]) == HIGHER_IS_BETTER[metric]
+    return scores["loss"] < best["loss"]

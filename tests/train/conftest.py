@@ -21,7 +21,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[fake_model.TranslationModel]:
 
 @pytest.fixture
 def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
-    """Return a function of training settings (and `settings`, merged on top) that gives a Trainer."""
+    """Return a function from training settings, and others merged on top, to a Trainer."""
 
     def make(top: dict[str, Any] | None = None, **training: Any) -> Trainer:
         settings = fake_model.write_setup(tmp_path, **training)

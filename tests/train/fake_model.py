@@ -66,7 +66,7 @@ class TranslationModel:
         pass
 
     def loss_and_gradients(
-        self, batch: Any, *, seed: int, label_smoothing: float, threads: int
+        self, batch: Any, *, seed: int, label_smoothing: float, threads: int, into: Any = None
     ) -> tuple[LossStats, dict[str, np.ndarray]]:
         self.calls += 1
         time.sleep(self.seconds)
@@ -118,12 +118,13 @@ def search(
 
 
 def modules() -> dict[str, types.ModuleType]:
-    """The fake in the shape of the two modules it stands in for."""
+    """The fake in the shape of the modules it stands in for."""
+    package = types.ModuleType("nmt.model")
     model = types.ModuleType("nmt.model.translation")
     model.TranslationModel = TranslationModel  # type: ignore[attr-defined]
     decode = types.ModuleType("nmt.decode")
     decode.search = search  # type: ignore[attr-defined]
-    return {"nmt.model.translation": model, "nmt.decode": decode}
+    return {"nmt.model": package, "nmt.model.translation": model, "nmt.decode": decode}
 
 
 def write_corpus(folder: Path, prefix: str, lines: int, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints: what was saved comes back; what is not whole is refused by name; a full disk costs nothing."""
+"""Checkpoints: what was saved comes back; what is not whole is refused, and costs nothing."""
 
 import json
 import os

@@ -53,9 +53,8 @@ def by_hand(settings: TrainingConfig, scale: float = 1.0) -> dict[str, np.ndarra
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "sgd-momentum"])
 def test_steps_follow_the_paper(name: str, weight_decay: float, scale: float) -> None:
     kind, _, momentum = name.partition("-")
-    settings = TrainingConfig(
-        optimizer=kind, weight_decay=weight_decay, momentum=0.9 if momentum else 0.0
-    )
+    values = {"weight_decay": weight_decay, "momentum": 0.9 if momentum else 0.0}
+    settings = TrainingConfig.model_validate({"optimizer": kind, **values})
     want = by_hand(settings, scale)
     for param_name, param in run(settings, scale).items():
         np.testing.assert_allclose(param, want[param_name], rtol=TOLERANCE, atol=TOLERANCE)
@@ -69,7 +68,8 @@ def test_threads_do_not_change_a_bit() -> None:
 
 @pytest.mark.parametrize("kind", ["adam", "sgd"])
 def test_state_survives_a_round_trip(kind: str) -> None:
-    settings = TrainingConfig(optimizer=kind, momentum=0.5 if kind == "sgd" else 0.0)
+    momentum = 0.5 if kind == "sgd" else 0.0
+    settings = TrainingConfig.model_validate({"optimizer": kind, "momentum": momentum})
     params = {"w": np.ones(3, "f4")}
     grads = {"w": np.array([1, 2, 3], "f4")}
     optimizer = make_optimizer(settings, params)

@@ -1,4 +1,4 @@
-"""Stopping and going on: the parameters in the end are those of a run that nobody disturbed, bit for bit."""
+"""Stopping and going on: in the end all is as in a run that nobody disturbed, bit for bit."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def undisturbed(make_trainer: Make) -> Path:
     return trainer.folder.rename(trainer.folder.with_name("undisturbed"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("calls", [{1}, {3, 9}, {13, 14}])
 def test_signals_save_and_the_next_run_goes_on(
     make_trainer: Make,
@@ -222,7 +222,7 @@ def test_other_subwords_are_refused(make_trainer: Make) -> None:
     trainer = make_trainer(epochs=1)
     trainer.run()
     other = make_trainer(
-        {"model_dir": str(trainer.folder) + "2", "data": {"subwords": {"type": "char"}}}
+        {"model_dir": f"{trainer.folder}-char", "data": {"subwords": {"type": "char"}}}, epochs=1
     )
     other.run()
     spm = trainer.folder / "joint.spm"
@@ -254,3 +254,20 @@ def test_subwords_are_trained_again_only_if_their_settings_changed(
     assert attempt(vocab_size=60) == first
     assert log.read_text().count("subwords: reading") == 1
     assert attempt(vocab_size=20) != first
+
+
+def test_a_run_under_nohup_outlives_its_terminal(
+    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fake.loss_and_gradients
+
+    def hung_up(self: TranslationModel, *args: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return whole(self, *args, **options)
+
+    monkeypatch.setattr(fake, "loss_and_gradients", hung_up)
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert make_trainer(updates=2).run().signal is None
+    finally:
+        signal.signal(signal.SIGHUP, former)

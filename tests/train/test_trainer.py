@@ -10,9 +10,19 @@ from typing import Any
 import pytest
 
 from nmt.errors import CheckpointError, NMTError
+from nmt.model_folder import read_checkpoint
 from nmt.train.trainer import Trainer
 from nmt.translator import Translator
 from tests.train.fake_model import TranslationModel, write_corpus
+
+WORSE = {
+    "learning_rate": 30.0,
+    "learning_rate_min": 29.0,
+    "scheduling": "constant",
+    "patience": 1,
+    "early_stopping_metric": "loss",
+}
+"""With these every validation after the first is worse."""
 
 Make = Callable[..., Trainer]
 
@@ -47,10 +57,8 @@ def test_events_tell_losses_rates_and_scores(make_trainer: Make) -> None:
     tokens = sum(len(line.split()) + 1 for line in lines)
     assert train[-1]["tgt_tokens"] == 4 * tokens
     scored = events(trainer.folder, "validation")
-    assert [event["update"] for event in scored[:-1]] == list(range(8, len(train), 8))[
-        : len(scored) - 1
-    ]
-    assert scored[-1]["update"] == len(train), "the last update is validated too"
+    due = {*range(8, len(train) + 1, 8), len(train)}
+    assert [event["update"] for event in scored] == sorted(due), "the last update is validated too"
     assert {"loss", "ppl", "bleu", "chrf", "best", "seconds"} <= scored[0].keys()
 
 
@@ -68,17 +76,15 @@ def test_the_log_marks_a_new_best_and_shows_samples(make_trainer: Make) -> None:
 
 
 def test_the_best_checkpoint_is_the_one_that_scored_best(make_trainer: Make) -> None:
-    trainer = make_trainer(early_stopping_metric="loss", learning_rate=3.0, epochs=6)
+    trainer = make_trainer(**WORSE)
     result = trainer.run()
     scored = events(trainer.folder, "validation")
     best = min(scored, key=lambda event: event["loss"])
-    assert (result.best_update, result.best_scores["loss"]) == (
-        best["update"],
-        pytest.approx(best["loss"], abs=1e-5),
-    )
-    assert best["update"] != scored[-1]["update"], (
-        "the case is of interest only if it got worse again"
-    )
+    assert result.best_update == best["update"]
+    assert result.best_scores["loss"] == pytest.approx(best["loss"], abs=1e-5)
+    assert best["update"] != scored[-1]["update"], "it has to get worse again"
+    _, metadata = read_checkpoint(trainer.folder / "best.safetensors")
+    assert metadata["state"]["update"] == best["update"]
 
 
 @pytest.mark.parametrize(
@@ -87,12 +93,8 @@ def test_the_best_checkpoint_is_the_one_that_scored_best(make_trainer: Make) -> 
         ({"updates": 5}, "5 updates", 5),
         ({"epochs": 1}, "1 epochs", None),
         ({"max_minutes": 1e-6}, "minutes", 0),
-        ({"early_stopping_patience": 2, "early_stopping_metric": "bleu"}, "no better bleu", 24),
-        (
-            {"patience": 1, "decrease_factor": 0.1, "learning_rate_min": 0.1},
-            "learning rate below 0.1",
-            16,
-        ),
+        ({**WORSE, "early_stopping_patience": 2}, "no better loss in 2 validations", 24),
+        ({**WORSE, "scheduling": "plateau"}, "learning rate below 29", 16),
     ],
 )
 def test_limits(

@@ -1,1 +1,2 @@
-"""Compiled arithmetic on arrays: products, activations, losses and parameter updates. The only home of Numba."""
+"""Compiled arithmetic on arrays: products, activations, losses and parameter updates. The only home
+of Numba."""

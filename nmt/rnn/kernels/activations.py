@@ -1,16 +1,18 @@
 """Scalar sigmoid, tanh, exp, log and relu for compiled loops, in float32 and float64.
 
-Call them inside Numba code only. For float32 each is a short straight line of vector instructions, so that LLVM turns a
-plain loop over contiguous memory into full-width vector code; float64 goes through the C library and is exact to its
-last digits. The type of the argument chooses. NaN stays NaN; infinities give the limits.
+Call them inside Numba code only. For float32 each is a short straight line of vector instructions,
+so that LLVM turns a plain loop over contiguous memory into full-width vector code; float64 goes
+through the C library and is exact to its last digits. The type of the argument chooses. NaN stays
+NaN; infinities give the limits.
 
-float32 errors: sigmoid and tanh below 1e-6 (tanh also relative to its value, so that small inputs keep their
-gradient), exp and log below 2e-6 relative. exp is 0 below -87.33, where only subnormal numbers would remain, and
-infinite above 88.37, a factor of 1.4 before the largest float.
+float32 errors: sigmoid and tanh below 1e-6 (tanh also relative to its value, so that small inputs
+keep their gradient), exp and log below 2e-6 relative. exp is 0 below -87.33, where only subnormal
+numbers would remain, and infinite above 88.37, a factor of 1.4 before the largest float.
 
-Method: the argument is split as n*ln2 + r with |r| <= ln2/2 and exp(r) - 1 is a polynomial, as in Cody and Waite,
-Software Manual for the Elementary Functions (1980), chapters 6 and 13. The coefficients were fitted for this file
-(weighted least squares driven to the smallest maximum error, Lawson's algorithm).
+Method: the argument is split as n*ln2 + r with |r| <= ln2/2 and exp(r) - 1 is a polynomial, as in
+Cody and Waite, Software Manual for the Elementary Functions (1980), chapters 6 and 13. The
+coefficients were fitted for this file (weighted least squares driven to the smallest maximum error,
+Lawson's algorithm).
 """
 
 import math
@@ -23,12 +25,20 @@ from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import intrinsic, numba_types
 
 _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
-# Own flags keep Numba from adding the caller's: with reassociation allowed, the rounding below would cancel out.
+# Own flags keep Numba from adding the caller's: with reassociation allowed, the rounding below
+# would cancel out.
 _FLAGS = ("contract",)
 # (exp(r) - 1 - r) / r**2 and (2*atanh(s) - 2*s) / s**3, in powers of r and of s**2.
-_EXPM1 = (0.5000000065713237, 0.1666653801429574, 0.04166626653745784, 0.008367246913811608, 0.0013947598238694557)
+_EXPM1 = (
+    0.5000000065713237,
+    0.1666653801429574,
+    0.04166626653745784,
+    0.008367246913811608,
+    0.0013947598238694557,
+)
 _ATANH = (0.6666678325905117, 0.3997660747872062, 0.29898793830642456)
-# Adding this constant pushes the fraction out of the mantissa: what remains in the low bits is the rounded integer.
+# Adding this constant pushes the fraction out of the mantissa: what remains in the low bits is the
+# rounded integer.
 _ROUND = 12582912.0
 # Beyond these the power of two alone leaves the range of a float's exponent.
 _EXP_LOWEST, _EXP_HIGHEST = -87.33, 88.37
@@ -134,9 +144,13 @@ def _log(e: _Emit, x: ir.Value) -> ir.Value:
     s = e.div(f, e.add(f, e.number(2.0)))
     square = e.mul(s, s)
     tail = e.mul(e.mul(square, s), e.polynomial(square, _ATANH))
-    result = e.fma(n, e.number(_LN2_HIGH), e.fma(n, e.number(_LN2_LOW), e.fma(s, e.number(2.0), tail)))
+    result = e.fma(
+        n, e.number(_LN2_HIGH), e.fma(n, e.number(_LN2_LOW), e.fma(s, e.number(2.0), tail))
+    )
     result = b.select(e.less(x, e.number(math.inf)), result, x)  # +inf and NaN
-    result = b.select(b.fcmp_ordered("==", x, e.number(0.0), flags=_FLAGS), e.number(-math.inf), result)
+    result = b.select(
+        b.fcmp_ordered("==", x, e.number(0.0), flags=_FLAGS), e.number(-math.inf), result
+    )
     return b.select(e.less(x, e.number(0.0)), e.number(math.nan), result)
 
 
@@ -162,7 +176,12 @@ def _double_relu(call: Any, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return b.select(b.fcmp_ordered("<", x, zero, flags=_FLAGS), zero, x)
 
 
-def _define(single: Callable[[_Emit, ir.Value], ir.Value], double: Callable[..., ir.Value], name: str, doc: str) -> Any:
+def _define(
+    single: Callable[[_Emit, ir.Value], ir.Value],
+    double: Callable[..., ir.Value],
+    name: str,
+    doc: str,
+) -> Any:
     def function(typing_context: Any, x: Any) -> Any:
         if x not in (numba_types.float32, numba_types.float64):
             return None
@@ -172,7 +191,9 @@ def _define(single: Callable[[_Emit, ir.Value], ir.Value], double: Callable[...,
                 return single(_Emit(builder), args[0])
 
             def call(function: Any, argument: ir.Value) -> ir.Value:
-                return context.get_function(function, numba_types.float64(numba_types.float64))(builder, [argument])
+                return context.get_function(function, numba_types.float64(numba_types.float64))(
+                    builder, [argument]
+                )
 
             return double(call, builder, args[0])
 

@@ -271,7 +271,7 @@ class _RowWriter:
         if v.op == "const":
             return f"F({v.attrs['value']!r})"
         base, offset = (v.args[0], v.attrs["start"]) if v.op == "slice" else (v, 0)
-        if base.id in self.places and not computing:
+        if base.id in self.places and (base is not v or not computing):
             place = self.places[base.id]
             text = f"get{self.w.scope(place)}({self.w.array(place)}, {self._at(place, offset, v.width is not None)})"
         elif v.op == "slice":

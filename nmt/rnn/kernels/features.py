@@ -1,6 +1,7 @@
 """What this machine's vector unit can hold, and the register tile that fits it. Imports no Numba.
 
-The environment variable `NMT_CPU` (`avx512`, `avx2` or `generic`) forces a smaller target; it is read once, here.
+The environment variable `NMT_CPU` (`avx512`, `avx2` or `generic`) forces a smaller target; it is
+read once, here.
 """
 
 import hashlib
@@ -19,7 +20,8 @@ from nmt.errors import DeviceError
 
 @dataclass(frozen=True)
 class Target:
-    """A vector unit: `lanes` float32 in a register, `vectors` registers across a panel, row tiles up to `max_rows`."""
+    """A vector unit: `lanes` float32 in a register, `vectors` registers across a panel, row tiles
+    up to `max_rows`."""
 
     name: str
     lanes: int
@@ -33,18 +35,21 @@ class Target:
         return tuple(range(self.max_rows, 0, -1))
 
     def panel_width(self, dtype: DTypeLike) -> int:
-        """Columns in one packed panel: as many float32, or half as many float64, as `vectors` registers hold."""
+        """Columns in one packed panel: as many float32, or half as many float64, as `vectors`
+        registers hold."""
         return self.lanes * self.vectors * 4 // np.dtype(dtype).itemsize
 
 
-# max_rows * vectors accumulators, `vectors` panel registers and one broadcast must fit the register file: a
-# tile that spills loses more than half of the speed. x86 has 16 registers before AVX-512, everything else 32.
+# max_rows * vectors accumulators, `vectors` panel registers and one broadcast must fit the register
+# file: a tile that spills loses more than half of the speed. x86 has 16 registers before AVX-512,
+# everything else 32.
 _AVX512 = Target("avx512", lanes=16, vectors=2, max_rows=10, has_fma=True)
 _AVX2 = Target("avx2", lanes=8, vectors=2, max_rows=6, has_fma=True)
 _NEON = Target("neon", lanes=4, vectors=3, max_rows=8, has_fma=True)
 _GENERIC = Target("generic", lanes=4, vectors=2, max_rows=5, has_fma=False)
 _BY_NAME = {"avx512": _AVX512, "avx2": _AVX2, "generic": _GENERIC}
-# What Numba must compile for, so that a forced target really runs without the instructions it forgoes.
+# What Numba must compile for, so that a forced target really runs without the instructions it
+# forgoes.
 _NUMBA_CPU = {"avx2": ("haswell", "+avx2,+fma"), "generic": ("generic", "")}
 
 
@@ -75,25 +80,36 @@ def _choose_target() -> Target:
         return _GENERIC if os.environ.get("NUMBA_CPU_NAME") == "generic" else host
     if forced not in _BY_NAME:
         choices = ", ".join(_BY_NAME)
-        raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
+        raise DeviceError(
+            f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine"
+        )
     target = _BY_NAME[forced]
     if host is _NEON or target.lanes > host.lanes:
         if forced != "generic":
-            raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
+            raise DeviceError(
+                f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it"
+            )
     if target is not host:
         _force_numba(forced)
     return target
 
 
+# The files whose functions are compiled into others' machine code.
+_COMPILED_IN = (
+    *("activations", "features", "gradients", "jit", "microkernel", "moves", "packing", "products"),
+    *("segments", "softmax", "threads", "update"),
+)
+
+
 def _fingerprint() -> str:
-    """A digest of every source file in this folder."""
+    """A digest of the sources above."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+    for name in _COMPILED_IN:
+        digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
     return digest.hexdigest()[:16]
 
 
 TARGET = _choose_target()
-# Code inlined from one file into another's cached function goes stale unnoticed when the first changes; caches
-# are therefore keyed by all the sources at once.
+# Code compiled from one file into another's cached function goes stale unnoticed when the first
+# changes; caches are therefore keyed by all those sources at once.
 FINGERPRINT = _fingerprint()

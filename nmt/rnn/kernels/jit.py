@@ -14,12 +14,14 @@ from numba.extending import intrinsic
 
 __all__ = ["FAST", "external", "intrinsic", "kernel", "numba_types", "stamp_cache"]
 
-# Reassociation and fused multiply-add, but infinities and NaN keep their meaning: a broken gradient must stay visible.
+# Reassociation and fused multiply-add, but infinities and NaN keep their meaning: a broken gradient
+# must stay visible.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile on first call for the types it meets; `error_model="numpy"` lets loops with a division vectorise."""
+    """Compile on first call for the types it meets; `error_model="numpy"` lets loops with a
+    division vectorise."""
     compiled = numba.njit(nogil=True, error_model="numpy", fastmath=FAST)(function)
     _enable_cache(compiled)
     return compiled
@@ -29,28 +31,30 @@ def _enable_cache(compiled: Any) -> None:
     try:
         compiled.enable_caching()
     except RuntimeError:
-        # Numba found no folder it may write to, or no file behind the source: everything works, compiled anew each time.
+        # Numba found no folder it may write to, or no file behind the source: everything works,
+        # compiled anew each time.
         return
     stamp_cache(compiled)
 
 
 def stamp_cache(compiled: Any) -> None:
-    """Tie a function's disk cache to all the kernel sources.
+    """Tie a function's disk cache to the kernel sources, besides its own file.
 
-    Numba stamps a cache with the date of the function's own file only, but callees from other files are compiled in.
-    Where a later Numba keeps the stamp elsewhere, its own rule stays in force.
+    Numba stamps a cache with the date of the function's own file only, but callees from other files
+    are compiled in. Where a later Numba keeps the stamp elsewhere, its own rule stays in force.
     """
     cache_file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if cache_file is not None and hasattr(cache_file, "_source_stamp"):
-        cache_file._source_stamp = FINGERPRINT
+        cache_file._source_stamp = (FINGERPRINT, cache_file._source_stamp)
 
 
 def external(function: Callable[..., Any], argument_types: tuple[Any, ...]) -> Any:
     """Compile once per process, under a name of its own; return what compiled code calls.
 
-    A function called in the usual way is compiled again into each of its callers. The large ones are instead machine code
-    that callers reach by symbol, also callers from a disk cache: they name it, they do not contain it. The function
-    must return nothing and raise nothing. Callable inside compiled code only.
+    A function called in the usual way is compiled again into each of its callers. The large ones
+    are instead machine code that callers reach by symbol, also callers from a disk cache: they name
+    it, they do not contain it. The function must return nothing and raise nothing. Callable inside
+    compiled code only.
     """
     signature = numba_types.void(*argument_types)
     options = {"error_model": "numpy", "nogil": True}
@@ -79,7 +83,8 @@ _KEEP_ALIVE: list[Any] = []
 
 
 def _with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[..., Any]:
-    # Numba reads an intrinsic's parameters from its Python signature, which therefore has to be a real one.
+    # Numba reads an intrinsic's parameters from its Python signature, which therefore has to be a
+    # real one.
     names = ", ".join(f"a{i}" for i in range(count))
     scope: dict[str, Any] = {"call": call}
     exec(f"def {name}(typing_context, {names}):\n    return call(typing_context, {names})\n", scope)  # noqa: S102

@@ -2,9 +2,10 @@
 
     C[rows, P] (+)= A[rows, K] @ panel[K, P]        P = TARGET.panel_width(dtype)
 
-Every element of C is one chain of multiply-adds in the order of k, whatever the height of the tile: results do not
-depend on how rows were grouped. The idea of panels and register tiles is from Goto and van de Geijn, Anatomy of
-High-Performance Matrix Multiplication (2008).
+Every element of the product is one chain of multiply-adds in the order of k, whatever the height of
+the tile, and is added to C at the end: results do not depend on how rows were grouped. The idea of
+panels and register tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix
+Multiplication (2008).
 """
 
 from typing import Any
@@ -18,8 +19,12 @@ from nmt.rnn.kernels.jit import external, intrinsic, numba_types
 _INT64, _INT32, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
 _BYTES = ir.IntType(8).as_pointer()
 _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
-# C, its row stride; A, its row stride, its stride along k (all strides in elements); panel; K, columns, accumulate.
-_TILE_TYPE = ir.FunctionType(ir.VoidType(), [_BYTES, _INT64, _BYTES, _INT64, _INT64, _BYTES, _INT64, _INT64, _INT64])
+# C, its row stride; A, its row stride, its stride along k (all strides in elements); panel; K,
+# columns, accumulate.
+_TILE_TYPE = ir.FunctionType(
+    ir.VoidType(), [_BYTES, _INT64, _BYTES, _INT64, _INT64, _BYTES, _INT64, _INT64, _INT64]
+)
+_TILE_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE)
 
 
 class _Tile:
@@ -32,11 +37,11 @@ class _Tile:
         self.lanes = TARGET.lanes // 2 if double else TARGET.lanes
         self.vector = ir.VectorType(self.element, self.lanes)
         self.function = function
-        self.c, self.ldc, self.a, self.row_stride, self.k_stride, self.panel, self.k, self.columns, self.accumulate = (
-            function.args
-        )
+        self.c, self.ldc, self.a, self.row_stride, self.k_stride = function.args[:5]
+        self.panel, self.k, self.columns, self.accumulate = function.args[5:]
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
-        # Accumulators start as memory; LLVM turns them into registers, as it does for any local variable.
+        # Accumulators start as memory; LLVM turns them into registers, as it does for any local
+        # variable.
         self.sums = [[self.b.alloca(self.vector) for _ in range(self.vectors)] for _ in range(rows)]
 
     def number(self, value: int) -> ir.Constant:
@@ -44,21 +49,22 @@ class _Tile:
 
     def emit(self) -> None:
         b = self.b
-        # The stride in bytes once, so that the addresses of the rows stay plain additions.
         size = self.number(self.bytes)
-        row_bytes, c_bytes = b.mul(self.row_stride, size), b.mul(self.ldc, size)
+        c_bytes = b.mul(self.ldc, size)
         self.c_rows = [b.gep(self.c, [b.mul(c_bytes, self.number(i))]) for i in range(self.rows)]
         for row in self.sums:
             for slot in row:
                 b.store(ir.Constant(self.vector, None), slot)
         full = b.icmp_signed("==", self.columns, self.number(self.lanes * self.vectors))
+        # C is wanted only after the sums: asked for now, it has arrived by then.
+        self.each(lambda slot, at, j: self.prefetch(at))
+        self.loop(self.row_offsets())
         with b.if_then(b.icmp_signed("!=", self.accumulate, self.number(0))):
             with b.if_else(full) as (then, otherwise):
                 with then:
-                    self.each(lambda slot, at, j: self.store(self.load(at), slot))
+                    self.each(lambda slot, at, j: self.add(slot, self.load(at)))
                 with otherwise:
-                    self.each(lambda slot, at, j: self.store(self.masked_load(at, j), slot))
-        self.loop(row_bytes)
+                    self.each(lambda slot, at, j: self.add(slot, self.masked_load(at, j)))
         with b.if_else(full) as (then, otherwise):
             with then:
                 self.each(lambda slot, at, j: self.store(b.load(slot), at))
@@ -66,7 +72,28 @@ class _Tile:
                 self.each(lambda slot, at, j: self.masked_store(b.load(slot), at, j))
         b.ret_void()
 
-    def loop(self, row_bytes: ir.Value) -> None:
+    def row_offsets(self) -> list[ir.Value]:
+        """Bytes from the first row of A to each, as an odd multiple of the stride times 1, 2, 4 or
+        8.
+
+        An address can scale by those, so that five registers reach ten rows. An empty assembly
+        statement hides that the multiples are related: LLVM would otherwise walk from row to row by
+        a chain of additions, which takes as long as the multiply-adds.
+        """
+        b = self.b
+        stride = b.mul(self.row_stride, self.number(self.bytes))
+        hide = ir.FunctionType(_INT64, [_INT64])
+        odd: dict[int, ir.Value] = {}
+        offsets = [self.number(0)]
+        for i in range(1, self.rows):
+            power = i & -i
+            if i // power not in odd:
+                multiple = b.mul(stride, self.number(i // power))
+                odd[i // power] = b.asm(hide, "", "=r,0", [multiple], side_effect=False)
+            offsets.append(b.mul(odd[i // power], self.number(power)))
+        return offsets
+
+    def loop(self, row_offsets: list[ir.Value]) -> None:
         b, function = self.b, self.function
         head, body, done = (function.append_basic_block(name) for name in ("head", "body", "done"))
         step = b.mul(self.k_stride, self.number(self.bytes))
@@ -78,7 +105,7 @@ class _Tile:
             phi.add_incoming(start, before)
         b.cbranch(b.icmp_signed("<", k, self.k), body, done)
         b.position_at_end(body)
-        self.multiply_add(a, panel, row_bytes)
+        self.multiply_add(a, panel, row_offsets)
         width = self.number(self.vectors * self.lanes * self.bytes)
         k.add_incoming(b.add(k, self.number(1)), b.block)
         a.add_incoming(b.gep(a, [step]), b.block)
@@ -86,11 +113,14 @@ class _Tile:
         b.branch(head)
         b.position_at_end(done)
 
-    def multiply_add(self, a: ir.Value, panel: ir.Value, row_bytes: ir.Value) -> None:
+    def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
         b = self.b
-        columns = [self.load(b.gep(panel, [self.number(j * self.lanes * self.bytes)])) for j in range(self.vectors)]
-        for i, row in enumerate(self.sums):
-            at = b.gep(a, [b.mul(row_bytes, self.number(i))])
+        columns = [
+            self.load(b.gep(panel, [self.number(j * self.lanes * self.bytes)]))
+            for j in range(self.vectors)
+        ]
+        for offset, row in zip(row_offsets, self.sums, strict=True):
+            at = b.gep(a, [offset])
             scalar = b.load(b.bitcast(at, self.element.as_pointer()))
             undefined = ir.Constant(self.vector, ir.Undefined)
             first = b.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
@@ -118,12 +148,23 @@ class _Tile:
         value.align = self.bytes
         return value
 
+    def add(self, slot: ir.Value, value: ir.Value) -> None:
+        self.b.store(self.b.fadd(value, self.b.load(slot), flags=("nsz",)), slot)
+
+    def prefetch(self, at: ir.Value) -> None:
+        kind = ir.FunctionType(ir.VoidType(), [_BYTES, _INT32, _INT32, _INT32])
+        function = cgutils.get_or_insert_function(self.b.module, kind, "llvm.prefetch.p0")
+        write, keep, data = 1, 3, 1
+        self.b.call(function, [at, *(ir.Constant(_INT32, flag) for flag in (write, keep, data))])
+
     def store(self, value: ir.Value, at: ir.Value) -> None:
         self.b.store(value, self.b.bitcast(at, self.vector.as_pointer())).align = self.bytes
 
     def mask(self, j: int) -> ir.Value:
         b = self.b
-        lanes = ir.Constant(ir.VectorType(_INT64, self.lanes), [j * self.lanes + lane for lane in range(self.lanes)])
+        lanes = ir.Constant(
+            ir.VectorType(_INT64, self.lanes), [j * self.lanes + lane for lane in range(self.lanes)]
+        )
         undefined = ir.Constant(lanes.type, ir.Undefined)
         first = b.insert_element(undefined, self.columns, ir.Constant(_INT32, 0))
         zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
@@ -133,7 +174,9 @@ class _Tile:
         pointer = self.vector.as_pointer()
         bits = ir.VectorType(_BIT, self.lanes)
         kind = ir.FunctionType(self.vector, [pointer, _INT32, bits, self.vector])
-        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.load.{self.suffix}")
+        function = cgutils.get_or_insert_function(
+            self.b.module, kind, f"llvm.masked.load.{self.suffix}"
+        )
         align, nothing = ir.Constant(_INT32, self.bytes), ir.Constant(self.vector, None)
         return self.b.call(function, [self.b.bitcast(at, pointer), align, self.mask(j), nothing])
 
@@ -141,7 +184,9 @@ class _Tile:
         pointer = self.vector.as_pointer()
         bits = ir.VectorType(_BIT, self.lanes)
         kind = ir.FunctionType(ir.VoidType(), [self.vector, pointer, _INT32, bits])
-        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.store.{self.suffix}")
+        function = cgutils.get_or_insert_function(
+            self.b.module, kind, f"llvm.masked.store.{self.suffix}"
+        )
         align = ir.Constant(_INT32, self.bytes)
         self.b.call(function, [value, self.b.bitcast(at, pointer), align, self.mask(j)])
 
@@ -162,14 +207,11 @@ def _tile_function(module: ir.Module, rows: int, double: bool) -> ir.Function:
 
 
 def _make_tile(double: bool) -> Any:
-    def tile(
-        typing_context: Any,
-        c: Any, ldc: Any, a: Any, row_stride: Any, k_stride: Any, panel: Any, k: Any, columns: Any, accumulate: Any,
-        rows: Any,
-    ) -> Any:  # fmt: skip
-        signature = numba_types.void(
-            _POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE
-        )
+    # The parameters are those of _TILE_ARGUMENTS below; Numba wants them by name.
+    def tile(  # type: ignore[no-untyped-def]
+        typing_context, c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows
+    ):
+        signature = numba_types.void(*_TILE_ARGUMENTS)
 
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
             *operands, height = args
@@ -200,32 +242,7 @@ def _tile_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, row
     _tile_code_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
 
 
-_TILE_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE)
-# tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to TARGET.max_rows, columns at
-# most the panel's width; more columns than that in C stay untouched.
+# tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to
+# TARGET.max_rows, columns at most the panel's width; more columns than that in C stay untouched.
 tile_f4 = external(_tile_f4, _TILE_ARGUMENTS)
 tile_f8 = external(_tile_f8, _TILE_ARGUMENTS)
-
-
-@intrinsic
-def address(typing_context: Any, array: Any, offset: Any) -> Any:
-    """The address of element `offset`, counted in C order, of a contiguous array of any number of axes."""
-    if not isinstance(array, numba_types.Array) or not isinstance(offset, numba_types.Integer):
-        return None
-    signature = _POINTER(array, _SIZE)
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.bitcast(builder.gep(data, [args[1]]), _BYTES)
-
-    return signature, codegen
-
-
-@intrinsic
-def advance(typing_context: Any, pointer: Any, num_bytes: Any) -> Any:
-    """A pointer moved on by `num_bytes`."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.gep(args[0], [args[1]])
-
-    return _POINTER(_POINTER, _SIZE), codegen

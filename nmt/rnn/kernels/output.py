@@ -1,4 +1,5 @@
-"""The output layer and its cross entropy as one operation that never holds the logits of more than a chunk of rows."""
+"""The output layer and its cross entropy as one operation that never holds the logits of more than
+a chunk of rows."""
 
 from typing import Any
 
@@ -18,28 +19,49 @@ Array = NDArray[Any]
 
 @kernel
 def _loss_rows(  # type: ignore[no-untyped-def]
-    part, parts, logits, bias, targets, label_smoothing, scale, want_gradient, nll, smoothed, correct
+    part,
+    parts,
+    logits,
+    bias,
+    targets,
+    label_smoothing,
+    scale,
+    want_gradient,
+    nll,
+    smoothed,
+    correct,
 ):
-    """Turn this part's rows of logits (bias not yet added) into losses and, where wanted, into gradients."""
+    """Turn this part's rows of logits (bias not yet added) into losses and, where wanted, into
+    gradients."""
     for r in range(targets.size * part // parts, targets.size * (part + 1) // parts):
         row = logits[r]
         for j in range(row.size):
             row[j] += bias[j]
-        nll[r], smoothed[r], correct[r] = row_loss(row, targets[r], label_smoothing, scale, want_gradient)
+        nll[r], smoothed[r], correct[r] = row_loss(
+            row, targets[r], label_smoothing, scale, want_gradient
+        )
 
 
 def _check(h: Array, b: Array, targets: Array) -> None:
     """Refuse what compiled code would read past its end."""
     if h.ndim != 2 or not h.flags.c_contiguous:
-        raise ShapeError(f"output_loss: h must be C-contiguous [R, H], got shape {h.shape}; copy it first")
+        raise ShapeError(
+            f"output_loss: h must be C-contiguous [R, H], got shape {h.shape}; copy it first"
+        )
     if b.dtype != h.dtype or b.ndim != 1:
-        raise ShapeError(f"output_loss: b must be {h.dtype} [V], got {b.dtype} {b.shape}; convert it")
+        raise ShapeError(
+            f"output_loss: b must be {h.dtype} [V], got {b.dtype} {b.shape}; convert it"
+        )
     if targets.dtype != np.int32 or targets.shape != h.shape[:1]:
-        got = f"{targets.dtype} {targets.shape}"
-        raise ShapeError(f"output_loss: targets must be int32 [{h.shape[0]}], one for each row of h, got {got}; convert them")
+        raise ShapeError(
+            f"output_loss: targets must be int32 [{h.shape[0]}], one for each row of h, "
+            f"got {targets.dtype} {targets.shape}; convert them"
+        )
     if targets.size and not 0 <= targets.min() <= targets.max() < b.size:
-        span = f"{targets.min()} to {targets.max()}"
-        raise ShapeError(f"output_loss: targets must be classes from 0 and below {b.size}, got {span}; check the vocabulary")
+        raise ShapeError(
+            f"output_loss: targets must be classes from 0 and below {b.size}, "
+            f"got {targets.min()} to {targets.max()}; check the vocabulary"
+        )
 
 
 def output_loss(
@@ -74,8 +96,9 @@ def output_loss(
         chunk: rows whose logits exist at a time.
 
     Returns:
-        Sums over the rows, in nats: negative log likelihood, smoothed loss (see softmax.row_loss), number of rows whose
-        target is the first largest logit. The same bits for any number of threads.
+        Sums over the rows, in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
+        number of rows whose target is the first largest logit. The same bits for any number of
+        threads.
 
     Raises:
         ShapeError: an array has another shape, dtype or layout, or a target is no class.
@@ -89,15 +112,37 @@ def output_loss(
     for r0 in range(0, rows, chunk):
         r1 = min(rows, r0 + chunk)
         h_part, block, segments = h[r0:r1], logits[: r1 - r0], np.array([[0, r1 - r0]], np.int64)
-        run_parallel(product, num_threads, h_part, 0, W_packed, block, 0, hidden, vocab, segments, 0)
+        run_parallel(
+            product, num_threads, h_part, 0, W_packed, block, 0, hidden, vocab, segments, 0
+        )
         sums = nll[r0:r1], smoothed[r0:r1], correct[r0:r1]
         smoothing, factor = float(label_smoothing), float(scale)
-        run_parallel(_loss_rows, num_threads, block, b, targets[r0:r1], smoothing, factor, gradients, *sums)
+        run_parallel(
+            _loss_rows, num_threads, block, b, targets[r0:r1], smoothing, factor, gradients, *sums
+        )
         if d_h is not None:
-            run_parallel(product, num_threads, block, 0, Wt_packed, d_h[r0:r1], 0, vocab, hidden, segments, 0)
+            run_parallel(
+                product, num_threads, block, 0, Wt_packed, d_h[r0:r1], 0, vocab, hidden, segments, 0
+            )
         if dW is not None:
-            left, right = ((block, vocab), (h_part, hidden)) if transposed else ((h_part, hidden), (block, vocab))
-            run_parallel(weight_gradient, num_threads, left[0], 0, left[1], right[0], 0, right[1], segments, dW, 1)
+            left, right = (
+                ((block, vocab), (h_part, hidden))
+                if transposed
+                else ((h_part, hidden), (block, vocab))
+            )
+            run_parallel(
+                weight_gradient,
+                num_threads,
+                left[0],
+                0,
+                left[1],
+                right[0],
+                0,
+                right[1],
+                segments,
+                dW,
+                1,
+            )
         if db is not None:
             run_parallel(sum_rows, num_threads, block, 0, vocab, segments, db, 1)
     return float(nll.sum()), float(smoothed.sum()), int(correct.sum())

@@ -1,16 +1,20 @@
-"""Weights laid out for the register tiles: [panels, K, P], columns in panels of P = TARGET.panel_width(dtype).
+"""Weights laid out for the register tiles: [panels, K, P], columns in panels of P =
+TARGET.panel_width(dtype).
 
-The last panel is filled up with zeros, so that the tiles can always read whole vectors. Parts divide the panels.
+The last panel is filled up with zeros, so that the tiles can always read whole vectors. Parts
+divide the panels.
 """
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.features import TARGET  # isort: skip
+from nmt.rnn.kernels.moves import address, copy_panel_row, transpose_f4, transpose_f8
 
 PANEL_BYTES = TARGET.panel_width(np.float32) * 4
-_BLOCK = 16
+_VECTORS = TARGET.vectors
+_PANELS_AT_A_TIME = 8
 
 
 def packed_size(K: int, N: int, dtype: DTypeLike) -> int:
@@ -25,20 +29,30 @@ def pack(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
     N = weights.shape[1]
     K = row1 - row0
     width = PANEL_BYTES // out.itemsize
-    panels = (N + width - 1) // width
-    for p in range(panels * part // parts, panels * (part + 1) // parts):
-        columns = min(width, N - p * width)
+    full, panels = N // width, (N + width - 1) // width
+    first, last = panels * part // parts, panels * (part + 1) // parts
+    # Several panels at a time: every read then takes a longer run of a row.
+    for p0 in range(first, min(last, full), _PANELS_AT_A_TIME):
+        p1 = min(p0 + _PANELS_AT_A_TIME, last, full)
         for k in range(K):
-            source = weights[row0 + k, p * width : p * width + columns]
-            target = out[(p * K + k) * width : (p * K + k + 1) * width]
-            if columns == width:
-                for j in range(width):
-                    target[j] = source[j]
-            else:
-                for j in range(columns):
-                    target[j] = source[j]
-                for j in range(columns, width):
-                    target[j] = 0
+            for p in range(p0, p1):
+                copy_panel_row(
+                    address(out, (p * K + k) * width), address(weights, (row0 + k) * N + p * width)
+                )
+    if last > full:
+        columns = N - full * width
+        for k in range(K):
+            target = out[(full * K + k) * width : (full * K + k + 1) * width]
+            target[:columns] = weights[row0 + k, full * width :]
+            target[columns:] = 0
+
+
+@kernel
+def _transpose_block(out, at, stride, weights, source):  # type: ignore[no-untyped-def]
+    if out.itemsize == 4:
+        transpose_f4(address(out, at), stride, address(weights, source), weights.shape[1])
+    else:
+        transpose_f8(address(out, at), stride, address(weights, source), weights.shape[1])
 
 
 @kernel
@@ -47,17 +61,16 @@ def pack_transposed(part, parts, weights, row0, row1, out):  # type: ignore[no-u
     K = weights.shape[1]
     N = row1 - row0
     width = PANEL_BYTES // out.itemsize
+    lanes = width // _VECTORS
     panels = (N + width - 1) // width
     for p in range(panels * part // parts, panels * (part + 1) // parts):
-        columns = min(width, N - p * width)
-        panel = out[p * K * width : (p + 1) * K * width]
-        # A block of rows by one cache line at a time: both sides of the transposition stay in the first cache.
-        for k0 in range(0, K, _BLOCK):
-            k1 = min(K, k0 + _BLOCK)
+        columns, start = min(width, N - p * width), row0 + p * width
+        in_blocks = K // lanes * lanes if columns == width else 0
+        for k in range(0, in_blocks, lanes):
+            for j in range(0, width, lanes):
+                _transpose_block(out, (p * K + k) * width + j, width, weights, (start + j) * K + k)
+        for k in range(in_blocks, K):
+            target = out[(p * K + k) * width : (p * K + k + 1) * width]
             for j in range(columns):
-                source = weights[row0 + p * width + j]
-                for k in range(k0, k1):
-                    panel[k * width + j] = source[k]
-            for k in range(k0, k1):
-                for j in range(columns, width):
-                    panel[k * width + j] = 0
+                target[j] = weights[start + j, k]
+            target[columns:] = 0

@@ -1,21 +1,22 @@
 """Matrix products on packed weights, and the weight gradients they need.
 
-Arrays are C-contiguous; float32 or float64, one kind in a call. `segments` is int64 [n, 2]: start row and number of rows
-of each run of rows that takes part. Functions with (part, parts, ...) do one thread's share: see threads.run_parallel.
-Results are the same bits for any number of parts and any division into segments, weight gradients included.
+Arrays are C-contiguous; float32 or float64, one kind in a call. `segments` is int64 [n, 2]: start
+row and number of rows of each run of rows that takes part. Functions with (part, parts, ...) do one
+thread's share: see threads.run_parallel. Results are the same bits for any number of parts and any
+division into segments, weight gradients included.
 """
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import external, kernel, numba_types
-from nmt.rnn.kernels.microkernel import address, advance, tile_f4, tile_f8
-from nmt.rnn.kernels.segments import by_panels, share
 from nmt.rnn.kernels.gradients import weight_gradient
+from nmt.rnn.kernels.jit import external, kernel, numba_types
+from nmt.rnn.kernels.microkernel import tile_f4, tile_f8
+from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import PANEL_BYTES, pack, pack_transposed, packed_size
+from nmt.rnn.kernels.segments import by_panels, share
 
 __all__ = [
     "PRODUCT_ROWS",
@@ -34,7 +35,8 @@ __all__ = [
 
 _MAX_ROWS = TARGET.max_rows
 _PANEL_F4, _PANEL_F8 = TARGET.panel_width(np.float32), TARGET.panel_width(np.float64)
-# Rows of A that go through all panels before the next rows: they stay in the second cache meanwhile.
+# Rows of A that go through all panels before the next rows: they stay in the second cache
+# meanwhile.
 _ROW_BLOCK = 24 * _MAX_ROWS
 _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
 
@@ -50,7 +52,18 @@ def _product_rows_f4(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no
             for tile in range(tiles):
                 rows = height + (1 if tile < taller else 0)
                 target = advance(c, (m * ldc + n0) * 4)
-                tile_f4(target, ldc, advance(a, m * lda * 4), lda, 1, panel, K, columns, accumulate, rows)
+                tile_f4(
+                    target,
+                    ldc,
+                    advance(a, m * lda * 4),
+                    lda,
+                    1,
+                    panel,
+                    K,
+                    columns,
+                    accumulate,
+                    rows,
+                )
                 m += rows
 
 
@@ -64,16 +77,31 @@ def _product_rows_f8(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no
             for tile in range(tiles):
                 rows = height + (1 if tile < taller else 0)
                 target = advance(c, (m * ldc + n0) * 8)
-                tile_f8(target, ldc, advance(a, m * lda * 8), lda, 1, panel, K, columns, accumulate, rows)
+                tile_f8(
+                    target,
+                    ldc,
+                    advance(a, m * lda * 8),
+                    lda,
+                    1,
+                    panel,
+                    K,
+                    columns,
+                    accumulate,
+                    rows,
+                )
                 m += rows
 
 
 _ROWS_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
-# product_rows(a, lda, b, c, ldc, M, N, K, accumulate), inside compiled code: C[M, N] (+)= A[M, K] @ B on one thread; a and
-# c are addresses with row strides in elements, b the packed matrix, accumulate 0 or 1.
+# product_rows(a, lda, b, c, ldc, M, N, K, accumulate), inside compiled code: C[M, N] (+)= A[M, K] @
+# B on one thread; a and c are addresses with row strides in elements, b the packed matrix,
+# accumulate 0 or 1.
 product_rows_f4 = external(_product_rows_f4, _ROWS_ARGUMENTS)
 product_rows_f8 = external(_product_rows_f8, _ROWS_ARGUMENTS)
-PRODUCT_ROWS: dict[np.dtype[Any], Any] = {np.dtype("f4"): product_rows_f4, np.dtype("f8"): product_rows_f8}
+PRODUCT_ROWS: dict[np.dtype[Any], Any] = {
+    np.dtype("f4"): product_rows_f4,
+    np.dtype("f8"): product_rows_f8,
+}
 
 
 @kernel
@@ -86,7 +114,8 @@ def _rows(array, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-unt
 
 @kernel
 def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # type: ignore[no-untyped-def]
-    """C[r, c_col:c_col+N] (+)= A[r, a_col:a_col+K] @ B for the rows r in `segments`; B packed, other rows untouched."""
+    """C[r, c_col:c_col+N] (+)= A[r, a_col:a_col+K] @ B for the rows r in `segments`; B packed,
+    other rows untouched."""
     width = PANEL_BYTES // A.itemsize
     panels = (N + width - 1) // width
     total = segments[:, 1].sum()
@@ -121,7 +150,8 @@ def sum_rows(part, parts, G, g_col, N, segments, out, accumulate):  # type: igno
         target[:] = 0
     pieces = share(segments, 0, segments[:, 1].sum(), 64)
     block = np.empty(high - low, out.dtype)
-    # Blocks of rows first: the rounding error of the sum then grows with the blocks, not with the rows.
+    # Blocks of rows first: the rounding error of the sum then grows with the blocks, not with the
+    # rows.
     for p in range(len(pieces)):
         block[:] = 0
         for r in range(pieces[p, 0], pieces[p, 0] + pieces[p, 1]):

@@ -7,7 +7,8 @@ from nmt.rnn.kernels.jit import kernel
 
 @kernel
 def share(segments, low, high, size):  # type: ignore[no-untyped-def]
-    """The rows numbered low to high among those of `segments`, neighbours joined, in pieces of at most `size` rows."""
+    """The rows numbered low to high among those of `segments`, neighbours joined, in pieces of at
+    most `size` rows."""
     pieces = np.empty((segments.shape[0] + (high - low) // size + 1, 2), np.int64)
     n, seen = 0, 0
     for s in range(segments.shape[0]):

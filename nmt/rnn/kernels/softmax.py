@@ -12,15 +12,17 @@ from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
 
 @intrinsic
 def _larger(typing_context: Any, a: Any, b: Any) -> Any:
-    # A running maximum only becomes vector code where NaN may be ignored. It may: whoever asks for the largest logit
-    # sums exponentials next, and meets the NaN there.
+    # A running maximum only becomes vector code where NaN may be ignored. It may: whoever asks for
+    # the largest logit sums exponentials next, and meets the NaN there.
     if a != b or not isinstance(a, numba_types.Float):
         return None
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         kind = args[0].type
         name = f"llvm.maxnum.f{a.bitwidth}"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind, kind]), name)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(kind, [kind, kind]), name
+        )
         return builder.call(function, args, fastmath=("nnan", "nsz"))
 
     return a(a, a), codegen
@@ -55,10 +57,12 @@ def _contains(row, value):  # type: ignore[no-untyped-def]
 
 @kernel
 def row_loss(row, target, label_smoothing, gradient_scale, want_gradient):  # type: ignore[no-untyped-def]
-    """(nll, smoothed loss, 1 if `target` is the first largest entry); the row becomes its gradient where that is wanted.
+    """(nll, smoothed loss, 1 if `target` is the first largest entry); the row becomes its gradient
+    where that is wanted.
 
-    The smoothed loss is (1 - eps) * nll + eps * the mean of -log p over all classes (Szegedy et al., Rethinking the
-    Inception Architecture (2016), section 7). The gradient is that of the smoothed loss times gradient_scale.
+    The smoothed loss is (1 - eps) * nll + eps * the mean of -log p over all classes (Szegedy et
+    al., Rethinking the Inception Architecture (2016), section 7). The gradient is that of the
+    smoothed loss times gradient_scale.
     """
     number = row.dtype.type
     best, mark = row_max(row), row[target]
@@ -74,7 +78,9 @@ def row_loss(row, target, label_smoothing, gradient_scale, want_gradient):  # ty
     # Everything relative to the largest entry: small differences of large logits keep their digits.
     log_total = np.float64(log(total))
     nll = log_total - np.float64(mark - best)
-    smoothed = (1.0 - label_smoothing) * nll + label_smoothing * (log_total - np.float64(plain) / row.size)
+    smoothed = (1.0 - label_smoothing) * nll + label_smoothing * (
+        log_total - np.float64(plain) / row.size
+    )
     if want_gradient:
         factor = number(gradient_scale / total)
         shift = number(gradient_scale * label_smoothing / row.size)

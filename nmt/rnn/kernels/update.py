@@ -1,4 +1,5 @@
-"""What happens to parameters and their gradients one by one: optimizer steps, norms, embedding rows, dropout.
+"""What happens to parameters and their gradients one by one: optimizer steps, norms, embedding
+rows, dropout.
 
 Every function does one thread's share of flat arrays: see threads.run_parallel.
 """
@@ -16,24 +17,44 @@ _ALIGN = 64
 @kernel
 def _bounds(part, parts, size):  # type: ignore[no-untyped-def]
     blocks = (size + _ALIGN - 1) // _ALIGN
-    return min(size, blocks * part // parts * _ALIGN), min(size, blocks * (part + 1) // parts * _ALIGN)
+    return min(size, blocks * part // parts * _ALIGN), min(
+        size, blocks * (part + 1) // parts * _ALIGN
+    )
 
 
 @kernel
 def adam_step(  # type: ignore[no-untyped-def]
-    part, parts, p, g, m, v, lr, beta1, beta2, eps, weight_decay, bias_correction1, bias_correction2, gradient_scale
+    part,
+    parts,
+    p,
+    g,
+    m,
+    v,
+    lr,
+    beta1,
+    beta2,
+    eps,
+    weight_decay,
+    bias_correction1,
+    bias_correction2,
+    gradient_scale,
 ):
     """One step of Adam on flat arrays, in place: parameters p, gradients g, moments m and v.
 
-    The gradient counts `gradient_scale` times; bias_correction is 1 - beta**t. Weight decay is decoupled: Kingma and Ba,
-    Adam (2015), algorithm 1; Loshchilov and Hutter, Decoupled Weight Decay Regularization (2019), algorithm 2.
+    The gradient counts `gradient_scale` times; bias_correction is 1 - beta**t. Weight decay is
+    decoupled: Kingma and Ba, Adam (2015), algorithm 1; Loshchilov and Hutter, Decoupled Weight
+    Decay Regularization (2019), algorithm 2.
     """
     low, high = _bounds(part, parts, p.size)
     p, g, m, v = p[low:high], g[low:high], m[low:high], v[low:high]
     number = p.dtype.type
     step, keep = number(lr / bias_correction1), number(1.0 - lr * weight_decay)
     b1, c1, b2, c2 = number(beta1), number(1.0 - beta1), number(beta2), number(1.0 - beta2)
-    root, tiny, scale = number(1.0 / math.sqrt(bias_correction2)), number(eps), number(gradient_scale)
+    root, tiny, scale = (
+        number(1.0 / math.sqrt(bias_correction2)),
+        number(eps),
+        number(gradient_scale),
+    )
     for i in range(p.size):
         gradient = g[i] * scale
         first = b1 * m[i] + c1 * gradient
@@ -45,7 +66,8 @@ def adam_step(  # type: ignore[no-untyped-def]
 
 @kernel
 def sgd_step(part, parts, p, g, velocity, lr, momentum, weight_decay, gradient_scale):  # type: ignore[no-untyped-def]
-    """One step of gradient descent, in place: velocity = momentum * velocity + g; p -= lr * (velocity + decay * p).
+    """One step of gradient descent, in place: velocity = momentum * velocity + g; p -= lr *
+    (velocity + decay * p).
 
     `velocity` may be empty where momentum is 0.
     """
@@ -66,7 +88,8 @@ def sgd_step(part, parts, p, g, velocity, lr, momentum, weight_decay, gradient_s
 
 @kernel
 def square_norm(part, parts, g, out_parts):  # type: ignore[no-untyped-def]
-    """out_parts[part] = the sum of squares of this share in float64; NaN and infinity come through."""
+    """out_parts[part] = the sum of squares of this share in float64; NaN and infinity come
+    through."""
     low, high = _bounds(part, parts, g.size)
     total = 0.0
     share = g[low:high]
@@ -88,7 +111,8 @@ def embedding_rows(part, parts, ids, table, out, scale):  # type: ignore[no-unty
 
 @kernel
 def embedding_gradient(part, parts, ids, d_out, d_table, scale):  # type: ignore[no-untyped-def]
-    """d_table[ids[i]] += d_out[i] * scale for every i in order; parts divide the columns, so the bits never depend on them."""
+    """d_table[ids[i]] += d_out[i] * scale for every i in order; parts divide the columns, so the
+    bits never depend on them."""
     factor = d_table.dtype.type(scale)
     low, high = _bounds(part, parts, d_table.shape[1])
     for i in range(ids.size):
@@ -97,7 +121,11 @@ def embedding_gradient(part, parts, ids, d_out, d_table, scale):  # type: ignore
             target[j] += source[j] * factor
 
 
-_GAMMA, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_GAMMA, _MIX_1, _MIX_2 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
 _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
@@ -110,16 +138,19 @@ def _mix(z):  # type: ignore[no-untyped-def]
 
 @kernel
 def dropout_mask(part, parts, out, keep_probability, seed, offset):  # type: ignore[no-untyped-def]
-    """Fill the flat `out` with 0 or 1/keep_probability, drawn for element i from (seed, offset + i) alone.
+    """Fill the flat `out` with 0 or 1/keep_probability, drawn for element i from (seed, offset + i)
+    alone.
 
-    Random numbers by counter, so that neither threads nor their order matter: the output function of SplitMix64, in
-    Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014), section 6.
+    Random numbers by counter, so that neither threads nor their order matter: the output function
+    of SplitMix64, in Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014),
+    section 6.
     """
     low, high = _bounds(part, parts, out.size)
     target = out[low:high]
     kept, dropped = out.dtype.type(1.0 / keep_probability), out.dtype.type(0.0)
     threshold = np.uint64(keep_probability * 4294967296.0)
-    # The seed is mixed first: neighbouring seeds would otherwise begin at neighbouring places of one sequence.
+    # The seed is mixed first: neighbouring seeds would otherwise begin at neighbouring places of
+    # one sequence.
     start = _mix(np.uint64(seed) + _GAMMA) + (np.uint64(offset) + np.uint64(low)) * _GAMMA
     for i in range(target.size):
         bits = _mix(start + np.uint64(i) * _GAMMA) >> _S32

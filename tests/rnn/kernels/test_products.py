@@ -1,4 +1,5 @@
-"""Products, weight gradients and sums on packed weights against NumPy in float64, at awkward sizes."""
+"""Products, weight gradients and sums on packed weights against NumPy in float64, at awkward
+sizes."""
 
 import numba
 import numpy as np
@@ -21,7 +22,9 @@ def _normal(rng, shape, dtype):
 
 def _packed(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
-    out = np.full(products.packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype)
+    out = np.full(
+        products.packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype
+    )
     run_parallel(products.pack, parts, weights, row0, row1, out)
     return out
 
@@ -37,7 +40,15 @@ def _taking_part(rows):
 @numba.njit
 def _rows_f4(a, lda, b, c, ldc, M, N, K, accumulate):
     products.product_rows_f4(
-        products.address(a, 0), lda, products.address(b, 0), products.address(c, 0), ldc, M, N, K, accumulate
+        products.address(a, 0),
+        lda,
+        products.address(b, 0),
+        products.address(c, 0),
+        ldc,
+        M,
+        N,
+        K,
+        accumulate,
     )
 
 
@@ -63,7 +74,11 @@ def test_packing_is_panels_filled_with_zeros(dtype, K, N, parts):
 @pytest.mark.parametrize(("parts", "accumulate"), [(1, 0), (3, 1)])
 def test_product_on_segments_and_column_offsets(dtype, K, N, rows, parts, accumulate):
     rng = np.random.default_rng(rows)
-    A, W, C = _normal(rng, (rows, K + 3), dtype), _normal(rng, (K, N), dtype), _normal(rng, (rows, N + 5), dtype)
+    A, W, C = (
+        _normal(rng, (rows, K + 3), dtype),
+        _normal(rng, (K, N), dtype),
+        _normal(rng, (rows, N + 5), dtype),
+    )
     active = _taking_part(rows)
     expected = C.astype("f8")
     product = A[active, 2 : 2 + K].astype("f8") @ W
@@ -81,7 +96,11 @@ def test_product_on_segments_and_column_offsets(dtype, K, N, rows, parts, accumu
 @pytest.mark.parametrize(("parts", "accumulate"), [(1, 1), (3, 0)])
 def test_weight_gradient_and_row_sums(dtype, K, N, rows, parts, accumulate):
     rng = np.random.default_rng(rows)
-    X, G, dW = _normal(rng, (rows, K + 3), dtype), _normal(rng, (rows, N + 5), dtype), _normal(rng, (K, N), dtype)
+    X, G, dW = (
+        _normal(rng, (rows, K + 3), dtype),
+        _normal(rng, (rows, N + 5), dtype),
+        _normal(rng, (K, N), dtype),
+    )
     sums = _normal(rng, N, dtype)
     active = _taking_part(rows)
     gradient = G[active, 3 : 3 + N].astype("f8")
@@ -142,4 +161,11 @@ def test_columns_past_n_are_not_written():
 
 def test_an_array_that_is_not_contiguous_is_refused():
     with pytest.raises(TypingError, match="must be C-contiguous"):
-        products.pack(0, 1, np.zeros((64, 64), "f4").T, 0, 64, np.empty(products.packed_size(64, 64, "f4"), "f4"))
+        products.pack(
+            0,
+            1,
+            np.zeros((64, 64), "f4").T,
+            0,
+            64,
+            np.empty(products.packed_size(64, 64, "f4"), "f4"),
+        )

@@ -23,7 +23,9 @@ def test_adam_by_the_paper(dtype, size, parts):
     for t in range(1, 4):
         g = _normal(t + 10, size, dtype)
         corrections = 1 - 0.9**t, 1 - 0.98**t
-        run_parallel(update.adam_step, parts, p, g, m, v, 0.01, 0.9, 0.98, 1e-8, 0.1, *corrections, 0.5)
+        run_parallel(
+            update.adam_step, parts, p, g, m, v, 0.01, 0.9, 0.98, 1e-8, 0.1, *corrections, 0.5
+        )
         scaled = g.astype("f8") * 0.5
         want_m = 0.9 * want_m + 0.1 * scaled
         want_v = 0.98 * want_v + 0.02 * scaled**2
@@ -56,7 +58,9 @@ def test_square_norm(dtype, parts):
     assert sums.sum() == pytest.approx((g.astype("f8") ** 2).sum(), rel=1e-12)
 
 
-@pytest.mark.parametrize(("value", "check"), [(np.nan, np.isnan), (np.inf, np.isposinf), (-np.inf, np.isposinf)])
+@pytest.mark.parametrize(
+    ("value", "check"), [(np.nan, np.isnan), (np.inf, np.isposinf), (-np.inf, np.isposinf)]
+)
 def test_a_broken_gradient_shows_in_the_norm(value, check):
     g, sums = np.zeros(300, "f4"), np.empty(2)
     g[123] = value
@@ -91,7 +95,8 @@ def test_dropout_keeps_its_share_and_the_mean(dtype, keep):
     mask = _mask(200_000, keep, 7, dtype=dtype)
     assert set(np.unique(mask)) <= {dtype_of(0, dtype), dtype_of(1 / keep, dtype)}
     share = (mask > 0).mean()
-    # Five standard deviations of a binomial share: the seed is fixed, so this never fails by chance.
+    # Five standard deviations of a binomial share: the seed is fixed, so this never fails by
+    # chance.
     assert abs(share - keep) <= 5 * np.sqrt(keep * (1 - keep) / mask.size)
 
 
@@ -116,4 +121,8 @@ def test_neighbouring_seeds_and_indices_are_independent():
         for other, second in centred.items():
             if other > seed:
                 for lag in range(4):
-                    assert abs((mask[lag:] * second[: size - lag]).mean()) < limit, (seed, other, lag)
+                    assert abs((mask[lag:] * second[: size - lag]).mean()) < limit, (
+                        seed,
+                        other,
+                        lag,
+                    )

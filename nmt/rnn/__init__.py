@@ -1,0 +1,82 @@
+"""The recurrent core: any cell over time, forward and back. Arrays in, arrays out.
+
+Names are loaded when first used, so that looking at a cell takes no Numba.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nmt.rnn.cell import Captured, Cell, Param, Scope, State
+    from nmt.rnn.cells import (
+        AttentionCell,
+        DropoutCell,
+        ElmanCell,
+        GRUCell,
+        LinearCell,
+        LSTMCell,
+        ResidualCell,
+        StackCell,
+    )
+    from nmt.rnn.graph import (
+        concat,
+        dot,
+        exp,
+        relu,
+        sigmoid,
+        softmax,
+        split,
+        tanh,
+        transposed_matmul,
+        weighted_sum,
+    )
+    from nmt.rnn.operators import GRU, LSTM, RNN
+    from nmt.rnn.scan import Scan
+    from nmt.rnn.weights import Weights, initial_params
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "AttentionCell",
+    "Captured",
+    "Cell",
+    "DropoutCell",
+    "ElmanCell",
+    "GRUCell",
+    "LSTMCell",
+    "LinearCell",
+    "Param",
+    "ResidualCell",
+    "Scan",
+    "Scope",
+    "StackCell",
+    "State",
+    "Weights",
+    "concat",
+    "dot",
+    "exp",
+    "initial_params",
+    "relu",
+    "sigmoid",
+    "softmax",
+    "split",
+    "tanh",
+    "transposed_matmul",
+    "weighted_sum",
+]
+
+_HOMES = {
+    "cell": ("Captured", "Cell", "Param", "Scope", "State"),
+    "operators": ("GRU", "LSTM", "RNN"),
+    "scan": ("Scan",),
+    "weights": ("Weights", "initial_params"),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'nmt.rnn' has no attribute {name!r}")
+    module = _MODULES.get(name) or ("cells" if name.endswith("Cell") else "graph")
+    return getattr(import_module(f"nmt.rnn.{module}"), name)

@@ -1,0 +1,220 @@
+"""What a cell over time means: its untransformed step, one NumPy operation after another.
+
+No pass has touched the graph but the differentiator, nothing is hoisted, fused or kept, and every
+row takes part in every step (a row that has ended throws its results away). Slow, small, and right
+by reading it next to `nmt.rnn.ops`. Imports no Numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.differentiate import Sink, differentiate
+from nmt.rnn.compiler.trace import Trace, trace
+from nmt.rnn.graph import Value, topological
+
+Arrays = dict[str, np.ndarray]
+Lengths = Sequence[int] | np.ndarray | None
+
+
+@dataclass
+class Interpretation:
+    """Outputs [T, B, n], final states, and what `backward` needs: `memory` before every step."""
+
+    y: np.ndarray
+    final: Arrays
+    run: _Run
+    memory: dict[int, Arrays]
+
+
+@dataclass
+class Gradients:
+    """Of sum(d_y * y) + sum(d_final * final), by name where there are several."""
+
+    x: np.ndarray
+    initial: Arrays
+    captured: Arrays
+    params: Arrays
+
+
+def forward(
+    cell: Cell,
+    params: Mapping[str, np.ndarray],
+    x: np.ndarray,
+    initial: Mapping[str, np.ndarray] | None = None,
+    *,
+    lengths: Lengths = None,
+    captured: Mapping[str, np.ndarray] | None = None,
+    source_lengths: Lengths = None,
+    reverse: bool = False,
+    masks: Mapping[str, np.ndarray] | None = None,
+) -> Interpretation:
+    """`nmt.rnn.scan.Scan.forward` in words of NumPy; shapes as there, unchecked.
+
+    masks: the dropout masks by their names in the trace, [T, B, n] per step, [B, n] per sequence;
+    None is a run without dropout.
+    """
+    run = _Run(cell, params, x, lengths, captured or {}, source_lengths, reverse, masks)
+    traced, B = run.traced, x.shape[1]
+    given = initial or {}
+    state = {
+        name: given.get(name, np.zeros((B, v.width or 0), x.dtype))
+        for name, v in traced.states.items()
+    }
+    y, memory = np.zeros((len(x), B, cell.output_size), x.dtype), {}
+    for t in run.times:
+        memory[t] = state
+        values = run.evaluate([traced.outputs["y"], *traced.new.values()], t, state)
+        active = run.active(t)
+        y[t] = np.where(active, _rows(values, traced.outputs["y"], B), 0)
+        state = {
+            name: np.where(active, _rows(values, v, B), state[name])
+            for name, v in traced.new.items()
+        }
+    return Interpretation(y, state, run, memory)
+
+
+def backward(
+    result: Interpretation, d_y: np.ndarray, d_final: Mapping[str, np.ndarray] | None = None
+) -> Gradients:
+    """Gradients by reverse mode on the step's graph, steps in the opposite order."""
+    run, given = result.run, d_final or {}
+    gradients, sinks = run.differentiated()
+    roots = [*gradients.values(), *(v for s in sinks for v in (s.left, s.right) if v is not None)]
+    carried = {k: given.get(k, np.zeros_like(v)) for k, v in result.final.items()}
+    total = Gradients(
+        np.zeros_like(run.x),
+        {},
+        {k: np.zeros_like(v) for k, v in run.captured.items()},
+        {k: np.zeros_like(v) for k, v in run.params.items()},
+    )
+    B = run.x.shape[1]
+    for t in reversed(run.times):
+        cotangents = {"d_y": d_y[t], **{f"D_{name}": g for name, g in carried.items()}}
+        values = run.evaluate(roots, t, result.memory[t], cotangents)
+        active = run.active(t)
+        for sink in sinks:
+            run.add_share(total.params[sink.name], sink, values, t)
+        for name, g in gradients.items():
+            if name == "x":
+                total.x[t] = np.where(active, _rows(values, g, B), 0)
+            elif name in total.captured:
+                total.captured[name] += run.real_part(g, values, t).reshape(
+                    total.captured[name].shape
+                )
+        carried = {
+            name: np.where(active, _rows(values, gradients[name], B) if name in gradients else 0, g)
+            for name, g in carried.items()
+        }
+    total.initial = carried
+    return total
+
+
+class _Run:
+    """A traced cell with the arrays it reads; evaluates values of one step."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        params: Mapping[str, np.ndarray],
+        x: np.ndarray,
+        lengths: Lengths,
+        captured: Mapping[str, np.ndarray],
+        source_lengths: Lengths,
+        reverse: bool,
+        masks: Mapping[str, np.ndarray] | None,
+    ) -> None:
+        T, B, _ = x.shape
+        S = max((a.shape[0] for a in captured.values() if a.ndim == 3), default=1)
+        sources = np.full(B, S) if source_lengths is None else np.asarray(source_lengths)
+        self.traced: Trace = trace(cell, training=masks is not None, cut=False)
+        self.x, self.params, self.captured = x, dict(params), dict(captured)
+        self.masks = dict(masks or {})
+        self.lengths = np.full(B, T) if lengths is None else np.asarray(lengths)
+        self.real = (np.arange(S)[:, None] < sources)[:, :, None]  # [S, B, 1]
+        self.times = range(T - 1, -1, -1) if reverse else range(T)
+
+    def active(self, t: int) -> np.ndarray:
+        """Which rows take part in step t, [B, 1]."""
+        return (t < self.lengths)[:, None]
+
+    def differentiated(self) -> tuple[dict[str, Value], list[Sink]]:
+        """Gradients of input, states and captured arrays by name, and shares of parameters'."""
+        traced = self.traced
+        results = {"d_y": traced.outputs["y"], **{f"D_{k}": v for k, v in traced.new.items()}}
+        outputs = [
+            (v, traced.graph.leaf("cotangent", name, ("B",), v.width))
+            for name, v in results.items()
+        ]
+        leaves = {k: v for k, v in traced.leaves.items() if k not in self.masks}
+        gradients, sinks = differentiate(outputs, {v.id for v in leaves.values()})
+        named = {k: gradients[v.id] for k, v in leaves.items() if v.id in gradients}
+        return {k: g for k, g in named.items() if k not in self.params}, sinks
+
+    def evaluate(
+        self, roots: list[Value], t: int, state: Arrays, cotangents: Arrays | None = None
+    ) -> dict[int, np.ndarray]:
+        """All values the roots need, by id; each [S, B, width] with 1 for an axis it lacks."""
+        values: dict[int, np.ndarray] = {}
+        for v in topological(roots):
+            if v.kind == "leaf" and v.op != "rows_of":
+                values[v.id] = self._leaf(v, t, {**state, **(cotangents or {})})
+            else:
+                values[v.id] = self._apply(v, [values[a.id] for a in v.args])
+        return values
+
+    def real_part(self, v: Value, values: dict[int, np.ndarray], t: int) -> np.ndarray:
+        """A value with zeros for rows that have ended and source positions that are padding."""
+        real = self.active(t) & self.real if "S" in v.axes else self.active(t)
+        return np.where(real, values[v.id], 0)
+
+    def add_share(
+        self, target: np.ndarray, sink: Sink, values: dict[int, np.ndarray], t: int
+    ) -> None:
+        """Add one step's share of a parameter's gradient, summed over rows and positions."""
+        right = self.real_part(sink.right, values, t)
+        if sink.left is None:
+            target += right.sum(axis=(0, 1))
+            return
+        left = self.real_part(sink.left, values, t)
+        outer = left[..., :, None] * right[..., None, :]
+        target[sink.start : sink.start + (sink.rows or 0)] += outer.sum(axis=(0, 1))
+
+    def _leaf(self, v: Value, t: int, of_step: Arrays) -> np.ndarray:
+        if v.op == "const":
+            return np.full((1, 1, 1), v.attrs["value"], self.x.dtype)
+        name = v.attrs["name"]
+        if v.op == "param":
+            array = self.params[name]
+            return array if array.ndim == 2 else array[None, None]
+        if name in self.captured and v.op == "captured":
+            array = self.captured[name].reshape(-1, self.real.shape[1], v.width or 1)
+            return np.where(self.real, array, 0) if "S" in v.axes else array
+        if name in self.masks:
+            array = self.masks[name]
+            return array[None] if array.ndim == 2 else array[t][None]
+        return (self.x[t] if v.op == "input" else of_step[name])[None]
+
+    def _apply(self, v: Value, args: list[np.ndarray]) -> np.ndarray:
+        if v.rule.meaning is None:
+            raise RuntimeError(f"the operation {v.op} has no NumPy meaning")
+        attrs = {k: a for k, a in v.attrs.items() if k != "name"}
+        S, B, _ = self.real.shape
+        shape = (S if "S" in v.axes else 1, B if "B" in v.axes else 1, v.width or 1)
+        if v.op in ("softmax", "sum_s", "max_s"):
+            attrs["real"] = self.real
+        elif v.op == "expand":
+            attrs["shape"] = shape
+        result = np.asarray(v.rule.meaning(*args, **attrs))
+        if v.op != "rows_of" and result.shape != shape:
+            raise RuntimeError(f"{v} must be {shape}, got {result.shape}")
+        return result
+
+
+def _rows(values: dict[int, np.ndarray], v: Value, B: int) -> np.ndarray:
+    """A value of the step as [B, width]."""
+    return np.broadcast_to(values[v.id][0], (B, v.width or 1))

@@ -1,0 +1,70 @@
+"""A model folder made once by the fake model, and commands run as a user runs them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.train import fake_model
+
+
+@dataclass
+class Result:
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Standard output, cut at line feeds alone."""
+        return self.out.decode().split("\n")[:-1]
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Return a function that runs a command with the fake model in a process of its own."""
+
+    def run_command(*arguments: str | Path, stdin: bytes = b"", **options: Any) -> Result:
+        done = subprocess.run(
+            [sys.executable, fake_model.__file__, *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+            check=False,
+            **options,
+        )
+        return Result(done.returncode, done.stdout, done.stderr.decode())
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with corpora and `c.yaml`, which trains into its `model`."""
+    folder = tmp_path_factory.mktemp("cli")
+    settings = fake_model.write_setup(folder)
+    settings["data"]["test"] = str(folder / "test")
+    (folder / "c.yaml").write_text(yaml.safe_dump(settings))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(setup: Path, run: Run) -> Result:
+    """Return what the training of `setup`'s model said."""
+    return run("nmt-train", setup / "c.yaml")
+
+
+@pytest.fixture(scope="session")
+def model(setup: Path, trained: Result) -> Path:
+    assert trained.code == 0, trained.err
+    assert os.path.exists(setup / "model" / "best.safetensors")
+    return setup / "model"

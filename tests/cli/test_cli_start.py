@@ -1,0 +1,43 @@
+"""What a command loads before there is work to do, and what its help promises."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+COMMANDS = {"train": "nmt-train", "translate": "nmt-translate", "evaluate": "nmt-evaluate"}
+HEAVY = {"numpy", "numba", "pydantic", "yaml", "sacrebleu", "rich", "sentencepiece", "safetensors"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_loads_nothing_heavy(name: str) -> None:
+    program = (
+        "import sys\n"
+        f"from nmt.cli.{name} import {name} as command\n"
+        f"command(['--help'], prog_name={COMMANDS[name]!r}, standalone_mode=False)\n"
+        "print('loaded:', *sorted({name.split('.')[0] for name in sys.modules}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    shown, _, loaded = done.stdout.partition("loaded:")
+    assert "nmt" in loaded.split()
+    assert not HEAVY & set(loaded.split())
+    assert f"Usage: {COMMANDS[name]} [OPTIONS]" in shown
+    assert "Example" in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(name: str) -> None:
+    module = __import__(f"nmt.cli.{name}", fromlist=[name])
+    command: click.Command = getattr(module, name)
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    assert options
+    for option in options:
+        assert option.help, option.name
+    exempt = {"version", "scores", "lowercase", "as_json", "n_best", "overrides"}
+    for option in options:
+        has_default = option.default is not None or option.show_default not in (None, True, False)
+        files = option.metavar == "FILE"
+        assert has_default or files or option.name in exempt, f"{option.name} hides its default"

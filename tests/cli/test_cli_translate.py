@@ -1,0 +1,202 @@
+"""nmt-translate: one line out for each line in, whatever the lines hold."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.train import fake_model
+
+
+def test_lines_stay_in_their_places(model: Path, run: Run) -> None:
+    text = "w1 w2\n\n   \nw3\r\n\u2028\nw4\u2028w5\nw6\x0cw7\nw8 w9 w10".encode()
+    result = run("nmt-translate", model, stdin=text)
+    assert result.code == 0, result.err
+    assert result.lines == [
+        "z1 z2",
+        "",
+        "",
+        "z3",
+        "",
+        "z4 z5",
+        "z6 z7",
+        "z8 z9 z10",
+    ]
+    assert result.err == ""
+
+
+def test_order_does_not_depend_on_batches(model: Path, setup: Path, run: Run) -> None:
+    want = (setup / "train.yy").read_text().splitlines()
+    for options in (["--batch-size", "1"], ["--batch-size", "3"], []):
+        assert run("nmt-translate", model, setup / "train.xx", *options).lines == want
+
+
+def test_empty_input_gives_empty_output(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, stdin=b"")
+    assert (result.code, result.out) == (0, b"")
+
+
+def test_gzip_in_and_file_out(model: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"w1\nw2\n"))
+    result = run("nmt-translate", model, tmp_path / "in.gz", "-o", tmp_path / "out")
+    assert (result.code, result.out) == (0, b"")
+    assert (tmp_path / "out").read_text() == "z1\nz2\n"
+    assert sorted(os.listdir(tmp_path)) == ["in.gz", "out"]
+
+
+def test_pipes_as_files(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, "/dev/stdin", "-o", "/dev/stdout", stdin=b"w1\nw2")
+    assert result.lines == ["z1", "z2"]
+
+
+def test_columns(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, "--n-best", "2", stdin=b"w1 w2\n\nw3")
+    rows = [line.split("\t") for line in result.lines]
+    assert rows == [
+        ["0", "1", "-0.500000", "z1 z2"],
+        ["0", "2", "-1.500000", "z1"],
+        ["1", "1", "0.000000", ""],
+        ["2", "1", "-0.500000", "z3"],
+        ["2", "2", "-1.500000", ""],
+    ]
+    result = run("nmt-translate", model, "--scores", stdin=b"w1")
+    assert result.lines == ["0\t1\t-0.500000\tz1"]
+
+
+def test_very_long_lines(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, stdin=b"w1 " * 50_000 + b"\nw2\n")
+    assert result.lines == ["z1 " * 999 + "z1", "z2"]
+    assert result.err.count("\n") == 1
+    assert "a line of 50000 subwords is cut to 1000" in result.err
+
+
+def test_a_broken_line_is_named_and_leaves_no_file(model: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("former")
+    bad = b"w1\n" * 5000 + b"w\xe9\n"
+    (tmp_path / "in").write_bytes(bad)
+    for source, name in (("-", "standard input"), (tmp_path / "in", str(tmp_path / "in"))):
+        result = run("nmt-translate", model, source, "-o", tmp_path / "out", stdin=bad)
+        assert result.code == 1
+        assert result.err.startswith(f"Error: {name}: line 5001 must be UTF-8")
+        assert result.err.count("\n") == 1
+        assert (tmp_path / "out").read_text() == "former"
+        assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+MISTAKES = {
+    "no folder": (["nowhere"], 1, "nowhere: must be a folder that nmt-train wrote, got nothing"),
+    "not a model": (["{setup}"], 1, "without config.yaml"),
+    "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: must be a text file"),
+    "a folder": (["{model}", "{setup}"], 1, "must be a text file, got a folder"),
+    "no output folder": (["{model}", "-o", "nowhere/out"], 1, "nowhere/out: must be writable"),
+    "n-best over beam": (
+        ["{model}", "--n-best", "3", "--beam-size", "2"],
+        2,
+        "needs --beam",
+    ),
+    "option": (["{model}", "--beamsize", "3"], 2, "--beam-size"),
+    "value": (["{model}", "--beam-size", "0"], 2, "0 is not in the range"),
+    "penalty": (["{model}", "--length-penalty", "long"], 2, "'long' is not none, average"),
+    "no model": ([], 2, "Missing argument 'MODEL_DIR'"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_one_line(case: str, model: Path, setup: Path, run: Run) -> None:
+    options, code, message = MISTAKES[case]
+    options = [option.format(model=model, setup=setup) for option in options]
+    result = run("nmt-translate", *options, stdin=b"w1\n")
+    assert result.code == code, result.err
+    assert message in result.err
+    assert result.out == b""
+    if code == 1:
+        assert result.err.startswith("Error: ")
+        assert result.err.count("\n") == 1
+
+
+def test_checkpoints_by_name(model: Path, run: Run, tmp_path: Path) -> None:
+    for name in ("config.yaml", "joint.spm", "last.safetensors"):
+        (tmp_path / name).write_bytes((model / name).read_bytes())
+    assert run("nmt-translate", tmp_path, stdin=b"w1").lines == ["z1"]
+    assert run("nmt-translate", tmp_path, "--checkpoint", "last", stdin=b"w1").lines == ["z1"]
+    result = run("nmt-translate", tmp_path, "--checkpoint", "best", stdin=b"w1")
+    assert (result.code, "must hold best.safetensors" in result.err) == (1, True)
+    (tmp_path / "last.safetensors").write_bytes(b"")
+    result = run("nmt-translate", tmp_path, stdin=b"w1")
+    assert (result.code, "must be a whole checkpoint" in result.err) == (1, True)
+
+
+def test_a_full_disk_is_one_line(model: Path, run: Run) -> None:
+    with open("/dev/full", "wb") as full:
+        process = subprocess.run(
+            [sys.executable, fake_model.__file__, "nmt-translate", model],
+            input=b"w1\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert process.returncode == 1
+    assert process.stderr.startswith(b"Error: standard output: must be writable, got no space left")
+    assert process.stderr.count(b"\n") == 1
+
+
+def conversation(model: Path, *options: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, fake_model.__file__, "nmt-translate", model, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_batches_of_one_are_answered_at_once(model: Path) -> None:
+    process = conversation(model, "--batch-size", "1")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for number in (3, 4):
+        process.stdin.write(b"w%d\n" % number)
+        process.stdin.flush()
+        assert process.stdout.readline() == b"z%d\n" % number
+    process.communicate()
+    assert process.returncode == 0
+
+
+def test_a_closed_pipe_ends_quietly(model: Path) -> None:
+    process = conversation(model, "--batch-size", "1")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"w1\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"z1\n"
+    process.stdout.close()
+    try:
+        process.stdin.write(b"w1\n" * 1000)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.wait(timeout=30)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_removes_the_unfinished_file(
+    number: signal.Signals, model: Path, tmp_path: Path
+) -> None:
+    process = conversation(model, "--batch-size", "1", "-o", str(tmp_path / "out"))
+    assert process.stdin is not None
+    process.stdin.write(b"w1\n")
+    process.stdin.flush()
+    while not os.listdir(tmp_path):
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert b"Traceback" not in errors
+    assert os.listdir(tmp_path) == []

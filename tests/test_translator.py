@@ -1,0 +1,101 @@
+"""The Python interface: order, blanks, limits, cleaning, and batches that stay small."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.config import config_from_dict
+from nmt.data.subwords import train_subwords
+from nmt.errors import CheckpointError
+from nmt.translator import MAX_SOURCE_SUBWORDS, Translator, length_batches
+from tests.train import fake_model
+
+WORDS = [f"w{n}" for n in range(30)]
+
+
+@pytest.fixture
+def translator(monkeypatch: pytest.MonkeyPatch) -> Translator:
+    """A translator that gives every word back as it is."""
+    for name, module in fake_model.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    subwords = train_subwords([" ".join(WORDS)], type="word", vocab_size=60)
+    side = {"lang": "xx", "lowercase": True, "normalize": "nfkc"}
+    data = {"train": "t", "dev": "d", "src": side, "tgt": {"lang": "yy"}}
+    config = config_from_dict({"model_dir": "m", "data": data})
+    model = fake_model.TranslationModel(None, subwords.vocab_size, subwords.vocab_size, True)
+    for index in range(subwords.vocab_size):
+        model.params["table"][index, index] = 1
+    return Translator(model, subwords, subwords, config)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 64])
+def test_order_is_kept(translator: Translator, batch_size: int) -> None:
+    sentences = [" ".join(WORDS[: (n * 7) % 11]) for n in range(25)]
+    assert "" in sentences
+    assert translator.translate(sentences, batch_size=batch_size) == sentences
+
+
+def test_nothing_in_nothing_out(translator: Translator) -> None:
+    assert translator.translate([]) == []
+    assert translator.translate(["", "  ", "\t\u2028"]) == ["", "", ""]
+
+
+def test_text_is_cleaned_as_in_training(translator: Translator) -> None:
+    assert translator.translate(["  W1\u2003Ｗ２\x00w3 "]) == ["w1 w2 w3"]
+
+
+def test_n_best(translator: Translator) -> None:
+    found = translator.translate_nbest(["w1 w2 w3", ""], n_best=2)
+    assert [[t.text for t in translations] for translations in found] == [
+        ["w1 w2 w3", "w1 w2"],
+        [""],
+    ]
+    assert found[0][0].score > found[0][1].score
+    assert found[1][0].log_prob == 0
+
+
+def test_one_string_is_a_mistake(translator: Translator) -> None:
+    with pytest.raises(TypeError, match="list of strings"):
+        translator.translate("w1 w2")
+
+
+def test_long_lines_are_cut_with_a_warning(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = translator.translate(["w1 " * (MAX_SOURCE_SUBWORDS + 5), "w2"])
+    assert [len(line.split()) for line in found] == [MAX_SOURCE_SUBWORDS, 1]
+    assert [record.getMessage()[:26] for record in caplog.records] == ["warning: a line of 1005 su"]
+
+
+def test_options_reach_the_search(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def search(model: Any, src_ids: Any, **options: Any) -> Any:
+        seen.append(options)
+        return fake_model.search(model, src_ids, **options)
+
+    monkeypatch.setattr(sys.modules["nmt.decode"], "search", search)
+    translator.translate(["w1"])
+    translator.translate(["w1"], beam_size=2, length_penalty="none")
+    assert [(o["beam_size"], o["length_penalty"]) for o in seen] == [(5, 1.0), (2, "none")]
+    assert (seen[0]["max_length_ratio"], seen[0]["max_length_extra"]) == (2.0, 10)
+
+
+def test_batches_cover_all_and_stay_small() -> None:
+    lengths = [0, 3, 1000, 5, 0, 400, 5, 1, 1000, 2]
+    batches = list(length_batches([[7] * length for length in lengths], 4))
+    assert sorted(index for batch in batches for index in batch) == [1, 2, 3, 5, 6, 7, 8, 9]
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 4 * 200
+    assert max(map(len, batches)) == 4
+
+
+def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"without config\.yaml"):
+        Translator.load(tmp_path)
+    with pytest.raises(CheckpointError, match="got nothing there"):
+        Translator.load(tmp_path / "x")
