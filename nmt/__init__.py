@@ -4,6 +4,7 @@
     print(Translator.load("runs/multi30k_de_en").translate(["ein hund läuft ."]))
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,5 @@ __all__ = ["Translation", "Translator", "__version__"]
 def __getattr__(name: str) -> Any:
     """Public names are loaded when first used: `import nmt` alone costs nothing."""
     if name in ("Translation", "Translator"):
-        from nmt import translator
-
-        return getattr(translator, name)
+        return getattr(import_module("nmt.translator"), name)
     raise AttributeError(f"module 'nmt' has no attribute {name!r}")

@@ -119,7 +119,10 @@ def choices():
 @pytest.mark.parametrize(("name", "value"), list(choices()))
 def test_every_documented_choice_is_accepted(name, value):
     extra = {
-        "training.scheduling": [("training.learning_rate_warmup", 10)],
+        "training.scheduling": [
+            ("training.learning_rate_warmup", 10),
+            ("training.updates", 100),
+        ],
         "model.tied_embeddings": [("model.decoder.embeddings.embedding_dim", 512)],
     }.get(name, [])
     if value == "all":
@@ -289,6 +292,7 @@ def test_a_mistake_is_one_line(name, value, line):
             {"training.scheduling": "inverse_square_root"},
             "training.learning_rate_warmup must be at least 1",
         ),
+        ({"training.scheduling": "linear"}, "training.updates must be above learning_rate_warmup"),
         ({"training.momentum": 0.9}, "training.momentum must be 0"),
         ({"decoding.n_best": 6}, "decoding.n_best must be at most beam_size (5), got 6"),
         (

@@ -51,11 +51,12 @@ class TrainingConfig(Section):
     batch_type: Literal["token", "sentence"] = Field(
         default="token", description="What batch_size counts."
     )
-    scheduling: Literal["plateau", "inverse_square_root", "constant"] = Field(
+    scheduling: Literal["plateau", "inverse_square_root", "linear", "constant"] = Field(
         default="plateau",
         description="Learning rate over time: lowered when validation stops improving (plateau), "
         "with the root of "
-        "the updates after the warm-up (inverse_square_root), or never (constant).",
+        "the updates after the warm-up (inverse_square_root), in a straight line to zero at "
+        "the last of `updates` (linear), or never (constant).",
     )
     learning_rate_warmup: NonNegativeInt = Field(
         default=0, description="Updates over which the learning rate rises from 0 to its value."
@@ -119,6 +120,11 @@ class TrainingConfig(Section):
                 "learning_rate_warmup must be at least 1 with scheduling: inverse_square_root, "
                 "got 0; "
                 "a usual value is 1000"
+            )
+        if self.scheduling == "linear" and (self.updates or 0) <= self.learning_rate_warmup:
+            raise ValueError(
+                "updates must be above learning_rate_warmup with scheduling: linear, "
+                f"got {self.updates}; it is where the learning rate reaches zero"
             )
         if self.momentum > 0 and self.optimizer != "sgd":
             raise ValueError(

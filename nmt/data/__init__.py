@@ -17,7 +17,8 @@ from nmt.data.corpus import (
 )
 from nmt.data.prepare import load_sides
 from nmt.data.rows import TokenRows
-from nmt.data.subwords import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Subwords, train_subwords
+from nmt.data.subwords import Subwords, train_subwords
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 __all__ = [
     "BOS_ID",

@@ -7,7 +7,7 @@ import numpy as np
 
 from nmt.data.corpus import ParallelCorpus
 from nmt.data.rows import TokenRows
-from nmt.data.subwords import BOS_ID, EOS_ID, PAD_ID
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 # Sentences of so many batches are sorted by length together. More would pad less, but give the same
 # sentences to the same batch in every epoch.

@@ -9,11 +9,8 @@ import numpy as np
 import sentencepiece
 
 from nmt.errors import DataError
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-PAD_ID = 0
-UNK_ID = 1
-BOS_ID = 2
-EOS_ID = 3
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 
 # The sums inside unigram training are rounded differently for each number of threads, so that

@@ -10,12 +10,10 @@ import numpy as np
 from nmt.decode.beam import BeamCell, Decoder, Hypothesis, run
 from nmt.decode.penalty import LengthPenalty
 from nmt.rnn.kernels.threads import default_threads
+from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
-
-# The subword module's numbering, which models and search share by number.
-_UNK_ID, _BOS_ID = 1, 2
 
 
 def search(
@@ -39,5 +37,5 @@ def search(
     threads = threads or default_threads()
     limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
     decoder: Decoder = model.decoder_for(src_ids, threads)
-    cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, _UNK_ID, _BOS_ID, threads)
+    cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, UNK_ID, BOS_ID, threads)
     return run(cell)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.data.batches import Batch
-from nmt.data.subwords import BOS_ID, EOS_ID
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell
 from nmt.model.encoder import Encoder
@@ -21,6 +19,10 @@ from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import embedding_gradient, embedding_rows
 from nmt.rnn.scan import Scan, Stepper, Workspace, fresh
 from nmt.rnn.weights import Weights, initial_array
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+if TYPE_CHECKING:
+    from nmt.data.batches import Batch
 
 States = dict[str, np.ndarray]
 
@@ -312,9 +314,9 @@ def _below(gradients: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarra
 
 
 def pad_sources(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Source ids with EOS, time-major and padded with 0: [S, B] and lengths [B]."""
+    """Source ids with EOS, time-major and padded: [S, B] and lengths [B]."""
     lengths = np.array([len(s) + 1 for s in sentences], np.int64)
-    src = np.zeros((int(lengths.max(initial=1)), len(sentences)), np.int32)
+    src = np.full((int(lengths.max(initial=1)), len(sentences)), PAD_ID, np.int32)
     for b, sentence in enumerate(sentences):
         src[: len(sentence), b] = sentence
         src[len(sentence), b] = EOS_ID

@@ -20,6 +20,14 @@ class Value:
 
     __slots__ = ("args", "attrs", "axes", "graph", "id", "op", "width")
 
+    graph: Graph
+    id: int
+    op: str
+    args: tuple[Value, ...]
+    axes: tuple[str, ...]
+    width: int | None
+    attrs: dict[str, Any]
+
     def __init__(
         self,
         graph: Graph,

@@ -50,6 +50,16 @@ class InverseSquareRoot(Constant):
         return super().learning_rate(update) * math.sqrt(peak / max(update, peak))
 
 
+class Linear(Constant):
+    """Linear warm-up to the configured rate, then a straight line to zero at the last update, `training.updates`."""
+
+    def learning_rate(self, update: int) -> float:
+        """Return the rate for update number `update`, counted from 1."""
+        last, warm = self.settings.updates or update, self.settings.learning_rate_warmup
+        left = (last + 1 - update) / max(1, last + 1 - warm)
+        return super().learning_rate(update) * min(1.0, max(0.0, left))
+
+
 class Plateau(Constant):
     """Multiplies the rate by `decrease_factor` after `patience` validations without improvement."""
 
@@ -89,6 +99,7 @@ class Plateau(Constant):
 SCHEDULES: dict[str, type[Constant]] = {
     "plateau": Plateau,
     "inverse_square_root": InverseSquareRoot,
+    "linear": Linear,
     "constant": Constant,
 }
 

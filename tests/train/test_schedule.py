@@ -1,5 +1,6 @@
 """Learning rates at the updates where they turn."""
 
+import numpy as np
 import pytest
 
 from nmt.config import TrainingConfig
@@ -54,3 +55,15 @@ def test_plateau_goes_on_from_its_state() -> None:
     again.load_state_dict(schedule.state_dict())
     again.validated(improved=False)
     assert again.learning_rate(1) == pytest.approx(0.2)
+
+
+def test_linear_rises_then_falls_in_a_straight_line_to_zero():
+    settings = TrainingConfig(
+        scheduling="linear", learning_rate=0.4, learning_rate_warmup=4, updates=103
+    )
+    schedule = make_schedule(settings)
+    rates = [schedule.learning_rate(update) for update in range(1, 105)]
+    assert rates[:4] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    steps = np.diff(rates[3:])
+    assert steps == pytest.approx(np.full(len(steps), -0.004))
+    assert rates[-1] == 0

@@ -74,7 +74,10 @@ def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True) -> Plan
     back.roots += [Entry(v, Place("seq", f"g{v.id}", "S" in v.axes, v.width)) for v in operands if v.id not in available]
     backward = _make_pass(back.roots, available, trace, "cotangent")
     places = available | backward.before.places | backward.loop.places | backward.after.places
-    placed = [PlacedSink(s, *_span(s.left, places), *_span(s.right, places)) for s in back.sinks]
+    placed = []
+    for s in back.sinks:
+        left, left_offset = _span(s.left, places) if s.left is not None else (None, 0)
+        placed.append(PlacedSink(s, left, left_offset, *_span(s.right, places)))
     return Plan(trace, forward, outputs, backward, placed, back.d_inputs, back.d_captured)
 
 
@@ -83,15 +86,11 @@ def _written_by_row(v: Value) -> Value:
     return v.graph._make("expand", (v,), v.axes, v.width, {}) if v.kind == "product" else v
 
 
-def _base(v: Value | None) -> Value:
-    if v is None:
-        raise RuntimeError("a sum has no left operand")
+def _base(v: Value) -> Value:
     return v.args[0] if v.op == "slice" else v
 
 
-def _span(v: Value | None, places: dict[int, Place]) -> tuple[Place | None, int]:
-    if v is None:
-        return None, 0
+def _span(v: Value, places: dict[int, Place]) -> tuple[Place, int]:
     return places[_base(v).id], v.attrs["start"] if v.op == "slice" else 0
 
 

@@ -271,11 +271,13 @@ class _RowWriter:
         if v.op == "const":
             return f"F({v.attrs['value']!r})"
         base, offset = (v.args[0], v.attrs["start"]) if v.op == "slice" else (v, 0)
+        if base.id not in self.places and not computing:
+            base, offset = v, 0  # of a slice kept for the backward pass the base is gone
         if base.id in self.places and (base is not v or not computing):
             place = self.places[base.id]
             text = f"get{self.w.scope(place)}({self.w.array(place)}, {self._at(place, offset, v.width is not None)})"
         elif v.op == "slice":
-            raise RuntimeError(f"no memory for {base}")
+            raise RuntimeError(f"no memory for {v}")
         else:
             text = v.rule.code.replace("positive({})", "(ONE if {} > ZERO else ZERO)").format(*(self.name(a) for a in v.args))
         name = f"v{v.id}"

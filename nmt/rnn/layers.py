@@ -1,0 +1,250 @@
+"""Layers of one recurrent cell, one above the other, in one or both directions: scans over scans.
+
+What LSTM, GRU and RNN (`operators.py`) share: parameters by name, states stacked in one array,
+dropout between layers, the shapes' check at the door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import NMTError, ShapeError
+from nmt.rnn.cell import Cell, Param
+from nmt.rnn.kernels.threads import default_threads, run_parallel
+from nmt.rnn.kernels.update import dropout_mask
+from nmt.rnn.scan import Arrays, Result, Scan, Tape
+from nmt.rnn.weights import Weights, initial_array
+
+Lengths = Sequence[int] | np.ndarray | None
+
+
+@dataclass(frozen=True)
+class LayerGradients:
+    """Gradients of one pass, shaped like x, hx, cx (None where there is no c) and `params`."""
+
+    d_x: np.ndarray
+    d_hx: np.ndarray
+    d_cx: np.ndarray | None
+    params: Arrays
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What backward needs of one layer: a tape per direction, and the dropout of its input."""
+
+    tapes: list[Tape]
+    mask: np.ndarray | None
+
+
+class RecurrentLayers:
+    """A stack whose subclasses name the cell, its `states` and the number of its `gates`.
+
+    `params` may be written into at any time; each pass takes the numbers that are there.
+    """
+
+    states: tuple[str, ...] = ("h",)
+    gates = 1
+    ones: int | None = None  # the gate whose bias starts at one
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        bidirectional: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+        batch_first: bool = False,
+        dtype: Any = np.float32,
+        threads: int | None = None,
+    ) -> None:
+        """`dropout` acts on the output of every layer but the last, in `forward` only."""
+        self.name = type(self).__name__
+        asked = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
+        for size, number in asked.items():
+            if number < 1:
+                raise ShapeError(f"{self.name}: {size} must be at least 1, got {number}")
+        if not 0 <= dropout < 1:
+            raise NMTError(f"{self.name}: dropout must be from 0 to less than 1, got {dropout}")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bidirectional, self.bias, self.dropout = bidirectional, bias, dropout
+        self.batch_first, self.dtype = batch_first, np.dtype(dtype)
+        self.threads = threads or default_threads()
+        self._suffixes = ("", "_reverse") if bidirectional else ("",)
+        below = [input_size, *[hidden_size * len(self._suffixes)] * (num_layers - 1)]
+        self._scans = [Scan(self._cell(D), dtype=dtype, threads=self.threads) for D in below]
+        self._weights = [[Weights() for _ in self._suffixes] for _ in below]
+        self.params: Arrays = {}
+        self.initialize(0)
+        self._kept: list[_Kept] | None = None
+        self._passes = 0
+
+    def initialize(self, seed: int) -> None:
+        """Draw new parameters: Glorot uniform matrices, zero biases, the LSTM's forget bias one."""
+        rng = np.random.default_rng(seed)
+        H, G = self.hidden_size, self.gates
+        for layer, scan in enumerate(self._scans):
+            shapes = {"W_x": Param((scan.cell.input_size, G * H), G), "W_h": Param((H, G * H), G)}
+            if self.bias:
+                shapes |= {"b_x": Param((G * H,), G, self.ones), "b_h": Param((G * H,), G)}
+            for suffix in self._suffixes:
+                for name, shape in shapes.items():
+                    array = initial_array(shape, rng, self.dtype)
+                    self.params[f"{name}_l{layer}{suffix}"] = array
+
+    # ------------------------------------------------------------ what differs from cell to cell
+
+    def _cell(self, input_size: int) -> Cell:
+        raise NotImplementedError
+
+    def _to_cell(self, p: Arrays) -> Arrays:
+        """The cell's parameters from one layer's `W_x`, `W_h`, `b_x`, `b_h`; two biases are one."""
+        given = {"W_x": p["W_x"], "W_h": p["W_h"]}
+        return given | ({"b": p["b_x"] + p["b_h"]} if self.bias else {})
+
+    def _from_cell(self, g: Arrays) -> Arrays:
+        """Gradients of the layer's parameters from the cell's."""
+        given = {"W_x": g["W_x"], "W_h": g["W_h"]}
+        return given | ({"b_x": g["b"], "b_h": g["b"].copy()} if self.bias else {})
+
+    # ------------------------------------------------------------ forward
+
+    def _refresh(self, layer: int, direction: int) -> Weights:
+        """The cell's weights from `params` as they are now."""
+        end = f"_l{layer}{self._suffixes[direction]}"
+        names = ("W_x", "W_h", "b_x", "b_h") if self.bias else ("W_x", "W_h")
+        try:
+            own = {name: self.params[name + end] for name in names}
+        except KeyError as e:
+            have = ", ".join(self.params)
+            raise ShapeError(f"{self.name}: params must hold {e.args[0]}, got {have}") from None
+        weights = self._weights[layer][direction]
+        for name, array in self._to_cell(own).items():
+            if name not in weights or weights[name] is not array:
+                weights[name] = array
+        weights.changed()
+        return weights
+
+    def _run(
+        self, x: np.ndarray, given: Sequence[np.ndarray | None], lengths: Lengths, training: bool
+    ) -> tuple[np.ndarray, ...]:
+        x = self._check("x", x, (*("BT" if self.batch_first else "TB"), self.input_size))
+        below = np.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
+        first = self._check_states(given, below.shape[1], "{}x")
+        kept: list[_Kept] = []
+        final: list[Arrays] = []
+        for layer, scan in enumerate(self._scans):
+            mask = self._mask(below.shape, layer) if training and layer and self.dropout else None
+            below = below if mask is None else below * mask
+            results: list[Result] = []
+            for direction in range(len(self._suffixes)):
+                at = len(final)
+                result = scan.forward(
+                    self._refresh(layer, direction),
+                    below,
+                    {name: array[at] for name, array in first.items()},
+                    lengths=lengths,
+                    reverse=direction == 1,
+                    training=training,
+                )
+                results.append(result)
+                final.append(result.final)
+            parts = [r.y for r in results]
+            below = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+            kept.append(_Kept([r.tape for r in results if r.tape is not None], mask))
+        if training:
+            self._kept = kept
+            self._passes += 1
+        y = np.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
+        return (y, *(np.stack([f[name] for f in final]) for name in self.states))
+
+    def _mask(self, shape: tuple[int, ...], layer: int) -> np.ndarray:
+        """Dropout of a layer's input: anew for every pass, the same for every thread count."""
+        mask = np.empty(shape, self.dtype)
+        seed, offset = np.uint64(self._passes), np.uint64(layer << 40)
+        run_parallel(dropout_mask, self.threads, mask.reshape(-1), 1 - self.dropout, seed, offset)
+        return mask
+
+    # ------------------------------------------------------------ backward
+
+    def _backward(
+        self, d_y: np.ndarray | None, given: Sequence[np.ndarray | None]
+    ) -> LayerGradients:
+        if self._kept is None:
+            raise NMTError(f"{self.name}.backward: must follow a forward, got none; call forward")
+        rows = self._kept[0].tapes[0].rows
+        d_final = self._check_states(given, rows.B, "d_{}y")
+        d_below = self._check_d_y(d_y, rows.T, rows.B)
+        kept, self._kept = self._kept, None
+        initial: list[Arrays] = []
+        params: Arrays = {}
+        for layer in range(self.num_layers - 1, -1, -1):
+            d_below, first = self._layer_backward(
+                layer, kept[layer].tapes, d_below, d_final, params
+            )
+            initial[:0] = first
+            mask = kept[layer].mask
+            d_below = d_below if mask is None else d_below * mask
+        d_x = np.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first else d_below
+        d_first = {name: np.stack([g[name] for g in initial]) for name in self.states}
+        ordered = {name: params[name] for name in self.params}
+        return LayerGradients(d_x, d_first["h"], d_first.get("c"), ordered)
+
+    def _layer_backward(
+        self, layer: int, tapes: list[Tape], d_y: np.ndarray, d_final: Arrays, params: Arrays
+    ) -> tuple[np.ndarray, list[Arrays]]:
+        """Gradients of one layer's input and initial states; fills those of its parameters."""
+        H, scan = self.hidden_size, self._scans[layer]
+        d_x, initial = np.zeros((), self.dtype), []
+        for direction, suffix in enumerate(self._suffixes):
+            at = layer * len(self._suffixes) + direction
+            shares = {name: np.zeros(p.shape, self.dtype) for name, p in scan.params.items()}
+            found = scan.backward(
+                tapes[direction],
+                np.ascontiguousarray(d_y[..., direction * H : (direction + 1) * H]),
+                {name: array[at] for name, array in d_final.items()},
+                shares,
+            )
+            if found.x is None:
+                raise RuntimeError("a scan gave no gradient of its input")
+            d_x = d_x + found.x if direction else found.x
+            initial.append(found.initial)
+            for name, g in self._from_cell(shares).items():
+                params[f"{name}_l{layer}{suffix}"] = g
+        return d_x, initial
+
+    # ------------------------------------------------------------ the door
+
+    def _check(self, what: str, array: Any, shape: tuple[str | int, ...]) -> np.ndarray:
+        """A contiguous array of the layer's dtype; a letter in `shape` stands for any size."""
+        promise = f"{self.dtype} [{', '.join(map(str, shape))}]"
+        if not isinstance(array, np.ndarray):
+            raise ShapeError(f"{self.name}: {what} must be {promise}, got {type(array).__name__}")
+        fits = array.ndim == len(shape) and all(
+            isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True)
+        )
+        if not fits or array.dtype != self.dtype:
+            got = f"{array.dtype} {list(array.shape)}"
+            raise ShapeError(f"{self.name}: {what} must be {promise}, got {got}")
+        return np.ascontiguousarray(array)
+
+    def _check_d_y(self, d_y: np.ndarray | None, T: int, B: int) -> np.ndarray:
+        width = self.hidden_size * len(self._suffixes)
+        if d_y is None:
+            return np.zeros((T, B, width), self.dtype)
+        if self.batch_first:
+            return self._check("d_y", d_y, (B, T, width)).swapaxes(0, 1)
+        return self._check("d_y", d_y, (T, B, width))
+
+    def _check_states(self, given: Sequence[np.ndarray | None], B: int, label: str) -> Arrays:
+        shape = (self.num_layers * len(self._suffixes), B, self.hidden_size)
+        return {
+            name: self._check(label.format(name), array, shape)
+            for name, array in zip(self.states, given, strict=True)
+            if array is not None
+        }
