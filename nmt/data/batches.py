@@ -124,6 +124,12 @@ class TrainBatches:
         self._tgt_lengths = corpus.tgt.lengths + 1
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
 
+    def target_counts(self, vocab_size: int) -> np.ndarray:
+        """How often each target token is to be predicted in an epoch, EOS included: int64 [V]."""
+        counts = np.bincount(self._corpus.tgt.tokens, minlength=vocab_size)
+        counts[EOS_ID] += len(self._corpus.tgt)
+        return counts
+
     def num_batches(self, epoch: int = 0) -> int:
         """Batches in an epoch; with shuffling it can differ by a few from one epoch to the next."""
         return len(self._batches(epoch))

@@ -74,20 +74,31 @@ class TranslationModel:
         """Parameters were written in place."""
         self.weights.changed()
 
-    def initialize(self, seed: int) -> None:
-        """Fresh parameters. Embeddings are normal with variance 1 / embedding_dim; matrices as the settings say."""
+    def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
+        """Fresh parameters.
+
+        Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 / embedding_dim, as the
+        output layer's rows are; small ones leave the first updates without a signal. The output bias is the log frequency
+        of each token where `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as the settings say.
+        """
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
-            array = initial_array(param, rng, self.dtype)
-            if param.ones is not None:
-                array *= self.config.forget_bias
-            if name.endswith("embeddings"):
-                array = (rng.standard_normal(param.shape) * param.shape[1] ** -0.5).astype(self.dtype)
-            elif len(param.shape) == 2 and self.config.initializer == "uniform":
-                limit = self.config.init_weight
-                array = rng.uniform(-limit, limit, param.shape).astype(self.dtype)
-            self.weights[name][...] = array
+            self.weights[name][...] = self._first_values(name, param, rng)
+        if tgt_counts is not None:
+            frequency = (tgt_counts + 0.5) / (tgt_counts + 0.5).sum()
+            self.weights["output.b"][...] = np.log(frequency)
         self.changed()
+
+    def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
+        if name.endswith("embeddings"):
+            output = self.tied and name == self.table("tgt")
+            return rng.standard_normal(param.shape) * (param.shape[1] ** -0.5 if output else 1.0)
+        if name == "output.W":
+            return rng.standard_normal(param.shape) * param.shape[0] ** -0.5
+        if len(param.shape) == 2 and self.config.initializer == "uniform":
+            return rng.uniform(-self.config.init_weight, self.config.init_weight, param.shape)
+        array = initial_array(param, rng, self.dtype)
+        return array * self.config.forget_bias if param.ones is not None else array
 
     # ------------------------------------------------------------ parameters
 

@@ -20,11 +20,13 @@ class Param:
     """A parameter's shape, [n] or [n, m]; `gates` of equal width lie side by side along the last axis.
 
     `ones` names the gate whose bias starts at one (the LSTM's forget gate: Jozefowicz et al. 2015, section 2.2).
+    A vector is a bias and starts at zero, unless it is a `weight`: an attention's v at zero would pass no gradient on.
     """
 
     shape: tuple[int, ...]
     gates: int = 1
     ones: int | None = None
+    weight: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,11 @@ class State(dict[str, Value]):
     """Named states, also reachable as attributes: `State(h=h, c=c)`, `s.h`."""
 
     def __getattr__(self, name: str) -> Value:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"state {name} must be one of {', '.join(self)}, got {name}") from None
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self:
+            raise ShapeError(f"step: a state must be one of {', '.join(self) or 'none'}, got {name}")
+        return self[name]
 
     def sub(self, prefix: str) -> State:
         """The states of the inner cell `prefix`."""

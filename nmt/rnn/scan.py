@@ -215,10 +215,11 @@ class Scan:
     def _lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         if lengths is None:
             return np.full(B, limit, np.int64)
-        array = np.asarray(lengths, np.int64)
-        if array.shape != (B,) or (B and (array.min() < 0 or array.max() > limit)):
-            raise ShapeError(f"{type(self.cell).__name__}: {what} must be {B} numbers from 0 to {limit}, got {array.tolist()}")
-        return array
+        array = np.asarray(lengths)
+        whole = array.dtype.kind in "iu" or not array.size
+        if array.shape != (B,) or not whole or (B and (array.min() < 0 or array.max() > limit)):
+            raise ShapeError(f"{type(self.cell).__name__}: {what} must be {B} integers from 0 to {limit}, got {array.tolist()}")
+        return array.astype(np.int64)
 
     def _check_captured(self, captured: Mapping[str, np.ndarray], rows: Rows) -> Arrays:
         if set(captured) != set(self.captured):

@@ -90,7 +90,10 @@ def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, 
 
 
 def initial_array(param: Param, rng: np.random.Generator, dtype: Any = np.float32) -> np.ndarray:
-    """One parameter. Vectors are biases and start at zero, but for the gate that starts at one."""
+    """One parameter, as `cell.Param` says."""
+    if param.weight:
+        limit = np.sqrt(6.0 / (param.shape[0] + 1))
+        return rng.uniform(-limit, limit, param.shape).astype(dtype)
     if len(param.shape) == 1:
         array = np.zeros(param.shape, dtype)
         if param.ones is not None:

@@ -101,7 +101,7 @@ class Trainer:
         src, tgt = corpora.src_subwords, corpora.tgt_subwords
         digest = subwords_digest(src, tgt)
         model = build_model(config, src.vocab_size, tgt.vocab_size)
-        model.initialize(config.seed)
+        model.initialize(config.seed, corpora.train.target_counts(tgt.vocab_size))
         optimizer = make_optimizer(config.training, model.params, threads)
         schedule = make_schedule(config.training)
         state = saved.state if saved else TrainingState()

@@ -57,7 +57,7 @@ class TranslationModel:
     def num_params(self) -> int:
         return sum(param.size for param in self.params.values())
 
-    def initialize(self, seed: int) -> None:
+    def initialize(self, seed: int, tgt_counts: np.ndarray) -> None:
         generator = np.random.default_rng(seed)
         for param in self.params.values():
             param[...] = generator.normal(0, 0.01, param.shape)

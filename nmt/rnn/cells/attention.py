@@ -45,7 +45,7 @@ class AttentionCell(Cell):
         H, M, A = self.cell.output_size, self.memory_size, self.attention_size
         shapes = under("cell", self.cell.params())
         if self.attention == "bahdanau":
-            shapes |= {"W_k": Param((M, A)), "W_q": Param((H, A)), "v": Param((A,))}
+            shapes |= {"W_k": Param((M, A)), "W_q": Param((H, A)), "v": Param((A,), weight=True)}
         elif self.attention == "general":
             shapes["W_k"] = Param((M, H))
         return shapes | {"W_c": Param((M + H, self.output_size)), "b_c": Param((self.output_size,))}

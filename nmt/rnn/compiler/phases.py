@@ -9,6 +9,7 @@ The same rules serve forward (states are carried) and backward (gradients of sta
 
 from __future__ import annotations
 
+from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.graph import Value, topological
 
 
@@ -32,9 +33,17 @@ def assign_phases(roots: list[Value], carried_in: set[int], carried_out: list[Va
             phases[v.id] = "before"
         else:
             phases[v.id] = "loop" if v.id in awaited else "after"
-    for v in reversed(order):  # what a hoisted product reads is hoisted with it
-        if phases.get(v.id) == "before":
-            for a in topological(list(v.args), stop=known):
-                if a.kind != "leaf" and a.id not in known:
-                    phases[a.id] = "before"
+    for v in order:
+        if phases.get(v.id) == "before":  # what a hoisted product reads is hoisted with it
+            _hoist(v, phases, known)
+    for v in order:  # what is too large to be stored for every step keeps its readers near
+        if phases.get(v.id) == "loop" and v.id not in moving:
+            if any(is_wide(a) and phases.get(a.id) == "before" for a in v.args):
+                _hoist(v, phases, known)
     return phases
+
+
+def _hoist(v: Value, phases: dict[int, str], known: set[int]) -> None:
+    for a in topological([v], stop=known):
+        if a.kind != "leaf" and a.id not in known:
+            phases[a.id] = "before"

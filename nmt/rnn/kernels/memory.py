@@ -86,3 +86,21 @@ def prefix_rows(lengths, bounds, T):  # type: ignore[no-untyped-def]
                     runs[count, 0], runs[count, 1] = start, rows
                     count += 1
     return runs[:count]
+
+
+@kernel
+def active_rows(lengths, T):  # type: ignore[no-untyped-def]
+    """Runs of rows [n, 2] of a [T * B] array: exactly the active ones, step by step."""
+    B = lengths.shape[0]
+    runs = np.empty((T * ((B + 1) // 2), 2), np.int64)
+    count = 0
+    for t in range(T):
+        for n in range(B):
+            if lengths[n] > t:
+                row = t * B + n
+                if count > 0 and runs[count - 1, 0] + runs[count - 1, 1] == row:
+                    runs[count - 1, 1] += 1
+                else:
+                    runs[count, 0], runs[count, 1] = row, 1
+                    count += 1
+    return runs[:count]

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.rnn.compiler.plan import Pass, Plan
 from nmt.rnn.compiler.program import Place, Product
 from nmt.rnn.kernels.emit_cpu import Function, Module, Weight, emit, weight_key
-from nmt.rnn.kernels.memory import prefix_rows, zero_inactive
+from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient
 from nmt.rnn.kernels.threads import run_parallel
@@ -34,23 +34,30 @@ class Rows:
     owner: np.ndarray  # int64 [B]
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
-    _segments: dict[bool, np.ndarray] = field(default_factory=dict)
+    _segments: dict[tuple[bool, bool], np.ndarray] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
         """How many threads share the rows."""
         return len(self.bounds) - 1
 
-    def segments(self, wide: bool) -> np.ndarray:
-        """Runs of rows of a [T, B, n] array that take part; with `wide`, of a [1, S, B, n] array."""
-        if wide not in self._segments:
+    def segments(self, wide: bool, *, exact: bool = False) -> np.ndarray:
+        """Runs of rows of a [T, B, n] array that take part; with `wide`, of a [1, S, B, n] array.
+
+        A product may run over a prefix of rows that holds some that have ended. A sum over rows is `exact`: what lies in padding
+        might be no number, and a row more or less would move the others to other blocks of the sum.
+        """
+        if (wide, exact) not in self._segments:
             steps = self.S if wide else self.T
             lengths = self.source_lengths if wide else self.lengths
             if len(lengths) and (lengths == steps).all():
-                self._segments[wide] = np.array([[0, steps * len(lengths)]], np.int64)
+                runs = np.array([[0, steps * len(lengths)]], np.int64)
+            elif exact:
+                runs = active_rows(lengths, steps)
             else:
-                self._segments[wide] = prefix_rows(lengths, np.array([0, len(lengths)], np.int64) if wide else self.bounds, steps)
-        return self._segments[wide]
+                runs = prefix_rows(lengths, np.array([0, len(lengths)], np.int64) if wide else self.bounds, steps)
+            self._segments[wide, exact] = runs
+        return self._segments[wide, exact]
 
 
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
@@ -86,7 +93,7 @@ class Executable:
                 continue
             target = gradients[sink.name]
             G = self._rows_of(placed.right, arrays, rows)
-            segments = rows.segments(placed.right.source_axis)
+            segments = rows.segments(placed.right.source_axis, exact=True)
             N = sink.right.width or 0
             if placed.left is None:
                 run_parallel(sum_rows, rows.threads, G, placed.right_offset, N, segments, target, 1)

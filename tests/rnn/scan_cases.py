@@ -1,0 +1,217 @@
+"""Cells, inputs and runs that the tests of the scan share.
+
+Sizes differ from one another wherever they may: equal sizes are another program, and would hide an
+exchange of two of them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.rnn import (
+    AttentionCell,
+    DropoutCell,
+    ElmanCell,
+    GRUCell,
+    LinearCell,
+    LSTMCell,
+    ResidualCell,
+    Scan,
+    StackCell,
+    Weights,
+)
+from nmt.rnn.compiler.trace import trace
+from nmt.rnn.kernels import interpreter
+
+D, H, M, A, OUT = 5, 7, 6, 4, 11
+T, B, S = 6, 5, 4
+
+RECURRENT = {
+    "lstm": lambda: LSTMCell(D, H),
+    "gru": lambda: GRUCell(D, H),
+    "gru_reset_before": lambda: GRUCell(D, H, reset_after=False),
+    "rnn_tanh": lambda: ElmanCell(D, H),
+    "rnn_relu": lambda: ElmanCell(D, H, nonlinearity="relu"),
+}
+
+
+def dropped(cell, rate, variational=False):
+    return DropoutCell(cell, rate, variational)
+
+
+WRAPPED = {
+    # Its backward pass reads a slice of a product that is kept without the rest of it.
+    "gru_no_bias": lambda: GRUCell(D, H, bias=False),
+    "linear": lambda: LinearCell(D, OUT),
+    "stack": lambda: StackCell(
+        [
+            LSTMCell(D, H),
+            ResidualCell(dropped(GRUCell(H, H), 0.3, True)),
+            LinearCell(H, OUT, "tanh"),
+        ]
+    ),
+    "dropout": lambda: dropped(GRUCell(D, H, reset_after=False), 0.4),
+}
+
+
+def decoder(inner, attention, input_feeding, dropout=0.0):
+    """An attention cell around a recurrent cell; the dot products need a memory as wide as it."""
+    memory_size = H if attention in ("dot", "scaled_dot") else M
+    cell = inner(D + OUT * input_feeding, H)
+    size = A if attention == "bahdanau" else None
+    return AttentionCell(
+        cell,
+        memory_size,
+        OUT,
+        attention=attention,
+        attention_size=size,
+        input_feeding=input_feeding,
+        dropout=dropout,
+    )
+
+
+# (inner cell, kind of attention, input feeding, dropout): every pair of choices is met once.
+DECODERS = {
+    "lstm_bahdanau_feed": (LSTMCell, "bahdanau", True, 0.0),
+    "gru_bahdanau": (GRUCell, "bahdanau", False, 0.0),
+    "gru_general_feed_dropout": (GRUCell, "general", True, 0.3),
+    "lstm_general": (LSTMCell, "general", False, 0.0),
+    "gru_dot_feed": (GRUCell, "dot", True, 0.0),
+    "lstm_dot_dropout": (LSTMCell, "dot", False, 0.3),
+    "lstm_scaled_dot_feed": (LSTMCell, "scaled_dot", True, 0.0),
+    "gru_scaled_dot": (GRUCell, "scaled_dot", False, 0.0),
+}
+ATTENTION = {name: lambda choice=choice: decoder(*choice) for name, choice in DECODERS.items()}
+CELLS = {**RECURRENT, **WRAPPED, **ATTENTION}
+
+LENGTHS = {
+    "full": None,
+    "mixed": (3, 6, 1, 5, 2),
+    "sorted": (6, 4, 3, 1, 1),
+    "ones": (1,) * B,
+    "zeros": (0, 4, 0, 6, 0),
+}
+SOURCE_LENGTHS = (4, 1, 3, 2, 4)
+
+
+@dataclass
+class Case:
+    """A cell and everything a run over it takes, cotangents included."""
+
+    cell: object
+    params: dict
+    x: np.ndarray
+    initial: dict
+    captured: dict
+    d_y: np.ndarray
+    d_final: dict
+    lengths: tuple | None = None
+    source_lengths: tuple | None = None
+
+    @property
+    def options(self):
+        """The keywords of a forward pass."""
+        return {
+            "lengths": self.lengths,
+            "captured": self.captured,
+            "source_lengths": self.source_lengths if self.captured else None,
+        }
+
+    def rows(self, chosen):
+        """The same numbers for some of the rows."""
+        chosen = list(chosen)
+
+        def of(arrays):
+            return {k: np.ascontiguousarray(a[..., chosen, :]) for k, a in arrays.items()}
+
+        def some(lengths):
+            return None if lengths is None else [lengths[row] for row in chosen]
+
+        flat = of({"x": self.x, "d_y": self.d_y})
+        return Case(
+            self.cell, self.params, flat["x"], of(self.initial), of(self.captured), flat["d_y"],
+            of(self.d_final), some(self.lengths), some(self.source_lengths),
+        )  # fmt: skip
+
+
+def draw(cell, dtype, lengths=None, *, rows=B, steps=T, places=S, seed=0):
+    """Numbers that float32 holds exactly."""
+    rng = np.random.default_rng([seed, rows, steps])
+
+    def normal(*shape, scale=1.0):
+        return (rng.normal(size=shape) * scale).astype(np.float32).astype(dtype)
+
+    return Case(
+        cell,
+        {name: normal(*p.shape, scale=0.4) for name, p in cell.params().items()},
+        normal(steps, rows, cell.input_size),
+        {name: normal(rows, n) for name, n in cell.states().items()},
+        {name: normal(places, rows, c.width) for name, c in cell.captured().items()},
+        normal(steps, rows, cell.output_size),
+        {name: normal(rows, n) for name, n in cell.states().items()},
+        lengths,
+        SOURCE_LENGTHS if rows == B and places == S else None,
+    )
+
+
+def masks_of(cell):
+    """The dropout masks a training run of the cell reads."""
+    return trace(cell, training=True).masks
+
+
+def compiled(case, *, reverse=False, threads=1, seed=3):
+    """(outputs, gradients, masks) of the compiled program, both dicts of arrays by name."""
+    scan = Scan(case.cell, dtype=case.x.dtype, threads=threads)
+    weights = Weights(case.params)
+    result = scan.forward(
+        weights, case.x, case.initial, **case.options, reverse=reverse, training=True, seed=seed
+    )
+    masks = {
+        m.name: result.tape.arrays[f"C_{m.name}" if m.variational else m.name]
+        for m in masks_of(case.cell)
+    }
+    shares = {name: np.zeros_like(p) for name, p in case.params.items()}
+    found = scan.backward(result.tape, case.d_y, case.d_final, shares)
+    return named(result), gradients(found, shares), masks
+
+
+def inferred(case, *, reverse=False, threads=1):
+    """Outputs of the compiled program that keeps nothing."""
+    scan = Scan(case.cell, dtype=case.x.dtype, threads=threads)
+    result = scan.forward(
+        Weights(case.params), case.x, case.initial, **case.options, reverse=reverse
+    )
+    assert result.tape is None
+    return named(result)
+
+
+def interpreted(case, masks, *, reverse=False):
+    """(outputs, gradients) of the interpreter in float64, with the given dropout masks."""
+
+    def wide(value):
+        if isinstance(value, dict):
+            return {name: wide(a) for name, a in value.items()}
+        return value.astype(np.float64)
+
+    options = {**case.options, "captured": wide(case.captured)}
+    result = interpreter.forward(
+        case.cell, wide(case.params), wide(case.x), wide(case.initial), **options,
+        reverse=reverse, masks=None if masks is None else wide(masks),
+    )  # fmt: skip
+    found = interpreter.backward(result, wide(case.d_y), wide(case.d_final))
+    return named(result), gradients(found, found.params)
+
+
+def named(result):
+    """Output and final states by name."""
+    return {"y": result.y, **{f"final {k}": a for k, a in result.final.items()}}
+
+
+def gradients(found, params):
+    """All gradients by name."""
+    return {
+        "d_x": found.x,
+        **{f"d_initial {k}": a for k, a in found.initial.items()},
+        **{f"d_captured {k}": a for k, a in found.captured.items()},
+        **{f"d_{k}": a for k, a in params.items()},
+    }

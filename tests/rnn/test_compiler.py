@@ -1,0 +1,298 @@
+"""What the passes promise, read off the plans: nothing is compiled here."""
+
+import numpy as np
+import pytest
+
+from nmt.errors import ShapeError
+from nmt.rnn import (
+    AttentionCell,
+    Captured,
+    Cell,
+    GRUCell,
+    LSTMCell,
+    Param,
+    StackCell,
+    State,
+    dot,
+    softmax,
+    split,
+    tanh,
+    weighted_sum,
+)
+from nmt.rnn.compiler.plan import make_plan
+from nmt.rnn.compiler.program import Product
+from nmt.rnn.compiler.trace import trace
+from nmt.rnn.graph import topological
+from tests.rnn import scan_cases as cases
+from tests.rnn.scan_cases import CELLS, DECODERS, H
+
+
+def plan_of(cell, *, want_inputs=True, training=True):
+    return make_plan(trace(cell, training=training), training=training, want_inputs=want_inputs)
+
+
+def products(program):
+    """(parameter, first row, transposed) of every product of a program."""
+    found = [s for s in program.steps if isinstance(s, Product)]
+    return [(s.weight.attrs["name"], s.weight.attrs.get("start", 0), s.transposed) for s in found]
+
+
+def all_programs(plan):
+    passes = [plan.forward] + ([plan.backward] if plan.backward else [])
+    return [program for one in passes for program in (one.before, one.loop, one.after)]
+
+
+def written(program):
+    """The places a program fills."""
+    for step in program.steps:
+        if isinstance(step, Product):
+            yield program.places[step.out.id]
+        else:
+            yield from (entry.place for nest in step.nests for entry in nest.entries)
+
+
+def kept(plan):
+    """Arrays that hold forward values for the backward pass, one entry per step."""
+    return {n: p for n, p in plan.forward.arrays.items() if n.startswith("k")}
+
+
+# ------------------------------------------------------------ hoist and sink
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "gru_reset_before", "rnn_tanh"])
+def test_input_products_are_hoisted(name):
+    plan = plan_of(CELLS[name]())
+    recurrent = [("W_rz", 0), ("W_n", 0)] if name == "gru_reset_before" else [("W_h", 0)]
+    assert products(plan.forward.before) == [("W_x", 0, False)]
+    assert sorted(products(plan.forward.loop)) == sorted((*w, False) for w in recurrent)
+    assert sorted(products(plan.backward.loop)) == sorted((*w, True) for w in recurrent)
+    assert products(plan.backward.after) == [("W_x", 0, True)]
+
+
+def test_only_the_fed_rows_of_a_weight_stay_in_the_loop():
+    plan = plan_of(CELLS["lstm_bahdanau_feed"]())
+    assert products(plan.forward.before) == [("cell.W_x", 0, False)]
+    assert ("cell.W_x", cases.D, False) in products(plan.forward.loop)
+    assert products(plan.backward.after) == [("cell.W_x", 0, True)]
+
+
+def test_a_cell_without_state_has_no_products_in_the_loop():
+    plan = plan_of(CELLS["linear"]())
+    assert products(plan.forward.loop) == products(plan.backward.loop) == []
+    assert products(plan.forward.before) == [("W", 0, False)]
+
+
+@pytest.mark.parametrize("name", [n for n in DECODERS if "bahdanau" in n or "general" in n])
+def test_keys_are_computed_once(name):
+    traced = trace(CELLS[name](), training=True)
+    step, once = make_plan(traced, training=True), make_plan(traced.invariants, training=True)
+    weights = {w for program in all_programs(step) for w, _, _ in products(program)}
+    assert "W_k" not in weights
+    assert "W_k" not in {s.sink.name for s in step.sinks}
+    assert [p for program in all_programs(once) for p in products(program)] == [
+        ("W_k", 0, False), ("W_k", 0, True),
+    ]  # fmt: skip
+    assert [s.sink.name for s in once.sinks] == ["W_k"]
+    assert set(step.d_captured) == {"memory", "invariant0"}
+
+
+@pytest.mark.parametrize("name", ["gru_dot_feed", "lstm"])
+def test_without_keys_nothing_is_invariant(name):
+    assert trace(CELLS[name](), training=True).invariants is None
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_every_parameter_has_its_gradient_outside_the_loop(name):
+    cell = CELLS[name]()
+    traced = trace(cell, training=True)
+    plans = [make_plan(t, training=True) for t in (traced, traced.invariants) if t]
+    assert {s.sink.name for plan in plans for s in plan.sinks} == set(cell.params())
+    for plan in plans:
+        # Whole rows of the weight's gradient, from what lies in memory for every step.
+        for placed in plan.sinks:
+            assert placed.right.kind in ("seq", "before", "after")
+            assert placed.left is None or placed.left.kind in ("seq", "before", "after")
+
+
+# ------------------------------------------------------------ keep or recompute
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_backward_loop_fills_only_what_outlives_it(name):
+    """Operands of the sums over all steps, and d_x; everything else is scratch of one step."""
+    plan = plan_of(CELLS[name]())
+    operands = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}
+    outlive = operands | {p.name for p in plan.d_inputs.values()}
+    assert {p.name for p in written(plan.backward.loop) if p.kind == "seq"} <= outlive
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_no_array_of_source_places_and_features_is_made_for_every_step(name):
+    for training in (False, True):
+        plan = plan_of(CELLS[name](), training=training)
+        for program in all_programs(plan):
+            for place in written(program):
+                wide = place.source_axis and place.width is not None
+                assert not wide or place.kind == "inv"
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("lstm", 5), ("gru", 4), ("gru_no_bias", 4), ("gru_reset_before", 4), ("rnn_tanh", 0),
+     ("rnn_relu", 0)],
+)  # fmt: skip
+def test_few_values_are_kept(name, count):
+    """LSTM: four gates and tanh(c). GRU: three gates, and h W_n + b or r * h. Elman: its output."""
+    assert [p.width for p in kept(plan_of(CELLS[name]())).values()] == [H] * count
+
+
+def test_attention_keeps_weights_context_and_query():
+    plan = plan_of(CELLS["gru_bahdanau"]())
+    places = sorted((p.source_axis, p.width or 0) for p in kept(plan).values())
+    of_cell = [(False, H)] * 4
+    # The query's product is A wide, the context M wide, the weights one number per source place.
+    assert places == sorted([*of_cell, (False, cases.A), (False, cases.M), (True, 0)])
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_inference_keeps_nothing(name):
+    plan = plan_of(CELLS[name](), training=False)
+    assert plan.backward is None and plan.sinks == []
+    assert kept(plan) == {}
+    later = {s.x.id for s in plan.forward.after.steps if isinstance(s, Product)}
+    outlive = {plan.forward.loop.places[i] for i in later if i in plan.forward.loop.places}
+    filled = {p for p in written(plan.forward.loop) if p.kind == "seq"}
+    assert filled <= outlive | set(plan.outputs.values())
+
+
+def test_gradients_of_inputs_only_where_wanted():
+    wanted, without = (plan_of(CELLS["lstm"](), want_inputs=w) for w in (True, False))
+    assert set(wanted.d_inputs) == {"x"} and without.d_inputs == {}
+    assert all("W_x" != w for p in all_programs(without)[3:] for w, _, _ in products(p))
+    assert {s.sink.name for s in without.sinks} == {"W_x", "W_h", "b"}
+
+
+# ------------------------------------------------------------ the graph
+
+
+def roots(traced):
+    return [*traced.outputs.values(), *traced.new.values()]
+
+
+class Toy(Cell):
+    """A cell around one function of (p, x, s)."""
+
+    def __init__(self, function, output_size=4):
+        self.function, self.input_size, self.output_size = function, 3, output_size
+
+    def params(self):
+        return {"W": Param((3, 4)), "U": Param((4, 4)), "b": Param((4,))}
+
+    def states(self):
+        return {"h": 4}
+
+    def captured(self):
+        return {"memory": Captured(4)}
+
+    def step(self, p, x, s):
+        return self.function(p, x, s)
+
+
+def returning(h):
+    return h, State(h=h)
+
+
+def test_equal_expressions_are_one_value():
+    def twice(p, x, s):
+        return returning(tanh(x @ p.W + s.h) + tanh(x @ p.W + s.h) * tanh(s.h + x @ p.W))
+
+    found = [v.op for v in topological(roots(trace(Toy(twice), training=False)))]
+    assert found.count("matmul") == 1
+    assert found.count("tanh") == 2  # a + b and b + a are not looked into
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "gru_reset_before", "stack"])
+def test_slices_reach_memory(name):
+    for v in topological(roots(trace(CELLS[name](), training=True))):
+        assert v.op != "slice" or v.args[0].kind in ("leaf", "product")
+        if v.kind == "elementwise":  # no gate's arithmetic on all gates at once
+            assert v.width in (H, cases.OUT, None)
+
+
+def test_constants_vanish():
+    def idle(p, x, s):
+        return returning(s.h * 1 + 0 - (x @ p.W) * 0)
+
+    traced = trace(Toy(idle), training=False)
+    assert roots(traced)[0] is traced.states["h"]
+
+
+def test_dropout_is_only_there_in_training():
+    cell = CELLS["stack"]()
+    (mask,) = trace(cell, training=True).masks
+    assert (mask.width, mask.rate, mask.variational) == (H, 0.3, True)
+    assert trace(cell, training=False).masks == []
+
+
+@pytest.mark.parametrize("make", [LSTMCell, GRUCell], ids=lambda c: c.__name__)
+def test_sizes_are_no_part_of_the_source(make):
+    from nmt.rnn.kernels.run_cpu import Executable
+
+    keys = set()
+    for sizes in ((5, 7), (3, 64), (300, 13)):
+        code = Executable(plan_of(make(*sizes)), np.dtype(np.float32))
+        keys.add((code.forward_module.key, code.backward_module.key))
+    assert len(keys) == 1
+
+
+# ------------------------------------------------------------ mistakes of a cell's author
+
+MISTAKES = {
+    "widths differ": lambda p, x, s: returning(x + s.h),
+    "product does not fit": lambda p, x, s: returning(s.h @ p.W),
+    "product with a state": lambda p, x, s: returning(s.h @ s.h),
+    "product of a number per row": lambda p, x, s: returning(dot(s.h, s.h) @ p.U),
+    "no such parameter": lambda p, x, s: returning(x @ p.V),
+    "no such state": lambda p, x, s: returning(s.c),
+    "state missing": lambda p, x, s: (s.h, State()),
+    "state too many": lambda p, x, s: (s.h, State(h=s.h, c=s.h)),
+    "state of another width": lambda p, x, s: (s.h, State(h=x)),
+    "output of another width": lambda p, x, s: (x, State(h=s.h)),
+    "output for every source place": lambda p, x, s: (p.memory, State(h=s.h)),
+    "uneven split": lambda p, x, s: returning(split(s.h, 3)[0]),
+    "softmax without source": lambda p, x, s: returning(s.h * softmax(dot(s.h, s.h))),
+    "sum of numbers": lambda p, x, s: returning(s.h * dot(dot(s.h, s.h), dot(s.h, s.h))),
+    "dropout of numbers": lambda p, x, s: returning(s.h * p.dropout(dot(s.h, s.h), 0.5)),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_in_a_step_are_one_line(mistake):
+    with pytest.raises(ShapeError) as caught:
+        trace(Toy(MISTAKES[mistake]), training=True)
+    message = str(caught.value)
+    assert ": " in message and "must" in message and "\n" not in message
+
+
+def test_a_product_of_every_source_place_with_the_state_is_refused():
+    def costly(p, x, s):
+        scores = dot((p.memory + s.h) @ p.U, s.h)
+        return returning(weighted_sum(softmax(scores), p.memory))
+
+    with pytest.raises(ShapeError, match="source") as caught:
+        plan_of(Toy(costly))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: StackCell([LSTMCell(3, 4), GRUCell(5, 4)]),
+        lambda: AttentionCell(LSTMCell(3, 4), 5, 6, attention="dot", input_feeding=False),
+    ],
+    ids=["stack", "attention"],
+)
+def test_cells_that_do_not_fit_are_one_line(build):
+    with pytest.raises(ShapeError, match="must") as caught:
+        build()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,156 @@
+"""What LSTM, GRU and RNN add to scans: names, layouts, dropout between layers, the door."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from nmt.errors import NMTError
+from nmt.rnn import GRU, LSTM, RNN
+from tests.oracle import compare
+
+D, H = 5, 7
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+@pytest.mark.parametrize(("make", "gates"), [(LSTM, 4), (GRU, 3), (RNN, 1)])
+def test_parameters_have_their_names_and_shapes(make, gates):
+    layer = make(D, H, 2, bidirectional=True)
+    G = gates * H
+    for suffix in ("", "_reverse"):
+        assert layer.params[f"W_x_l0{suffix}"].shape == (D, G)
+        assert layer.params[f"W_x_l1{suffix}"].shape == (2 * H, G)
+        assert layer.params[f"W_h_l1{suffix}"].shape == (H, G)
+        assert layer.params[f"b_x_l1{suffix}"].shape == (G,) == layer.params["b_h_l0"].shape
+    assert len(layer.params) == 16
+    assert len(make(D, H, bias=False).params) == 2
+    assert all(a.dtype == np.float32 for a in layer.params.values())
+
+
+def test_fresh_parameters_are_drawn_and_the_forget_gate_is_open():
+    layer = LSTM(D, H)
+    biases = layer.params["b_x_l0"] + layer.params["b_h_l0"]
+    np.testing.assert_array_equal(biases, np.repeat([0, 1, 0, 0], H))
+    before = layer.params["W_x_l0"].copy()
+    assert np.std(before) > 0
+    layer.initialize(1)
+    assert not np.array_equal(layer.params["W_x_l0"], before)
+
+
+def test_batch_first_is_a_transpose():
+    x, d_y, lengths = draw(4, 3, D), draw(4, 3, 2 * H, seed=1), [2, 4, 1]
+    options = {"bidirectional": True, "dtype": np.float64}
+    layer, other = GRU(D, H, **options), GRU(D, H, batch_first=True, **options)
+    y, hy = layer.forward(x, lengths=lengths)
+    found = layer.backward(d_y)
+    y_first, hy_first = other.forward(x.swapaxes(0, 1).copy(), lengths=lengths)
+    found_first = other.backward(d_y.swapaxes(0, 1).copy())
+    np.testing.assert_array_equal(y_first.swapaxes(0, 1), y)
+    np.testing.assert_array_equal(hy_first, hy)
+    np.testing.assert_array_equal(found_first.d_x.swapaxes(0, 1), found.d_x)
+    np.testing.assert_array_equal(found_first.params["W_h_l0"], found.params["W_h_l0"])
+    assert found.d_cx is None
+
+
+@pytest.mark.parametrize("make", [LSTM, GRU, lambda *a, **k: GRU(*a, reset_after=False, **k)])
+def test_parameters_may_be_written_between_calls(make):
+    layer, x = make(D, H, dtype=np.float64), draw(3, 2, D)
+    before = layer(x)[0].copy()
+    kept = {name: a.copy() for name, a in layer.params.items()}
+    for name in layer.params:
+        layer.params[name] *= 0.5
+        changed = layer(x)[0]
+        assert not np.array_equal(changed, before) or not kept[name].any()
+        layer.params[name][...] = kept[name]
+    np.testing.assert_array_equal(layer(x)[0], before)
+    layer.params["W_h_l0"] = np.zeros_like(kept["W_h_l0"])
+    assert not np.array_equal(layer(x)[0], before)
+
+
+def test_dropout_lies_between_layers_in_training_only():
+    options = {"nonlinearity": "tanh", "dtype": np.float64}
+    layer, plain = RNN(D, H, 2, dropout=0.5, **options), RNN(D, H, 2, **options)
+    x, d_y = draw(6, 4, D), draw(6, 4, H, seed=1)
+    np.testing.assert_array_equal(layer(x)[0], plain(x)[0])
+    first, second = layer.forward(x)[0], layer.forward(x)[0]
+    assert not np.array_equal(first, second)  # every pass draws anew
+    again = RNN(D, H, 2, dropout=0.5, threads=1, **options)
+    np.testing.assert_array_equal(again.forward(x)[0], first)
+    # The last layer's output is whole: tanh is never exactly 0.
+    assert np.all(first != 0)
+    found = again.backward(d_y)
+
+    def loss(direction, step):
+        moved = RNN(D, H, 2, dropout=0.5, **options)  # draws the same mask in its first pass
+        moved.params["W_x_l0"] += step * direction
+        return np.sum(moved.forward(x)[0] * d_y)
+
+    direction = draw(D, H, seed=2)
+    slope = (loss(direction, 1e-6) - loss(direction, -1e-6)) / 2e-6
+    compare.assert_close(np.sum(found.params["W_x_l0"] * direction), slope, 1e-7, "slope")
+
+
+def test_one_layer_has_nothing_to_drop():
+    x = draw(3, 2, D)
+    layer, plain = GRU(D, H, dropout=0.9, dtype=np.float64), GRU(D, H, dtype=np.float64)
+    np.testing.assert_array_equal(layer.forward(x)[0], plain.forward(x)[0])
+
+
+@pytest.mark.parametrize("T", [0, 3])
+@pytest.mark.parametrize("B", [0, 2])
+def test_nothing_at_all(T, B):
+    layer = LSTM(D, H, 2, bidirectional=True, dtype=np.float64)
+    hx = draw(4, B, H)
+    y, hy, cy = layer.forward(draw(T, B, D), hx)
+    assert y.shape == (T, B, 2 * H) and hy.shape == cy.shape == (4, B, H)
+    found = layer.backward(np.ones_like(y), np.ones_like(hy))
+    assert found.d_x.shape == (T, B, D)
+    if T == 0:
+        np.testing.assert_array_equal(hy, hx)
+        np.testing.assert_array_equal(found.d_hx, 1.0)
+    if T * B == 0:
+        assert not any(g.any() for g in found.params.values())
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: LSTM(D, 0),
+        lambda: GRU(D, H, dropout=1.0),
+        lambda: RNN(D, H, nonlinearity="sine"),
+        lambda: RNN(D, H).backward(None),
+        lambda: RNN(D, H)(np.zeros((2, 2, D))),
+        lambda: RNN(D, H)([[0.0]]),
+        lambda: RNN(D, H)(np.zeros((2, 2, D), np.float32), lengths=[1.5, 2]),
+    ],
+    ids=["hidden_size", "dropout", "nonlinearity", "backward", "dtype", "list", "lengths"],
+)
+def test_mistakes_are_one_line(act):
+    with pytest.raises(NMTError, match="must") as caught:
+        act()
+    assert "\n" not in str(caught.value)
+
+
+def test_looking_at_cells_takes_no_numba():
+    code = (
+        "import sys\nfrom nmt.rnn import LSTMCell, Cell, tanh\n"
+        "from nmt.rnn.kernels import interpreter\n"
+        "print('numba' in sys.modules, 'llvmlite' in sys.modules)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.split() == ["False", "False"]
+
+
+def test_every_public_name_is_there():
+    import nmt.rnn
+
+    for name in nmt.rnn.__all__:
+        assert getattr(nmt.rnn, name).__name__ == name
+    with pytest.raises(AttributeError, match="LSTMM"):
+        _ = nmt.rnn.LSTMM

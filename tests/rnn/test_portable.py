@@ -1,0 +1,52 @@
+"""Forward and backward on smaller vector units: whole programs, in a process of their own."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.rnn.kernels.features import TARGET
+
+ROOT = Path(__file__).resolve().parents[2]
+CHECK = """
+import sys
+from nmt.rnn.kernels.features import TARGET
+from tests.oracle import compare
+from tests.rnn import scan_cases as cases
+
+for name in ("lstm", "lstm_bahdanau_feed"):
+    case = cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS["mixed"])
+    outputs, gradients, masks = cases.compiled(case, threads=2)
+    expected = cases.interpreted(case, masks)
+    for found, wanted in zip((outputs, gradients), expected, strict=True):
+        assert set(found) == set(wanted)
+        for key, value in wanted.items():
+            compare.assert_close(found[key], value, compare.TOLERANCE["float32"], f"{name} {key}")
+generated = [m for m in sys.modules.values() if m.__name__.startswith("nmt_")]
+print(TARGET.name, len(generated), *{str(m.__file__).rsplit("/", 1)[0] for m in generated})
+"""
+
+
+@pytest.mark.skipif(
+    platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 targets"
+)
+@pytest.mark.parametrize("name", ["avx2", "generic"])
+def test_scans_on_a_smaller_vector_unit(name, tmp_path):
+    if name == "avx2" and TARGET.lanes < 8:
+        pytest.skip("this machine has no AVX2")
+    environment = {**os.environ, "NMT_CPU": name, "NMT_CACHE_DIR": str(tmp_path)}
+    result = subprocess.run(
+        [sys.executable, "-c", CHECK],
+        cwd=ROOT,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    # Forward and backward of both cells, and of the attention's keys: all in the folder asked for.
+    assert result.stdout.split() == [name, "6", str(tmp_path)]
+    assert len(list(tmp_path.glob("nmt_*.py"))) == 6

@@ -1,0 +1,278 @@
+"""Three witnesses of every cell over time: the oracle, the interpreter and the compiled program."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nmt.errors import ShapeError
+from nmt.rnn import LSTMCell, Scan, Weights
+from nmt.rnn import scan as engine
+from tests.oracle import attention, compare, layers
+from tests.oracle import gradients as slopes
+from tests.rnn import scan_cases as cases
+
+# Compiling costs seconds per cell and dtype; float32 takes one decoder of each kind of attention.
+FLOAT32 = [name for name in cases.CELLS if name not in cases.ATTENTION] + [
+    "lstm_bahdanau_feed", "gru_general_feed_dropout", "gru_scaled_dot",
+]  # fmt: skip
+PROGRAMS = [(name, "float64") for name in cases.CELLS] + [(name, "float32") for name in FLOAT32]
+
+
+def assert_all_close(found, expected, tolerance, what):
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        compare.assert_close(found[name], value, tolerance, f"{what} {name}")
+
+
+def assert_same_bits(found, expected, what):
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, f"{what} {name}")
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("lengths", cases.LENGTHS)
+@pytest.mark.parametrize(("name", "dtype"), PROGRAMS, ids=map("-".join, PROGRAMS))
+def test_compiled_program_means_what_the_interpreter_says(name, dtype, lengths, reverse):
+    case = cases.draw(cases.CELLS[name](), dtype, cases.LENGTHS[lengths])
+    outputs, found, masks = cases.compiled(case, reverse=reverse)
+    tolerance = compare.TOLERANCE[dtype]
+    expected, expected_gradients = cases.interpreted(case, masks, reverse=reverse)
+    assert_all_close(outputs, expected, tolerance, "training")
+    assert_all_close(found, expected_gradients, tolerance, "gradient")
+    assert all(a.dtype == dtype for a in (*outputs.values(), *found.values()))
+    for row, n in enumerate(case.lengths or ()):
+        np.testing.assert_array_equal(outputs["y"][n:, row], 0.0)
+        np.testing.assert_array_equal(found["d_x"][n:, row], 0.0)
+    plain, _ = cases.interpreted(case, None, reverse=reverse)
+    assert_all_close(cases.inferred(case, reverse=reverse), plain, tolerance, "inference")
+
+
+@pytest.mark.parametrize("lengths", ["full", "mixed"])
+@pytest.mark.parametrize("name", cases.CELLS)
+def test_thread_count_never_shows(name, lengths):
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
+    one, two = (cases.compiled(case, threads=n) for n in (1, 2))
+    assert_same_bits(two[0], one[0], "output")
+    assert_same_bits(two[1], one[1], "gradient")
+
+
+def test_thread_count_never_shows_in_long_sums():
+    """Sums over more rows than one block of the weight gradient takes, in ragged order."""
+    lengths = tuple(40 - 7 * row % 33 for row in range(23))
+    case = cases.draw(cases.CELLS["lstm"](), "float32", lengths, rows=23, steps=40)
+    assert sum(lengths) > 512
+    one, two = (cases.compiled(case, threads=n) for n in (1, 2))
+    assert_same_bits(two[0], one[0], "output")
+    assert_same_bits(two[1], one[1], "gradient")
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "linear", "lstm_bahdanau_feed", "gru_scaled_dot"])
+def test_a_row_has_the_same_bits_in_any_company(name):
+    case = cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS["mixed"])
+    whole, found, _ = cases.compiled(case)
+    inferred = cases.inferred(case)
+    of_rows = ("d_x", "d_initial", "d_captured")
+    for company in ([0], [3], [4, 1], [1, 2, 3], [4, 3, 2, 1, 0]):
+        alone = case.rows(company)
+        outputs, gradients, _ = cases.compiled(alone)
+        pairs = [(outputs, whole), (cases.inferred(alone), inferred)]
+        pairs.append(tuple({k: v for k, v in g.items() if k.startswith(of_rows)}
+                           for g in (gradients, found)))  # fmt: skip
+        for got, expected in pairs:
+            rows = {k: a[..., company, :] for k, a in expected.items()}
+            assert_same_bits(got, rows, f"rows {company}")
+
+
+@pytest.mark.parametrize("filling", [np.nan, np.inf, 1e30])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize(
+    "name", ["lstm", "gru_reset_before", "linear", "stack", "lstm_bahdanau_feed", "lstm_general"]
+)
+def test_padding_is_never_read(name, reverse, filling):
+    """Not by outputs, and not by any gradient, whatever lies there."""
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS["mixed"])
+    dirty = replace(
+        case,
+        x=case.x.copy(),
+        d_y=case.d_y.copy(),
+        captured={k: a.copy() for k, a in case.captured.items()},
+    )
+    for row, n in enumerate(case.lengths):
+        dirty.x[n:, row] = filling
+        dirty.d_y[n:, row] = filling
+    for array in dirty.captured.values():
+        for row, n in enumerate(case.source_lengths):
+            array[n:, row] = filling
+    clean, found = (cases.compiled(c, reverse=reverse) for c in (case, dirty))
+    assert_same_bits(found[0], clean[0], "output")
+    assert_same_bits(found[1], clean[1], "gradient")
+    assert_same_bits(
+        cases.inferred(dirty, reverse=reverse), cases.inferred(case, reverse=reverse), "inference"
+    )
+
+
+def test_a_sentence_without_source_weighs_nothing():
+    case = cases.draw(cases.CELLS["lstm_bahdanau_feed"](), "float64", cases.LENGTHS["mixed"])
+    case = replace(case, source_lengths=(0, 1, 0, 2, 4))
+    outputs, found, masks = cases.compiled(case)
+    expected, expected_gradients = cases.interpreted(case, masks)
+    assert_all_close(outputs, expected, 1e-9, "output")
+    assert_all_close(found, expected_gradients, 1e-9, "gradient")
+
+
+def numba_signatures():
+    """How many machine-code versions there are of all compiled functions."""
+    modules = [m for name, m in list(sys.modules.items()) if name.startswith("nmt")]
+    functions = {id(f): f for m in modules for f in vars(m).values() if hasattr(f, "signatures")}
+    return sum(len(f.signatures) for f in functions.values()), len(modules)
+
+
+@pytest.mark.parametrize("name", ["lstm", "stack", "lstm_bahdanau_feed", "gru_scaled_dot"])
+def test_other_sizes_of_a_batch_compile_nothing(name):
+    cell = cases.CELLS[name]()
+    cases.compiled(cases.draw(cell, "float64", (6, 2, 5, 1, 3)), threads=2)
+    cases.inferred(cases.draw(cell, "float64"), threads=2)
+    before, plans = numba_signatures(), engine._compile.cache_info().misses
+    assert before[0] > 0
+    for rows, steps, places in ((1, 1, 1), (2, 9, 3), (17, 3, 8)):
+        lengths = tuple(1 + row % steps for row in range(rows))
+        for of_rows in (None, lengths):
+            case = cases.draw(cell, "float64", of_rows, rows=rows, steps=steps, places=places)
+            for reverse in (False, True):
+                cases.compiled(case, reverse=reverse, threads=2)
+                cases.inferred(case, reverse=reverse, threads=2)
+    assert numba_signatures() == before
+    assert engine._compile.cache_info().misses == plans
+
+
+# ------------------------------------------------------------ the oracle
+
+
+def oracle_layer(kind, p):
+    """A cell's parameters under the oracle's names."""
+    W_h = p["W_h"] if "W_h" in p else np.concatenate([p["W_rz"], p["W_n"]], axis=1)
+    biases = {"b_x": p["b"], **({"b_h": p["b_h"]} if "b_h" in p else {})}
+    return {"W_x": p["W_x"], "W_h": W_h, **biases}
+
+
+def oracle_recurrent(kind, case, now, reverse):
+    """Outputs by our names; `now` holds all leaves."""
+    h = now["initial h"]
+    c = now.get("initial c", np.zeros_like(h))
+    p = oracle_layer(kind, {k: now[k] for k in case.params})
+    lengths = [len(case.x)] * len(h) if case.lengths is None else case.lengths
+    y, h, c = layers.run_direction(kind, p, now["x"], h, c, lengths, reverse=reverse)
+    return {"y": y, "final h": h} | ({"final c": c} if kind == "lstm" else {})
+
+
+def oracle_decoder(inner, kind, feeding, case, now):
+    """The attention decoder; the oracle scores with W [H, M], the cell with its transpose."""
+    p = {k: now[k] for k in case.params}
+    cell = oracle_layer(inner, {k[5:]: v for k, v in p.items() if k.startswith("cell.")})
+    scores = {}
+    if kind == "bahdanau":
+        scores = {"W_query": p["W_q"], "W_key": p["W_k"], "v": p["v"]}
+    elif kind == "general":
+        scores = {"W": p["W_k"].T}
+    tree = {
+        "cell": {f"{k}_l0": v for k, v in cell.items()},
+        "attention": scores,
+        "W_c": p["W_c"],
+        "b_c": p["b_c"],
+    }
+    h = now["initial cell.h"]
+    c = now.get("initial cell.c", np.zeros_like(h))
+    fed = now.get("initial feed")
+    # The oracle's results are complex where x is: so is x, where any leaf that is looked at is.
+    x = now["x"] + 0 * p["b_c"][0] + 0 * (0 if fed is None else fed[0, 0])
+    y, h, c, _ = attention.decode(
+        inner, kind, tree, x, h[None], c[None], now["captured memory"],
+        case.source_lengths, case.lengths, input_feeding=feeding, fed=fed,
+    )  # fmt: skip
+    found = {"y": y, "final cell.h": h[0]} | ({"final cell.c": c[0]} if inner == "lstm" else {})
+    if feeding:
+        last = np.array(case.lengths) - 1
+        found["final feed"] = y[last, np.arange(len(last))]
+    return found
+
+
+def check_against(oracle, case, reverse):
+    """Outputs, and the slope of every leaf along a direction of its own by complex steps."""
+    outputs, found, _ = cases.compiled(case, reverse=reverse)
+    leaves = {
+        "x": case.x,
+        **{f"initial {k}": a for k, a in case.initial.items()},
+        **{f"captured {k}": a for k, a in case.captured.items()},
+        **case.params,
+    }
+    assert_all_close(outputs, oracle(leaves), 1e-9, "oracle")
+    weights = {"y": case.d_y, **{f"final {k}": a for k, a in case.d_final.items()}}
+
+    def total(now):
+        return sum(np.sum(value * weights[name]) for name, value in oracle(now).items())
+
+    rng = np.random.default_rng(5)
+    for name in leaves:
+        direction = slopes.random_direction(leaves, rng, only=[name])
+        exact = slopes.complex_step(total, leaves, direction)
+        got = slopes.inner({name: found[f"d_{name}"]}, direction)
+        scale = max(1.0, float(np.linalg.norm(found[f"d_{name}"])))
+        assert abs(got - exact) <= 1e-9 * scale, f"gradient of {name}: {got} instead of {exact}"
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("lengths", ["full", "mixed", "zeros"])
+@pytest.mark.parametrize("kind", cases.RECURRENT)
+def test_recurrent_cells_equal_the_oracle(kind, lengths, reverse):
+    case = cases.draw(cases.CELLS[kind](), "float64", cases.LENGTHS[lengths])
+    check_against(lambda now: oracle_recurrent(kind, case, now, reverse), case, reverse)
+
+
+# The oracle has no dropout: those are the interpreter's.
+@pytest.mark.parametrize("name", [n for n, choice in cases.DECODERS.items() if not choice[-1]])
+def test_attention_decoders_equal_the_oracle(name):
+    inner, kind, feeding, _ = cases.DECODERS[name]
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS["mixed"])
+    cell = inner.__name__.removesuffix("Cell").lower()
+    check_against(lambda now: oracle_decoder(cell, kind, feeding, case, now), case, False)
+
+
+# ------------------------------------------------------------ the door
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"x": np.zeros((3, 2, 4))},
+        {"x": np.zeros((3, 5))},
+        {"x": np.zeros((3, 2, 5), np.float32)},
+        {"initial": {"h": np.zeros((1, 7))}},
+        {"initial": {"c": np.zeros((2, 7), np.float32)}},
+        {"lengths": [1, 2, 3]},
+        {"lengths": [4, 1]},
+        {"captured": {"memory": np.zeros((3, 2, 6))}},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_wrong_arrays_are_one_line(wrong):
+    scan, case = Scan(LSTMCell(5, 7), dtype=np.float64), cases.draw(LSTMCell(5, 7), "float64")
+    good = {"x": np.zeros((3, 2, 5)), "initial": {}}
+    with pytest.raises(ShapeError) as caught:
+        scan.forward(Weights(case.params), **{**good, **wrong})
+    assert str(caught.value).startswith("LSTMCell: ")
+    assert "must be" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("change", ["missing", "shape", "dtype"])
+def test_wrong_parameters_are_one_line(change):
+    case = cases.draw(LSTMCell(5, 7), "float64")
+    wrong = {"shape": np.zeros((5, 7)), "dtype": case.params["W_x"].astype(np.float32)}
+    params = {k: v for k, v in case.params.items() if k != "W_x"}
+    if change != "missing":
+        params["W_x"] = wrong[change]
+    with pytest.raises(ShapeError, match="W_x") as caught:
+        Scan(LSTMCell(5, 7), dtype=np.float64).forward(Weights(params), case.x)
+    assert "\n" not in str(caught.value)
