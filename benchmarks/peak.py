@@ -30,9 +30,7 @@ def _chains(typing_context: Any, start: Any, count: Any) -> Any:
         x = builder.shuffle_vector(first, undefined, zeros)
         slots = [cgutils.alloca_once_value(builder, x) for _ in range(_CHAINS)]
         name = f"llvm.fma.v{TARGET.lanes}f32"
-        fma = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(vector, [vector] * 3), name
-        )
+        fma = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
         with cgutils.for_range(builder, args[1]):
             for slot in slots:
                 value = builder.load(slot)

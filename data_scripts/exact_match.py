@@ -23,21 +23,15 @@ def main() -> None:
         default=0.0,
         help="fail below this percentage (default: %(default)s)",
     )
-    parser.add_argument(
-        "--show", type=int, default=3, help="differences to print (default: %(default)s)"
-    )
+    parser.add_argument("--show", type=int, default=3, help="differences to print (default: %(default)s)")
     options = parser.parse_args()
-    hypotheses, references = (
-        _read_lines(path) for path in (options.hypotheses, options.references)
-    )
+    hypotheses, references = (_read_lines(path) for path in (options.hypotheses, options.references))
     if len(hypotheses) != len(references) or not references:
         fail(
             f"{options.hypotheses}: must have as many lines as {options.references}, "
             f"at least one, got {len(hypotheses)} and {len(references)}; translate the whole file"
         )
-    wrong = [
-        (ours, right) for ours, right in zip(hypotheses, references, strict=True) if ours != right
-    ]
+    wrong = [(ours, right) for ours, right in zip(hypotheses, references, strict=True) if ours != right]
     right_count = len(references) - len(wrong)
     share = 100.0 * right_count / len(references)
     for ours, right in wrong[: options.show]:

@@ -54,10 +54,7 @@ def download(part: str, language: str) -> bytes:
             packed = answer.read()
     except (urllib.error.URLError, OSError) as error:
         reason = getattr(error, "reason", error)
-        fail(
-            f"{address}: must be reachable, got {reason}; "
-            "check the network or give a copy with --from FOLDER"
-        )
+        fail(f"{address}: must be reachable, got {reason}; check the network or give a copy with --from FOLDER")
     return unpack_gzip(packed, address)
 
 
@@ -75,12 +72,8 @@ def report_difference(part: str, language: str, text: bytes) -> None:
 
 def main() -> None:
     """Reads or downloads every file, compares, checks and writes."""
-    parser = argparse.ArgumentParser(
-        description="Bring Multi30k to plain text, one sentence a line."
-    )
-    parser.add_argument(
-        "--from", dest="folder", type=Path, help="folder with a copy; without it, download"
-    )
+    parser = argparse.ArgumentParser(description="Bring Multi30k to plain text, one sentence a line.")
+    parser.add_argument("--from", dest="folder", type=Path, help="folder with a copy; without it, download")
     parser.add_argument(
         "--out",
         type=Path,

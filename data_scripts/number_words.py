@@ -36,9 +36,7 @@ def examples() -> list[Pair]:
         Clause(SHIP, LEAVE, "past", spoken_time(6, 35)).say("question"),
         Clause(SHOP, OPEN, "will", quarter_to_nine, Pair("tomorrow", "morgen")).say("fronted"),
         Pair(f"I was born {birthday.en}", f"ich wurde {birthday.de} geboren"),
-        Pair(
-            f"I paid {cost.en} for the coat", f"ich habe {cost.accusative} für den Mantel bezahlt"
-        ),
+        Pair(f"I paid {cost.en} for the coat", f"ich habe {cost.accusative} für den Mantel bezahlt"),
     ]
 
 
@@ -76,24 +74,13 @@ def write_corpus(parts: dict[str, list[Pair]], folder: Path) -> None:
 
 def main() -> None:
     """Reads the options, makes the corpus and writes it."""
-    parser = argparse.ArgumentParser(
-        description="Make the English-German demo corpus of number words."
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("data/demo"), help="folder to write (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="another seed, another corpus (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--train-size", type=int, default=30_000, help="training pairs (default: %(default)s)"
-    )
+    parser = argparse.ArgumentParser(description="Make the English-German demo corpus of number words.")
+    parser.add_argument("--out", type=Path, default=Path("data/demo"), help="folder to write (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="another seed, another corpus (default: %(default)s)")
+    parser.add_argument("--train-size", type=int, default=30_000, help="training pairs (default: %(default)s)")
     options = parser.parse_args()
     if not 1 <= options.train_size <= LARGEST_TRAIN_SIZE:
-        fail(
-            f"--train-size: must be from 1 to {LARGEST_TRAIN_SIZE}, got {options.train_size}; "
-            "choose another"
-        )
+        fail(f"--train-size: must be from 1 to {LARGEST_TRAIN_SIZE}, got {options.train_size}; choose another")
     parts = make_corpus(options.seed, options.train_size)
     write_corpus(parts, options.out)
     sizes = ", ".join(f"{len(pairs)} {name}" for name, pairs in parts.items())

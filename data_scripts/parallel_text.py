@@ -23,8 +23,5 @@ def _line_count(part: str, sides: dict[str, bytes]) -> int:
     counts = {language: count_lines(text, f"{part}.{language}") for language, text in sides.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():
         found = ", ".join(f"{language} {count}" for language, count in counts.items())
-        fail(
-            f"{part}: all languages must have the same number of lines, got {found}; "
-            "fetch the files again"
-        )
+        fail(f"{part}: all languages must have the same number of lines, got {found}; fetch the files again")
     return next(iter(counts.values()))

@@ -48,10 +48,7 @@ def count_lines(text: bytes, where: str) -> int:
         text.decode("utf-8")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        fail(
-            f"{where}:{line}: must be UTF-8, got byte 0x{text[error.start]:02x}; "
-            "fetch or convert it"
-        )
+        fail(f"{where}:{line}: must be UTF-8, got byte 0x{text[error.start]:02x}; fetch or convert it")
     return text.count(b"\n") + (bool(text) and not text.endswith(b"\n"))
 
 

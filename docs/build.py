@@ -50,9 +50,7 @@ def main() -> None:
     """Writes all three files."""
     write_bytes(ROOT / "docs" / "commands.md", commands_page().encode())
     for kind, name in (("reference", "reference.yaml"), ("schema", "schema.json")):
-        answer = subprocess.run(
-            [sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True
-        )
+        answer = subprocess.run([sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True)
         write_bytes(ROOT / "configs" / name, answer.stdout)
 
 

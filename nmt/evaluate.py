@@ -71,9 +71,7 @@ def format_table(scores: Sequence[Score]) -> str:
     return "\n".join(lines)
 
 
-def _score(
-    name: str, hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str
-) -> Score:
+def _score(name: str, hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str) -> Score:
     from sacrebleu.metrics import (  # slow to import, and training may end before it scores
         BLEU,
         CHRF,

@@ -50,9 +50,7 @@ def load_folder_config(folder: Path) -> Config:
 
     if not folder.is_dir():
         fact = "a file" if folder.exists() else "nothing there"
-        raise CheckpointError(
-            f"{folder}: must be a folder that nmt-train wrote, got {fact}; check the path"
-        )
+        raise CheckpointError(f"{folder}: must be a folder that nmt-train wrote, got {fact}; check the path")
     if not (folder / CONFIG_NAME).is_file():
         raise CheckpointError(
             f"{folder}: must be a folder that nmt-train wrote, got one without {CONFIG_NAME}; "
@@ -88,8 +86,7 @@ def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) ->
             write_bytes(folder / tgt_name, tgt.model_bytes, sync=True)
     except OSError as error:
         raise CheckpointError(
-            f"{folder}: subwords must be written here, got {explain(error)}; make room and run "
-            "again"
+            f"{folder}: subwords must be written here, got {explain(error)}; make room and run again"
         ) from error
 
 
@@ -119,9 +116,7 @@ def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray]
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise CheckpointError(
-            f"{path}: must be a checkpoint that nmt-train wrote, got no such file"
-        )
+        raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = _parse_metadata(path, file.metadata())
@@ -176,8 +171,7 @@ def _parse_metadata(path: Path, raw: dict[str, str] | None) -> dict[str, Any]:
         ) from error
     if version != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path}: must have checkpoint format {FORMAT_VERSION}, got {version}; "
-            "use the version of nmt that wrote it"
+            f"{path}: must have checkpoint format {FORMAT_VERSION}, got {version}; use the version of nmt that wrote it"
         )
     return metadata
 
@@ -194,6 +188,5 @@ def _load_subword_file(path: Path) -> Subwords:
         return Subwords.from_bytes(path.read_bytes())
     except (OSError, DataError) as error:
         raise CheckpointError(
-            f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a "
-            "copy"
+            f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a copy"
         ) from error

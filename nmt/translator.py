@@ -79,9 +79,7 @@ class Translator:
         self.num_threads = num_threads
 
     @classmethod
-    def load(
-        cls, model_dir: str | Path, *, threads: int | None = None, checkpoint: str | None = None
-    ) -> Translator:
+    def load(cls, model_dir: str | Path, *, threads: int | None = None, checkpoint: str | None = None) -> Translator:
         """Load a model from the folder that nmt-train wrote.
 
         Args:

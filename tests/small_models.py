@@ -57,6 +57,4 @@ def batch_of(pairs):
 
 def random_sentences(rng, count, vocab_size, longest):
     """`count` lists of 1 to `longest` ordinary token ids (no specials)."""
-    return [
-        rng.integers(4, vocab_size, rng.integers(1, longest + 1)).tolist() for _ in range(count)
-    ]
+    return [rng.integers(4, vocab_size, rng.integers(1, longest + 1)).tolist() for _ in range(count)]

@@ -163,21 +163,15 @@ def test_peers_config_is_the_measured_set_up():
     assert (config.data.src.lang, config.data.tgt.lang) == ("en", "de")
     assert not config.data.src.lowercase and not config.data.tgt.lowercase
     assert (config.data.subwords.type, config.data.subwords.vocab_size) == ("bpe", 8000)
-    dropouts = [
-        value for path, value in flat(config.model.to_dict()).items() if "dropout" in path[-1]
-    ]
+    dropouts = [value for path, value in flat(config.model.to_dict()).items() if "dropout" in path[-1]]
     assert not any(dropouts)
     assert (config.training.batch_size, config.training.max_minutes) == (4096, 7.5)
 
 
 def test_command_prints_the_schema():
-    done = subprocess.run(
-        [sys.executable, "-m", "nmt.config"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "nmt.config"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == config_schema()
-    wrong = subprocess.run(
-        [sys.executable, "-m", "nmt.config", "x"], cwd=ROOT, capture_output=True, text=True
-    )
+    wrong = subprocess.run([sys.executable, "-m", "nmt.config", "x"], cwd=ROOT, capture_output=True, text=True)
     assert wrong.returncode == 2 and wrong.stdout == ""
 
 
@@ -198,8 +192,7 @@ def test_command_prints_the_schema():
         (
             "hidden_size",
             3,
-            "hidden_size is not a setting; did you mean model.encoder.hidden_size or "
-            "model.decoder.hidden_size?",
+            "hidden_size is not a setting; did you mean model.encoder.hidden_size or model.decoder.hidden_size?",
         ),
         (
             "decoding.zzz",
@@ -408,9 +401,7 @@ def test_a_mistake_in_an_override_names_the_override(override, line):
 
 
 def test_yaml_follows_the_rules_of_1_2():
-    values = parse_yaml(
-        "a: 1e-3\nb: no\nc: 010\nd: 2024-01-01\ne: 1_000\nf: 12:30\ng: yes\nh: True\ni: ~\nj:\n"
-    )
+    values = parse_yaml("a: 1e-3\nb: no\nc: 010\nd: 2024-01-01\ne: 1_000\nf: 12:30\ng: yes\nh: True\ni: ~\nj:\n")
     assert values == {
         "a": 1e-3,
         "b": "no",

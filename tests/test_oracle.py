@@ -11,9 +11,7 @@ KINDS = sorted(cells.GATES)
 
 def run_oracle(case, params, x, hx, cx):
     """The oracle on a case's sizes; results as a dict, in the case's own batch layout."""
-    params, hx, cx = (
-        (params, hx, cx) if case.direction != "reverse" else vectors.reverse_as_bidirectional(case)
-    )
+    params, hx, cx = (params, hx, cx) if case.direction != "reverse" else vectors.reverse_as_bidirectional(case)
     x = x.swapaxes(0, 1) if case.batch_first else x
     y, hy, cy = layers.run(
         case.kind, params, x, hx, cx, case.lengths,
@@ -35,9 +33,7 @@ def test_layers_equal_torch(name):
 
 
 @needs_vectors
-@pytest.mark.parametrize(
-    "name", [n for n in vectors.torch_layer_names() if not vectors.torch_waits_for(n)]
-)
+@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if not vectors.torch_waits_for(n)])
 def test_complex_steps_through_layers_equal_torch_gradients(name):
     case, rng = vectors.torch_layer(name), np.random.default_rng(7)
     leaves = {"x": case.x, "hx": case.hx, "cx": case.cx, **case.params}
@@ -47,17 +43,13 @@ def test_complex_steps_through_layers_equal_torch_gradients(name):
     def total(now):
         params = {key: now[key] for key in case.params}
         results = run_oracle(case, params, now["x"], now.get("hx"), now.get("cx"))
-        return sum(
-            np.sum(results[key.removeprefix("d_")] * d) for key, d in case.cotangents.items()
-        )
+        return sum(np.sum(results[key.removeprefix("d_")] * d) for key, d in case.cotangents.items())
 
     assert set(promised) == set(leaves)
     for _ in range(2):
         direction = gradients.random_direction(leaves, rng)
         exact = gradients.complex_step(total, leaves, direction)
-        compare.assert_close(
-            gradients.inner(promised, direction), exact, 1e-9, f"{name} along a direction"
-        )
+        compare.assert_close(gradients.inner(promised, direction), exact, 1e-9, f"{name} along a direction")
 
 
 @needs_vectors
@@ -93,9 +85,7 @@ def test_saturated_gates_copy_or_replace(kind):
         np.testing.assert_allclose(after, np.tanh(x @ p["W_x"][:, 2 * H :] + bias))
     else:
         p["b_x"][:] = -1e2
-        np.testing.assert_allclose(
-            cells.step(kind, p, x, h, c)[0], 0.0 if kind == "rnn_relu" else -1.0
-        )
+        np.testing.assert_allclose(cells.step(kind, p, x, h, c)[0], 0.0 if kind == "rnn_relu" else -1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,9 +95,7 @@ def test_padding_is_never_read_and_y_is_zero_there(kind):
     x = rng.normal(size=(4, 3, 3))
     y, hy, _ = layers.run(kind, params, x, lengths=lengths, num_layers=2, bidirectional=True)
     for row, n in enumerate(lengths):
-        alone, h_alone, _ = layers.run(
-            kind, params, x[:n, row : row + 1], num_layers=2, bidirectional=True
-        )
+        alone, h_alone, _ = layers.run(kind, params, x[:n, row : row + 1], num_layers=2, bidirectional=True)
         np.testing.assert_array_equal(y[:n, row], alone[:, 0])
         np.testing.assert_array_equal(y[n:, row], 0.0)
         np.testing.assert_array_equal(hy[:, row], h_alone[:, 0])
@@ -155,9 +143,7 @@ def test_attention_scores_by_hand():
     assert attention.score("dot", query, key, {}) == 1.0
     assert attention.score("scaled_dot", query, key, {}) == pytest.approx(1.0 / np.sqrt(2.0))
     assert attention.score("general", query, key, {"W": np.array([[0.0, 1.0], [2.0, 0.0]])}) == 11.0
-    assert attention.score("additive", query, key, additive) == pytest.approx(
-        np.tanh(4.0) + 10 * np.tanh(1.0)
-    )
+    assert attention.score("additive", query, key, additive) == pytest.approx(np.tanh(4.0) + 10 * np.tanh(1.0))
 
 
 @pytest.mark.parametrize("input_feeding", [False, True])
@@ -247,8 +233,6 @@ def test_checker_accepts_right_gradients_and_names_wrong_ones():
     assert gradients.check(value, arrays, right, rng, elements=3) == []
     np.testing.assert_allclose(gradients.elementwise(value, arrays["b"]), right["b"], atol=1e-8)
     wrong = {**right, "b": right["b"] * [1.0, 1.001]}
-    assert any(
-        line.startswith("b") for line in gradients.check(value, arrays, wrong, rng, elements=3)
-    )
+    assert any(line.startswith("b") for line in gradients.check(value, arrays, wrong, rng, elements=3))
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, before[name])

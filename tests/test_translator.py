@@ -62,9 +62,7 @@ def test_one_string_is_a_mistake(translator: Translator) -> None:
         translator.translate("w1 w2")
 
 
-def test_long_lines_are_cut_with_a_warning(
-    translator: Translator, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_long_lines_are_cut_with_a_warning(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = translator.translate(["w1 " * (MAX_SOURCE_SUBWORDS + 5), "w2"])
     assert [len(line.split()) for line in found] == [MAX_SOURCE_SUBWORDS, 1]

@@ -78,9 +78,7 @@ def draw_ordinal(rng: Random) -> Pair:
     article, name = thing.nominative.split()
     nominative = f"{article} {german_ordinal(number, ending='e')} {name}"
     article = thing.accusative.split()[0]
-    accusative = (
-        f"{article} {german_ordinal(number, ending='en' if article == 'den' else 'e')} {name}"
-    )
+    accusative = f"{article} {german_ordinal(number, ending='en' if article == 'den' else 'e')} {name}"
     frames = [
         Pair(english, nominative),
         Pair(f"I am looking for {english}", f"ich suche {accusative}"),

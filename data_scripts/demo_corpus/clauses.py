@@ -109,9 +109,7 @@ class Clause:
         if frame == "question":
             helper = {"present": "does", "past": "did"}.get(self.tense, self.tense)
             return f"{helper} {subject} {verb.leave} {when}?"
-        predicate = {"present": verb.leaves, "past": verb.left}.get(
-            self.tense, f"{self.tense} {verb.leave}"
-        )
+        predicate = {"present": verb.leaves, "past": verb.left}.get(self.tense, f"{self.tense} {verb.leave}")
         statement = f"{subject} {predicate} {when}"
         if frame == "fronted" and self.day is not None:
             return f"{self.day.en} {statement}"

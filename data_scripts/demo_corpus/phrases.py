@@ -145,9 +145,7 @@ def price(currency: Currency, units: int, cents: int, *, short: bool = False) ->
     "hunderteins").
     """
     if units < 1 or not 0 <= cents < 100 or (units > 1 and units % 100 == 1):
-        raise ValueError(
-            f"units must be at least 1, not end in 01, cents below 100; got {units}, {cents}"
-        )
+        raise ValueError(f"units must be at least 1, not end in 01, cents below 100; got {units}, {cents}")
     english = f"{english_cardinal(units)} {currency.singular if units == 1 else currency.plural}"
     tail = ""
     if cents:
@@ -224,24 +222,16 @@ def duration(hours: int, minutes: int) -> Pair:
 
 def _counted(number: int, singular: Pair, plural: Pair) -> Pair:
     noun = singular if number == 1 else plural
-    return Pair(
-        f"{english_cardinal(number)} {noun.en}", f"{german_cardinal(number, one='eine')} {noun.de}"
-    )
+    return Pair(f"{english_cardinal(number)} {noun.en}", f"{german_cardinal(number, one='eine')} {noun.de}")
 
 
 def _date_tail(day: int, month: int, year: int | None) -> tuple[str, str]:
     """Returns what follows the article in English and the ordinal in German."""
     english = f"{english_ordinal(day)} of {MONTHS[month - 1].en}"
     german = MONTHS[month - 1].de
-    return (
-        (english, german)
-        if year is None
-        else (f"{english} {english_year(year)}", f"{german} {german_year(year)}")
-    )
+    return (english, german) if year is None else (f"{english} {english_year(year)}", f"{german} {german_year(year)}")
 
 
 def _check_clock(hour: int, minute: int, *, step: int) -> None:
     if not 1 <= hour <= 12 or not 0 <= minute < 60 or minute % step:
-        raise ValueError(
-            f"hour must be 1 to 12, minute a multiple of {step} below 60; got {hour}:{minute:02d}"
-        )
+        raise ValueError(f"hour must be 1 to 12, minute a multiple of {step} below 60; got {hour}:{minute:02d}")

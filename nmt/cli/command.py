@@ -44,9 +44,7 @@ class LengthPenalty(click.ParamType):
 
     name = "none|average|ALPHA"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
         """Return the name or the number."""
         if value in ("none", "average"):
             return str(value)

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="[MODEL_DIR]", required=False)
 @click.option("--src", metavar="FILE", help="Source text to translate with MODEL_DIR.")
-@click.option(
-    "--hyp", metavar="FILE", help="Translations to score, instead of MODEL_DIR and --src."
-)
+@click.option("--hyp", metavar="FILE", help="Translations to score, instead of MODEL_DIR and --src.")
 @click.option("--ref", metavar="FILE", required=True, help="What a person wrote, line by line.")
 @click.option("-o", "--output", metavar="FILE", help="Also write the translations to this file.")
 @click.option("--lowercase", is_flag=True, help="Compare without regard to case.")
@@ -93,9 +91,7 @@ def _translate(
     from nmt.translator import Translator
 
     output = options.pop("output")
-    translator = Translator.load(
-        model_dir, threads=options.pop("threads"), checkpoint=options.pop("checkpoint")
-    )
+    translator = Translator.load(model_dir, threads=options.pop("threads"), checkpoint=options.pop("checkpoint"))
     with contextlib.closing(Meter()) as meter:
         found = translator.translate_nbest(sources, on_batch=meter.add, **options)
     hypotheses = [translations[0].text for translations in found]

@@ -41,7 +41,4 @@ class Meter:
 
     def _text(self) -> str:
         seconds = time.monotonic() - self._started
-        return (
-            f"{self._done:,} lines translated in {seconds:,.1f} s, "
-            f"{self._done / max(seconds, 1e-9):,.1f} lines/s"
-        )
+        return f"{self._done:,} lines translated in {seconds:,.1f} s, {self._done / max(seconds, 1e-9):,.1f} lines/s"

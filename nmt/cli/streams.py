@@ -109,6 +109,4 @@ def _write_errors(name: str) -> Iterator[None]:
     except BrokenPipeError:
         raise  # whoever read has had enough: click ends the command without a word
     except OSError as error:
-        raise DataError(
-            f"{name}: must be writable, got {explain(error)}; make room or write elsewhere"
-        ) from error
+        raise DataError(f"{name}: must be writable, got {explain(error)}; make room or write elsewhere") from error

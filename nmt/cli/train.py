@@ -26,9 +26,7 @@ from nmt.cli.command import Command, threads_option, version_option
     help="Start of all random numbers.",
 )
 @version_option()
-def train(
-    config_file: str, overrides: tuple[str, ...], threads: int | None, seed: int | None
-) -> None:
+def train(config_file: str, overrides: tuple[str, ...], threads: int | None, seed: int | None) -> None:
     """Train a translator as CONFIG.yaml says.
 
     The model goes to the folder its model_dir names. The same command goes on where an earlier run

@@ -79,8 +79,7 @@ class SubwordsConfig(Section):
         for key in ("src_model_file", "tgt_model_file"):
             if getattr(self, key) and self.joint:
                 raise ValueError(
-                    f"{key} must be null with joint: true, got a file; name it model_file, or "
-                    "set joint: false"
+                    f"{key} must be null with joint: true, got a file; name it model_file, or set joint: false"
                 )
         return self
 
@@ -102,15 +101,9 @@ class DataConfig(Section):
     test: Text | None = Field(
         default=None, description="Prefix of the test files, scored once when training has ended."
     )
-    src: SideConfig = Field(
-        description="The language to translate from.", examples=[{"lang": "de"}]
-    )
-    tgt: SideConfig = Field(
-        description="The language to translate into.", examples=[{"lang": "en"}]
-    )
-    subwords: SubwordsConfig = Field(
-        default_factory=SubwordsConfig, description="How words are cut into units."
-    )
+    src: SideConfig = Field(description="The language to translate from.", examples=[{"lang": "de"}])
+    tgt: SideConfig = Field(description="The language to translate into.", examples=[{"lang": "en"}])
+    subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="How words are cut into units.")
 
     @model_validator(mode="after")
     def _check_languages(self) -> "DataConfig":

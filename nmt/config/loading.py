@@ -23,22 +23,16 @@ def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Con
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()
     except OSError as error:
-        raise ConfigError(
-            f"{where}: cannot be read: {error.strerror}; give the path of a YAML file"
-        ) from None
+        raise ConfigError(f"{where}: cannot be read: {error.strerror}; give the path of a YAML file") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{where}: must be UTF-8 text, got the byte {error.object[error.start]:#04x}"
-        ) from None
+        raise ConfigError(f"{where}: must be UTF-8 text, got the byte {error.object[error.start]:#04x}") from None
     try:
         values = parse_yaml(text)
     except ValueError as error:
         raise ConfigError(f"{where}: must be YAML: {error}") from None
     if not isinstance(values, dict):
         got = "an empty file" if values is None else shorten(values)
-        raise ConfigError(
-            f"{where}: must hold sections of keys and values, got {got}; see configs/reference.yaml"
-        )
+        raise ConfigError(f"{where}: must hold sections of keys and values, got {got}; see configs/reference.yaml")
     changed = {_override(values, text): text for text in overrides}
     return _build(values, where, changed)
 
@@ -77,16 +71,13 @@ def _override(values: dict[str, Any], text: str) -> tuple[str, ...]:
     name, equals, value = text.partition("=")
     keys = tuple(name.strip().split("."))
     if not equals or not all(keys):
-        raise ConfigError(
-            f"--set {text}: must be KEY.PATH=VALUE; for example training.batch_size=2048"
-        )
+        raise ConfigError(f"--set {text}: must be KEY.PATH=VALUE; for example training.batch_size=2048")
     section = values
     for depth, key in enumerate(keys[:-1], start=1):
         inner = section.setdefault(key, {})
         if not isinstance(inner, dict):
             raise ConfigError(
-                f"--set {text}: {'.'.join(keys[:depth])} must be a section of keys and values, "
-                f"got {shorten(inner)}"
+                f"--set {text}: {'.'.join(keys[:depth])} must be a section of keys and values, got {shorten(inner)}"
             )
         section = inner
     try:

@@ -29,33 +29,22 @@ def _canonical(name: str) -> str:
 class EmbeddingsConfig(Section):
     """The table that turns a subword into a vector."""
 
-    embedding_dim: PositiveInt = Field(
-        default=256, description="Size of the vector of one subword."
-    )
-    dropout: Fraction = Field(
-        default=0.0, description="Share of the embedding's values set to 0 in training."
-    )
-    scale: bool = Field(
-        default=False, description="Multiply embeddings by the square root of their size."
-    )
+    embedding_dim: PositiveInt = Field(default=256, description="Size of the vector of one subword.")
+    dropout: Fraction = Field(default=0.0, description="Share of the embedding's values set to 0 in training.")
+    scale: bool = Field(default=False, description="Multiply embeddings by the square root of their size.")
 
 
 class EncoderConfig(Section):
     """The network that reads the source sentence."""
 
     rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)
-    embeddings: EmbeddingsConfig = Field(
-        default_factory=EmbeddingsConfig, description="Source embeddings."
-    )
+    embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Source embeddings.")
     hidden_size: PositiveInt = Field(
         default=256,
-        description="Size of the state, for each direction: a bidirectional encoder gives twice "
-        "that.",
+        description="Size of the state, for each direction: a bidirectional encoder gives twice that.",
     )
     num_layers: PositiveInt = Field(default=1, description="Layers, one on top of the other.")
-    bidirectional: bool = Field(
-        default=True, description="Read the sentence from both ends and join the two states."
-    )
+    bidirectional: bool = Field(default=True, description="Read the sentence from both ends and join the two states.")
     dropout: Fraction = Field(
         default=0.0,
         description="Share of the values set to 0 in training between layers and on the output.",
@@ -73,12 +62,8 @@ class DecoderConfig(Section):
     """The network that writes the target sentence."""
 
     rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)
-    embeddings: EmbeddingsConfig = Field(
-        default_factory=EmbeddingsConfig, description="Target embeddings."
-    )
-    hidden_size: PositiveInt = Field(
-        default=512, description="Size of the state and of the attention vector."
-    )
+    embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Target embeddings.")
+    hidden_size: PositiveInt = Field(default=512, description="Size of the state and of the attention vector.")
     num_layers: PositiveInt = Field(default=1, description="Layers, one on top of the other.")
     dropout: Fraction = Field(
         default=0.0,
@@ -91,8 +76,7 @@ class DecoderConfig(Section):
     residual: bool = Field(default=False, description=_RESIDUAL)
     input_feeding: bool = Field(
         default=True,
-        description="Give the attention vector of one step to the next as an input (Luong et al. "
-        "2015, 3.3).",
+        description="Give the attention vector of one step to the next as an input (Luong et al. 2015, 3.3).",
     )
     init_hidden: Literal["bridge", "last", "zero"] = Field(
         default="bridge",
@@ -110,8 +94,7 @@ class DecoderConfig(Section):
     )
     attention_size: PositiveInt | None = Field(
         default=None,
-        description="Size of the layer inside bahdanau attention; null takes hidden_size. "
-        "Nothing else uses it.",
+        description="Size of the layer inside bahdanau attention; null takes hidden_size. Nothing else uses it.",
     )
 
 
@@ -133,8 +116,7 @@ class ModelConfig(Section):
     )
     forget_bias: float = Field(
         default=1.0,
-        description="First value of the bias of an LSTM's forget gate: above 0 it remembers at "
-        "first.",
+        description="First value of the bias of an LSTM's forget gate: above 0 it remembers at first.",
     )
     encoder: EncoderConfig = Field(default_factory=EncoderConfig, description="Reads the source.")
     decoder: DecoderConfig = Field(default_factory=DecoderConfig, description="Writes the target.")
@@ -142,10 +124,7 @@ class ModelConfig(Section):
     @model_validator(mode="after")
     def _check_sizes(self) -> "ModelConfig":
         encoder, decoder = self.encoder, self.decoder
-        if (
-            decoder.attention in ("dot", "scaled_dot")
-            and encoder.output_size != decoder.hidden_size
-        ):
+        if decoder.attention in ("dot", "scaled_dot") and encoder.output_size != decoder.hidden_size:
             raise ValueError(
                 f"decoder.hidden_size must be {encoder.output_size}, the encoder's output size, "
                 "with "

@@ -26,9 +26,7 @@ def reference_yaml() -> str:
     return _HEADER + "\n".join(_section(schema, schema, 0, None)) + "\n"
 
 
-def _section(
-    node: dict[str, Any], schema: dict[str, Any], depth: int, example: dict[str, Any] | None
-) -> list[str]:
+def _section(node: dict[str, Any], schema: dict[str, Any], depth: int, example: dict[str, Any] | None) -> list[str]:
     lines: list[str] = []
     for key, raw in node["properties"].items():
         child = resolve(raw, schema)
@@ -53,9 +51,7 @@ def _text(child: dict[str, Any], schema: dict[str, Any], required: bool) -> str:
         return text
     what = describe(child, schema)
     what = what[0].upper() + what[1:]
-    return f"{text} {what}; " + (
-        "required." if required else f"default {_inline(child.get('default'))}."
-    )
+    return f"{text} {what}; " + ("required." if required else f"default {_inline(child.get('default'))}.")
 
 
 def _comment(text: str, depth: int) -> list[str]:

@@ -22,18 +22,13 @@ class Config(Section):
         default=None, description="Processor cores to use; null takes all the machine has."
     )
     model_dir: Text = Field(
-        description="Folder for the model, its checkpoints and logs. If it holds an unfinished "
-        "run, that is resumed.",
+        description="Folder for the model, its checkpoints and logs. If it holds an unfinished run, that is resumed.",
         examples=["runs/model"],
     )
     data: DataConfig = Field(description="Files, cleaning, subwords.")
     model: ModelConfig = Field(default_factory=ModelConfig, description="The network.")
-    training: TrainingConfig = Field(
-        default_factory=TrainingConfig, description="Finding its weights."
-    )
-    decoding: DecodingConfig = Field(
-        default_factory=DecodingConfig, description="Translating with it."
-    )
+    training: TrainingConfig = Field(default_factory=TrainingConfig, description="Finding its weights.")
+    decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Translating with it.")
 
     @model_validator(mode="after")
     def _check_ties(self) -> "Config":

@@ -17,21 +17,14 @@ from nmt.config.section import (
 class TrainingConfig(Section):
     """How the weights are found, and when to stop looking."""
 
-    optimizer: Literal["adam", "adamw", "sgd"] = Field(
-        default="adam", description="Rule that changes the weights."
-    )
-    learning_rate: PositiveFloat = Field(
-        default=1e-3, description="Size of its steps; about 1.0 for sgd."
-    )
+    optimizer: Literal["adam", "adamw", "sgd"] = Field(default="adam", description="Rule that changes the weights.")
+    learning_rate: PositiveFloat = Field(default=1e-3, description="Size of its steps; about 1.0 for sgd.")
     adam_betas: tuple[Fraction, Fraction] = Field(
         default=(0.9, 0.999),
         strict=False,
-        description="Decay of the running means of the gradient and of its square, for adam and "
-        "adamw.",
+        description="Decay of the running means of the gradient and of its square, for adam and adamw.",
     )
-    adam_eps: PositiveFloat = Field(
-        default=1e-8, description="Added to the divisor, for adam and adamw."
-    )
+    adam_eps: PositiveFloat = Field(default=1e-8, description="Added to the divisor, for adam and adamw.")
     weight_decay: NonNegativeFloat = Field(
         default=0.0,
         description="Pull towards 0: added to the gradient, or with adamw taken from the weights.",
@@ -48,9 +41,7 @@ class TrainingConfig(Section):
         default=4096,
         description="Target tokens a batch (without padding), or sentences: see batch_type.",
     )
-    batch_type: Literal["token", "sentence"] = Field(
-        default="token", description="What batch_size counts."
-    )
+    batch_type: Literal["token", "sentence"] = Field(default="token", description="What batch_size counts.")
     scheduling: Literal["plateau", "inverse_square_root", "linear", "constant"] = Field(
         default="plateau",
         description="Learning rate over time: lowered when validation stops improving (plateau), "
@@ -78,9 +69,7 @@ class TrainingConfig(Section):
     early_stopping_metric: Literal["bleu", "chrf", "ppl", "loss"] = Field(
         default="bleu", description="What improvement means: it also chooses the best checkpoint."
     )
-    epochs: PositiveInt = Field(
-        default=50, description="Training stops after this many passes over the corpus."
-    )
+    epochs: PositiveInt = Field(default=50, description="Training stops after this many passes over the corpus.")
     updates: PositiveInt | None = Field(
         default=None, description="Training stops after this many updates, if not null."
     )
@@ -90,23 +79,15 @@ class TrainingConfig(Section):
         "that was "
         "resumed counts those before as well.",
     )
-    validation_freq: PositiveInt = Field(
-        default=500, description="Updates from one validation to the next."
-    )
-    logging_freq: PositiveInt = Field(
-        default=50, description="Updates from one line of progress to the next."
-    )
-    shuffle: bool = Field(
-        default=True, description="Deal sentences to batches anew in every epoch."
-    )
+    validation_freq: PositiveInt = Field(default=500, description="Updates from one validation to the next.")
+    logging_freq: PositiveInt = Field(default=50, description="Updates from one line of progress to the next.")
+    shuffle: bool = Field(default=True, description="Deal sentences to batches anew in every epoch.")
     print_valid_sents: tuple[NonNegativeInt, ...] = Field(
         default=(0, 1, 2),
         strict=False,
         description="Validation sentences, counted from 0, whose translations are logged.",
     )
-    keep_best_ckpts: PositiveInt = Field(
-        default=1, description="Best checkpoints to keep, beside the last one."
-    )
+    keep_best_ckpts: PositiveInt = Field(default=1, description="Best checkpoints to keep, beside the last one.")
 
     @model_validator(mode="after")
     def _check_rates(self) -> "TrainingConfig":
@@ -128,8 +109,7 @@ class TrainingConfig(Section):
             )
         if self.momentum > 0 and self.optimizer != "sgd":
             raise ValueError(
-                f"momentum must be 0 with optimizer: {self.optimizer}, got {self.momentum:g}; "
-                "only sgd uses it"
+                f"momentum must be 0 with optimizer: {self.optimizer}, got {self.momentum:g}; only sgd uses it"
             )
         return self
 
@@ -160,9 +140,7 @@ LengthPenalty = Annotated[
 class DecodingConfig(Section):
     """How a translation is searched for; options of the commands come before these."""
 
-    beam_size: PositiveInt = Field(
-        default=5, description="Hypotheses kept at each step; 1 is greedy search."
-    )
+    beam_size: PositiveInt = Field(default=5, description="Hypotheses kept at each step; 1 is greedy search.")
     length_penalty: LengthPenalty = Field(
         default=1.0,
         description="What a log-probability is divided by before hypotheses of different lengths "
@@ -182,7 +160,6 @@ class DecodingConfig(Section):
     def _check_n_best(self) -> "DecodingConfig":
         if self.n_best > self.beam_size:
             raise ValueError(
-                f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise "
-                "beam_size too"
+                f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise beam_size too"
             )
         return self

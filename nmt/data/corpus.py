@@ -94,9 +94,7 @@ def _decoded(file: IO[bytes], path: Path) -> Iterator[str]:
                 f"{number} ({error}); copy it again"
             ) from None
         except OSError as error:
-            raise DataError(
-                f"{path}: must be readable: {error.strerror} at line {number}"
-            ) from None
+            raise DataError(f"{path}: must be readable: {error.strerror} at line {number}") from None
 
 
 @dataclass(frozen=True)

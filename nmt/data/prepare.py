@@ -26,9 +26,7 @@ def load_sides(data: "DataConfig") -> tuple[Side, Side]:
     )
 
 
-def _given_or_trained(
-    data: "DataConfig", model_file: str | None, sides: Sequence["SideConfig"]
-) -> Subwords:
+def _given_or_trained(data: "DataConfig", model_file: str | None, sides: Sequence["SideConfig"]) -> Subwords:
     if model_file:
         return Subwords.from_file(model_file)
     settings = data.subwords

@@ -42,9 +42,7 @@ class Subwords:
         size = int(self._processor.vocab_size())
         words = np.array([i for i in range(size) if i not in own.values()], dtype=np.int32)
         # Ours to the model's (-1: the model has no such unit) and back.
-        self._to_model = np.concatenate(
-            [np.array([own.get(i, -1) for i in range(4)], dtype=np.int32), words]
-        )
+        self._to_model = np.concatenate([np.array([own.get(i, -1) for i in range(4)], dtype=np.int32), words])
         self._from_model = np.full(size, UNK_ID, dtype=np.int32)
         self._from_model[self._to_model[self._to_model >= 0]] = np.flatnonzero(self._to_model >= 0)
         self._is_own_order = bool(np.array_equal(self._to_model, np.arange(size)))
@@ -61,9 +59,7 @@ class Subwords:
             with open(path, "rb") as file:
                 model_bytes = file.read()
         except OSError as error:
-            raise DataError(
-                f"{path}: must be a sentencepiece model, cannot be read: {error.strerror}"
-            ) from None
+            raise DataError(f"{path}: must be a sentencepiece model, cannot be read: {error.strerror}") from None
         return cls(model_bytes, str(path))
 
     @property
@@ -76,9 +72,7 @@ class Subwords:
         if not sentences:
             return []
         threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
-        rows: list[list[int]] = self._processor.encode(
-            list(sentences), out_type=int, num_threads=threads
-        )
+        rows: list[list[int]] = self._processor.encode(list(sentences), out_type=int, num_threads=threads)
         if self._is_own_order:
             return rows
         return [self._from_model[row].tolist() for row in rows]
@@ -95,12 +89,7 @@ class Subwords:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The units themselves, for people to look at: `▁` starts a word."""
-        return [
-            SPECIAL_PIECES[i]
-            if i <= EOS_ID
-            else self._processor.id_to_piece(int(self._to_model[i]))
-            for i in ids
-        ]
+        return [SPECIAL_PIECES[i] if i <= EOS_ID else self._processor.id_to_piece(int(self._to_model[i])) for i in ids]
 
 
 def train_subwords(
@@ -196,8 +185,7 @@ def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcesso
         return sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
     except RuntimeError:
         raise DataError(
-            problem + f"{len(model_bytes)} bytes of something else or a part of one; "
-            "copy it again or train without it"
+            problem + f"{len(model_bytes)} bytes of something else or a part of one; copy it again or train without it"
         ) from None
 
 

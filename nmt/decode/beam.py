@@ -1,7 +1,10 @@
-"""Beam search as a recurrent computation: a cell whose state is the decoder's state plus the live hypotheses of every sentence.
+"""Beam search as a recurrent computation: a cell whose state is the decoder's state plus the live hypotheses of
+every sentence.
 
-One step: decoder step, output layer, the best tokens of each row, the best continuations of each sentence, rows taken by parent. A
-hypothesis that ends leaves the beam, which is then one narrower, and its row leaves the batch. The cell knows its decoder by one method.
+One step: decoder step, output layer, the best tokens of each row, the best continuations of each sentence, rows
+taken by parent. A
+hypothesis that ends leaves the beam, which is then one narrower, and its row leaves the batch. The cell knows its
+decoder by one method.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ States = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation: token ids without EOS, the sum of their log-probabilities (EOS counted), the score by which it is ranked.
+    """A translation: token ids without EOS, the sum of their log-probabilities (EOS counted), the score by which it
+    is ranked.
 
     `finished` is False where the maximum length cut it off.
     """
@@ -71,7 +75,8 @@ class _Ended:
 class BeamCell:
     """The search over a batch of sentences.
 
-    limits [N]: the most tokens of each sentence's translations, EOS counted. first_token: tokens below it are never produced.
+    limits [N]: the most tokens of each sentence's translations, EOS counted. first_token: tokens below it are never
+    produced.
     """
 
     decoder: Decoder
@@ -120,7 +125,8 @@ class BeamCell:
         return self._sort_out(extended, parent, chosen[there], totals[there])
 
     def _sort_out(self, beam: Beam, parent: np.ndarray, token: np.ndarray, total: np.ndarray) -> Beam:
-        """Ended continuations leave; sentences that can no longer improve leave altogether; the others' rows are taken by parent."""
+        """Ended continuations leave; sentences that can no longer improve leave altogether; the others' rows are
+        taken by parent."""
         of = beam.sentence[parent]
         scores = total / length_divisor(self.length_penalty, beam.steps)
         ends = token == self.decoder.eos_id
@@ -182,4 +188,3 @@ def run(cell: BeamCell) -> list[list[Hypothesis]]:
     while not cell.done(beam):
         beam = cell.step(beam)
     return cell.hypotheses()
-

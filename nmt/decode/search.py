@@ -29,8 +29,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The n best translations of each sentence (ids without EOS), best first; the batch is translated at once.
 
-    A translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS counted.
-    The result does not depend on what else is in the batch nor on the number of threads.
+    A translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
+    counted. The result does not depend on what else is in the batch nor on the number of threads.
     """
     if not src_ids:
         return []

@@ -17,9 +17,11 @@ States = dict[str, np.ndarray]
 
 
 class Bridge:
-    """Decoder layer l starts from encoder layer l (the last one where the encoder has fewer), each state from its namesake.
+    """Decoder layer l starts from encoder layer l (the last one where the encoder has fewer), each state from its
+    namesake.
 
-    A state the encoder lacks (an LSTM decoder's c above a GRU encoder) starts from the encoder's h. Learned: tanh(W state + b).
+    A state the encoder lacks (an LSTM decoder's c above a GRU encoder) starts from the encoder's h. Learned: tanh(W
+    state + b).
     """
 
     def __init__(self, config: ModelConfig, dtype: Any) -> None:
@@ -42,7 +44,9 @@ class Bridge:
             return {}
         return {k: v for name in self.routes for k, v in under(name, self.cell.params()).items()}
 
-    def forward(self, weights: Weights, final: list[States], *, training: bool, allocate: Any) -> tuple[States, dict[str, Tape | None]]:
+    def forward(
+        self, weights: Weights, final: list[States], *, training: bool, allocate: Any
+    ) -> tuple[States, dict[str, Tape | None]]:
         """The decoder's first states by name, and tapes."""
         if self.kind == "zero":
             return {}, {}

@@ -44,7 +44,9 @@ class Encoder:
             for k, v in under(f"{layer}.{direction}", cell.params()).items()
         }
 
-    def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any) -> Encoded:
+    def forward(
+        self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any
+    ) -> Encoded:
         """x [S, B, E] with each row's length -> memory and final states."""
         final: list[States] = []
         tapes: list[list[Tape | None]] = []
@@ -67,7 +69,9 @@ class Encoder:
             tapes.append([r.tape for r in results])
         return Encoded(x, final, tapes)
 
-    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]) -> np.ndarray:
+    def backward(
+        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]
+    ) -> np.ndarray:
         """Gradient with respect to x; those of the parameters are added to `gradients` (named as in `params`)."""
         d = d_memory
         H = self.scans[0].cell.output_size

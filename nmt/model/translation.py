@@ -1,4 +1,5 @@
-"""The translation model: embeddings, encoder, bridge, attention decoder, output layer; loss and gradients of a batch."""
+"""The translation model: embeddings, encoder, bridge, attention decoder, output layer; loss and gradients of a
+batch."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class LossStats:
 
 @dataclass
 class Source:
-    """An encoded batch in its own row order: memory [S, B, M], real positions of each row, the decoder's first states."""
+    """An encoded batch in its own row order: memory [S, B, M], real positions of each row, the decoder's first
+    states."""
 
     memory: np.ndarray
     lengths: np.ndarray
@@ -49,7 +51,9 @@ class Source:
 class TranslationModel:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards."""
 
-    def __init__(self, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int, joint: bool, dtype: Any = np.float32) -> None:
+    def __init__(
+        self, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int, joint: bool, dtype: Any = np.float32
+    ) -> None:
         self.config, self.dtype = config, np.dtype(dtype)
         self.vocab_sizes = {"src": src_vocab_size, "tgt": tgt_vocab_size}
         self.joint = joint
@@ -77,9 +81,12 @@ class TranslationModel:
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
         """Fresh parameters.
 
-        Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 / embedding_dim, as the
-        output layer's rows are; small ones leave the first updates without a signal. The output bias is the log frequency
-        of each token where `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as the settings say.
+        Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 /
+        embedding_dim, as the
+        output layer's rows are; small ones leave the first updates without a signal. The output bias is the log
+        frequency
+        of each token where `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as
+        the settings say.
         """
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
@@ -197,7 +204,9 @@ class TranslationModel:
         gradients = into if into is not None else {k: np.empty_like(v) for k, v in self.weights.items()}
         for g in gradients.values():
             g[...] = 0
-        stats = self._run(batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients)
+        stats = self._run(
+            batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients
+        )
         return stats, gradients
 
     def _run(
@@ -300,9 +309,7 @@ class ModelDecoder:
         self.model, self.source, self.threads = model, source, threads
         self.eos_id = EOS_ID
         self._packed, _, self.bias = model.output_weights(threads, gradients=False)
-        self._stepper = Stepper(
-            model.decoder, model.weights.view("decoder"), {"memory": source.memory}, source.lengths
-        )
+        self._stepper = Stepper(model.decoder, model.weights.view("decoder"), {"memory": source.memory}, source.lengths)
 
     def first(self) -> tuple[States, np.ndarray]:
         """One row per sentence, before its first token."""

@@ -1,8 +1,9 @@
 """What a cell is, on one page.
 
-A cell is one time step, written once as mathematics on symbolic values. It declares its parameters, its states and what it reads that is
-constant over time; `step` returns its output and the new states. Time, masks, gradients, buffers and devices are the engine's business.
-A wrapper (stack, dropout, residual, attention) is a cell around cells.
+A cell is one time step, written once as mathematics on symbolic values. It declares its parameters, its states and
+what it reads that is
+constant over time; `step` returns its output and the new states. Time, masks, gradients, buffers and devices are the
+engine's business. A wrapper (stack, dropout, residual, attention) is a cell around cells.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class Scope:
                 return self._values[prefix + name]
             if not prefix:
                 known = ", ".join(self._values)
-                raise ShapeError(f"step: {self._prefix}{name} must be a parameter or captured array, got none of that name among {known}")
+                raise ShapeError(
+                    f"step: {self._prefix}{name} must be a parameter or captured array, got none such among {known}"
+                )
             prefix = prefix[: prefix.rstrip(".").rfind(".") + 1]
 
     def sub(self, prefix: str) -> Scope:

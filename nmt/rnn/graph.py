@@ -16,7 +16,8 @@ AXES = ("S", "B")
 
 
 class Value:
-    """A node of a step in single assignment: `op(*args)` with axes, a width (None: one number per row) and attributes."""
+    """A node of a step in single assignment: `op(*args)` with axes, a width (None: one number per row) and
+    attributes."""
 
     __slots__ = ("args", "attrs", "axes", "graph", "id", "op", "width")
 
@@ -93,9 +94,7 @@ class Graph:
         self.values: list[Value] = []
         self._known: dict[tuple[Any, ...], Value] = {}
 
-    def leaf(
-        self, op: str, name: str, axes: Iterable[str] = ("B",), width: int | None = None, **attrs: Any
-    ) -> Value:
+    def leaf(self, op: str, name: str, axes: Iterable[str] = ("B",), width: int | None = None, **attrs: Any) -> Value:
         """Memory from outside: a parameter, an input, a state, a captured array, a cotangent."""
         ordered = tuple(a for a in AXES if a in set(axes))
         return self._make(op, (), ordered, width, {"name": name, **attrs})

@@ -172,9 +172,7 @@ class RecurrentLayers:
 
     # ------------------------------------------------------------ backward
 
-    def _backward(
-        self, d_y: np.ndarray | None, given: Sequence[np.ndarray | None]
-    ) -> LayerGradients:
+    def _backward(self, d_y: np.ndarray | None, given: Sequence[np.ndarray | None]) -> LayerGradients:
         if self._kept is None:
             raise NMTError(f"{self.name}.backward: must follow a forward, got none; call forward")
         rows = self._kept[0].tapes[0].rows
@@ -184,9 +182,7 @@ class RecurrentLayers:
         initial: list[Arrays] = []
         params: Arrays = {}
         for layer in range(self.num_layers - 1, -1, -1):
-            d_below, first = self._layer_backward(
-                layer, kept[layer].tapes, d_below, d_final, params
-            )
+            d_below, first = self._layer_backward(layer, kept[layer].tapes, d_below, d_final, params)
             initial[:0] = first
             mask = kept[layer].mask
             d_below = d_below if mask is None else d_below * mask

@@ -1,10 +1,11 @@
 """The operations a cell may use: shape rule, NumPy meaning, gradient rule and scalar code, side by side.
 
-A value of a step has symbolic axes (a subset of `S`, `B`, in this order) and at most one feature axis of known `width` (always last).
-`meaning` takes NumPy arrays [S, B, width], each axis of size 1 where the value lacks it (matrix parameters are [rows, columns]), and
-the operation's attributes by name. What runs over S is told the `real` places, bool [S, B, 1]: beyond a source's length nothing exists.
-`gradient(g, v)` yields `(argument, gradient)` pairs, written with the same operators a cell's author uses. `code` is the scalar
-expression of an elementwise operation.
+A value of a step has symbolic axes (a subset of `S`, `B`, in this order) and at most one feature axis of known
+`width` (always last). `meaning` takes NumPy arrays [S, B, width], each axis of size 1 where the value lacks it
+(matrix parameters are [rows, columns]), and the operation's attributes by name. What runs over S is told the `real`
+places, bool [S, B, 1]: beyond a source's length nothing exists. `gradient(g, v)` yields `(argument, gradient)` pairs,
+written with the same operators a cell's author uses. `code` is the scalar expression of an elementwise operation.
+
 Adding an operation means adding one entry here (and, unless it is elementwise, its emission in the emitters).
 """
 
@@ -124,8 +125,22 @@ OPS: dict[str, Op] = {
         Op("mul", "elementwise", np.multiply, _grad_mul, "({} * {})"),
         Op("div", "elementwise", np.divide, _grad_div, "({} / {})", expensive=True),
         Op("neg", "elementwise", np.negative, lambda g, v: iter([(v.args[0], -g)]), "(-{})"),
-        Op("sigmoid", "elementwise", _sigmoid, lambda g, v: iter([(v.args[0], g * v * (1 - v))]), "sigmoid({})", expensive=True),
-        Op("tanh", "elementwise", np.tanh, lambda g, v: iter([(v.args[0], g * (1 - v * v))]), "tanh({})", expensive=True),
+        Op(
+            "sigmoid",
+            "elementwise",
+            _sigmoid,
+            lambda g, v: iter([(v.args[0], g * v * (1 - v))]),
+            "sigmoid({})",
+            expensive=True,
+        ),
+        Op(
+            "tanh",
+            "elementwise",
+            np.tanh,
+            lambda g, v: iter([(v.args[0], g * (1 - v * v))]),
+            "tanh({})",
+            expensive=True,
+        ),
         Op("exp", "elementwise", np.exp, lambda g, v: iter([(v.args[0], g * v)]), "exp({})", expensive=True),
         Op(
             "relu",

@@ -1,7 +1,7 @@
 """The engine: any cell, over time, forward and back, on rows of different lengths, in either direction.
 
-`Scan(cell)` compiles the cell's step once (in memory for the process, its code on disk for the next); batch size and lengths are free.
-Rows may come in any order; sorted by length, longest first, a step costs only its active rows.
+`Scan(cell)` compiles the cell's step once (in memory for the process, its code on disk for the next); batch size and
+lengths are free. Rows may come in any order; sorted by length, longest first, a step costs only its active rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Arrays = dict[str, np.ndarray]
 
 
 class Workspace:
-    """Memory for one training step, taken piece by piece and given back all at once by `reset`; grows to the largest step seen."""
+    """Memory for one training step, taken piece by piece and given back all at once by `reset`; grows to the largest
+    step seen."""
 
     def __init__(self) -> None:
         self._chunks: list[np.ndarray] = []
@@ -90,7 +91,8 @@ class Gradients:
 
 @dataclass
 class Result:
-    """Outputs of a scan. `y` [T, B, n] is zero beyond each row's length; `final` holds each row's state after its last step."""
+    """Outputs of a scan. `y` [T, B, n] is zero beyond each row's length; `final` holds each row's state after its
+    last step."""
 
     y: np.ndarray
     final: Arrays
@@ -112,7 +114,9 @@ class Tape:
 class Scan:
     """A cell over time."""
 
-    def __init__(self, cell: Cell, *, dtype: Any = np.float32, threads: int | None = None, want_inputs: bool = True) -> None:
+    def __init__(
+        self, cell: Cell, *, dtype: Any = np.float32, threads: int | None = None, want_inputs: bool = True
+    ) -> None:
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.threads = threads or default_threads()
         self.want_inputs = want_inputs
@@ -146,9 +150,10 @@ class Scan:
     ) -> Result:
         """Run the cell over x [T, B, D].
 
-        initial: states [B, n] by name; missing ones are zero. lengths: steps of each row, all T where None. captured: arrays that
-        stay the same, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each row's last step to
-        its first. training: dropout from `seed`, and a tape for `backward`. Raises ShapeError.
+        initial: states [B, n] by name; missing ones are zero. lengths: steps of each row, all T where None.
+        captured: arrays that
+        stay the same, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each
+        row's last step to its first. training: dropout from `seed`, and a tape for `backward`. Raises ShapeError.
         """
         rows = self._rows(x, lengths, captured or {}, source_lengths, reverse)
         check_params(type(self.cell).__name__, self.params, weights, self.dtype)
@@ -170,9 +175,14 @@ class Scan:
         return Result(y, final, tape)
 
     def backward(
-        self, tape: Tape, d_y: np.ndarray | None, d_final: Mapping[str, np.ndarray] | None = None, gradients: Arrays | None = None
+        self,
+        tape: Tape,
+        d_y: np.ndarray | None,
+        d_final: Mapping[str, np.ndarray] | None = None,
+        gradients: Arrays | None = None,
     ) -> Gradients:
-        """Gradients of sum(d_y * y) + sum(d_final * final). Those of the parameters are added to `gradients`, where present."""
+        """Gradients of sum(d_y * y) + sum(d_final * final). Those of the parameters are added to `gradients`, where
+        present."""
         rows, arrays, allocate = tape.rows, tape.arrays, tape.allocate
         plan = tape.compiled.step.plan
         shape = (rows.T, rows.B, self.cell.output_size)
@@ -188,7 +198,8 @@ class Scan:
         gradients = {} if gradients is None else gradients
         tape.compiled.step.backward(arrays, tape.weights, rows, allocate, gradients)
         captured = self._constant_backward(tape, gradients)
-        # The slot written last: every row steps as often as it is long, the first step of the loop being step T - length.
+        # The slot written last: every row steps as often as it is long, the first step of the loop being step T -
+        # length.
         slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
         initial = {name: arrays[f"D_{name}"][slot, np.arange(rows.B)] for name in self.states}
         d_x = arrays[plan.d_inputs["x"].name] if "x" in plan.d_inputs else None
@@ -200,10 +211,14 @@ class Scan:
         fits = array.ndim == len(shape) and all(n is None or n == m for n, m in zip(shape, array.shape, strict=True))
         if array.dtype != self.dtype or not fits:
             promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}]"
-            raise ShapeError(f"{type(self.cell).__name__}: {what} must be {promise}, got {array.dtype} {list(array.shape)}")
+            raise ShapeError(
+                f"{type(self.cell).__name__}: {what} must be {promise}, got {array.dtype} {list(array.shape)}"
+            )
         return np.ascontiguousarray(array)
 
-    def _rows(self, x: np.ndarray, lengths: Any, captured: Mapping[str, np.ndarray], source_lengths: Any, reverse: bool) -> Rows:
+    def _rows(
+        self, x: np.ndarray, lengths: Any, captured: Mapping[str, np.ndarray], source_lengths: Any, reverse: bool
+    ) -> Rows:
         self._check_array("x", x, (None, None, self.cell.input_size))
         T, B, _ = x.shape
         steps = self._lengths("lengths", lengths, B, T)
@@ -218,16 +233,21 @@ class Scan:
         array = np.asarray(lengths)
         whole = array.dtype.kind in "iu" or not array.size
         if array.shape != (B,) or not whole or (B and (array.min() < 0 or array.max() > limit)):
-            raise ShapeError(f"{type(self.cell).__name__}: {what} must be {B} integers from 0 to {limit}, got {array.tolist()}")
+            raise ShapeError(
+                f"{type(self.cell).__name__}: {what} must be {B} integers from 0 to {limit}, got {array.tolist()}"
+            )
         return array.astype(np.int64)
 
     def _check_captured(self, captured: Mapping[str, np.ndarray], rows: Rows) -> Arrays:
         if set(captured) != set(self.captured):
             expected = sorted(self.captured) or "none"
-            raise ShapeError(f"{type(self.cell).__name__}: captured arrays must be {expected}, got {sorted(captured) or 'none'}")
+            raise ShapeError(
+                f"{type(self.cell).__name__}: captured arrays must be {expected}, got {sorted(captured) or 'none'}"
+            )
         source = {True: (rows.S,), False: ()}
         return {
-            k: self._check_array(k, captured[k], (*source[c.source_axis], rows.B, c.width)) for k, c in self.captured.items()
+            k: self._check_array(k, captured[k], (*source[c.source_axis], rows.B, c.width))
+            for k, c in self.captured.items()
         }
 
     # ------------------------------------------------------------ memory of a run
@@ -271,7 +291,16 @@ class Scan:
 
     def _constant_rows(self, rows: Rows) -> Rows:
         ones = np.ones(rows.B, np.int64)
-        return Rows(1, rows.B, rows.S, ones, rows.source_lengths, rows.owner, split_rows(rows.source_lengths, self.threads), False)
+        return Rows(
+            1,
+            rows.B,
+            rows.S,
+            ones,
+            rows.source_lengths,
+            rows.owner,
+            split_rows(rows.source_lengths, self.threads),
+            False,
+        )
 
     def _constant(self, compiled: Compiled, arrays: Arrays, weights: Weights, rows: Rows, allocate: Any) -> Arrays:
         if compiled.constant is None:
@@ -294,7 +323,9 @@ class Scan:
         constant.backward(tape.constant_arrays, tape.weights, self._constant_rows(tape.rows), tape.allocate, gradients)
         for name, place in constant.plan.d_inputs.items():
             through = tape.constant_arrays[place.name][0]
-            direct[name] = direct[name] + self._real(through, tape.rows) if name in direct else self._real(through, tape.rows)
+            direct[name] = (
+                direct[name] + self._real(through, tape.rows) if name in direct else self._real(through, tape.rows)
+            )
         return direct
 
     def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
@@ -304,10 +335,11 @@ class Scan:
 
 
 class Stepper:
-    """A cell one step at a time, without a tape: search, and other computations whose next input depends on the last output.
+    """A cell one step at a time, without a tape: search, and other computations whose next input depends on the last
+    output.
 
-    Rows may come and go between steps. `owner` says which captured row (sentence) each row reads; what depends on captured arrays
-    alone has been computed once, at the beginning.
+    Rows may come and go between steps. `owner` says which captured row (sentence) each row reads; what depends on
+    captured arrays alone has been computed once, at the beginning.
     """
 
     def __init__(
@@ -330,7 +362,8 @@ class Stepper:
         self._memory = Workspace()
 
     def step(self, x: np.ndarray, states: Arrays, owner: np.ndarray) -> tuple[np.ndarray, Arrays]:
-        """x [R, D], states [R, n] by name, owner int64 [R] -> output [R, n] and new states, valid until the next call."""
+        """x [R, D], states [R, n] by name, owner int64 [R] -> output [R, n] and new states, valid until the next
+        call."""
         R = len(x)
         ones = np.ones(R, np.int64)
         rows = Rows(1, R, self._S, ones, self._sources, owner, split_rows(ones, self.scan.threads), False)

@@ -29,7 +29,8 @@ def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str,
 class Weights(MutableMapping[str, np.ndarray]):
     """A dictionary of parameters. Call `changed()` after writing into one of its arrays.
 
-    `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once for all users.
+    `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once
+    for all users.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
@@ -84,7 +85,8 @@ class Weights(MutableMapping[str, np.ndarray]):
 
 
 def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, np.ndarray]:
-    """Glorot uniform for each gate's matrix (Glorot and Bengio 2010, equation 16), biases zero, the forget gate's one."""
+    """Glorot uniform for each gate's matrix (Glorot and Bengio 2010, equation 16), biases zero, the forget gate's
+    one."""
     rng = np.random.default_rng(seed)
     return {name: initial_array(param, rng, dtype) for name, param in cell.params().items()}
 

@@ -84,10 +84,7 @@ class Loop:
             NMTError: The loss stays infinite or NaN, or the disk is full.
         """
         state = self.state
-        if (
-            state.update > state.validated_update
-            and not state.update % self.settings.validation_freq
-        ):
+        if state.update > state.validated_update and not state.update % self.settings.validation_freq:
             self._validate()  # a signal came during this one
         reason = self._train()
         if state.update > state.validated_update:

@@ -37,14 +37,10 @@ class Optimizer:
         self.num_threads = num_threads
         self.steps = 0
         self.state: Arrays = {
-            f"{name}/{slot}": np.zeros_like(param)
-            for slot in self.slots
-            for name, param in params.items()
+            f"{name}/{slot}": np.zeros_like(param) for slot in self.slots for name, param in params.items()
         }
 
-    def step(
-        self, params: Arrays, grads: Arrays, learning_rate: float, gradient_scale: float = 1.0
-    ) -> None:
+    def step(self, params: Arrays, grads: Arrays, learning_rate: float, gradient_scale: float = 1.0) -> None:
         """Change `params` in place by one step along `grads * gradient_scale`.
 
         Args:

@@ -94,9 +94,7 @@ def save_config(folder: Path, config: Config) -> None:
         if not path.exists() or path.read_bytes() != content:
             write_bytes(path, content, sync=True)
     except OSError as error:
-        raise CheckpointError(
-            f"{path}: must be written, got {explain(error)}; make room and run again"
-        ) from error
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
 
 
 def load_corpora(config: Config, folder: Path, log: TrainingLog, *, resumed: bool) -> Corpora:
@@ -128,9 +126,7 @@ def load_corpora(config: Config, folder: Path, log: TrainingLog, *, resumed: boo
         f"{train.skipped_long:,} over max_length), {tgt_tokens:,} target subwords; "
         f"{len(dev):,} validation pairs"
     )
-    batches = TrainBatches(
-        train, training.batch_size, training.batch_type, config.seed, training.shuffle
-    )
+    batches = TrainBatches(train, training.batch_size, training.batch_type, config.seed, training.shuffle)
     dev_batches = TrainBatches(dev, training.batch_size, training.batch_type, shuffle=False)
     return Corpora(
         src_subwords=src.subwords,

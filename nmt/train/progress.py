@@ -73,9 +73,7 @@ class TrainingLog:
             file = path.open("a", encoding="utf-8")
             self._files[path.name] = file
         except OSError as error:
-            self._print(
-                f"warning: {path} cannot be written ({explain(error)}); going on without it\n"
-            )
+            self._print(f"warning: {path} cannot be written ({explain(error)}); going on without it\n")
             return
         if cut:
             self._write(path.name, "\n")
@@ -89,9 +87,7 @@ class TrainingLog:
             file.flush()
         except OSError as error:
             del self._files[name]
-            self._print(
-                f"warning: {name} cannot be written ({explain(error)}); going on without it\n"
-            )
+            self._print(f"warning: {name} cannot be written ({explain(error)}); going on without it\n")
 
     def _print(self, text: str) -> None:
         if self._terminal is None:

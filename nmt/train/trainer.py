@@ -61,9 +61,7 @@ class Trainer:
         terminal: Where progress is shown; None for nowhere.
     """
 
-    def __init__(
-        self, config: Config, *, threads: int | None = None, terminal: TextIO | None = None
-    ) -> None:
+    def __init__(self, config: Config, *, threads: int | None = None, terminal: TextIO | None = None) -> None:
         self.config = config
         self.folder = Path(config.model_dir)
         self._num_threads = resolve_threads(threads, config)
@@ -94,9 +92,7 @@ class Trainer:
     def _open_log(self) -> TrainingLog:
         return TrainingLog(self.folder, self._terminal)
 
-    def _set_up(
-        self, corpora: Corpora, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch
-    ) -> Parts:
+    def _set_up(self, corpora: Corpora, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
         config, threads = self.config, self._num_threads
         src, tgt = corpora.src_subwords, corpora.tgt_subwords
         digest = subwords_digest(src, tgt)

@@ -53,9 +53,7 @@ class Validator:
         loss = nll / max(1, tokens)
         return {"loss": loss, "ppl": perplexity(loss), "accuracy": correct / max(1, tokens)}
 
-    def scores(
-        self, translator: Translator, on_batch: Callable[[int], None] = lambda count: None
-    ) -> dict[str, float]:
+    def scores(self, translator: Translator, on_batch: Callable[[int], None] = lambda count: None) -> dict[str, float]:
         """Translate the sources with the configured beam; return `bleu` and `chrf` in percent."""
 
         def after_batch(count: int) -> None:

@@ -18,9 +18,7 @@ def test_help_loads_nothing_heavy(name: str) -> None:
         f"command(['--help'], prog_name={COMMANDS[name]!r}, standalone_mode=False)\n"
         "print('loaded:', *sorted({name.split('.')[0] for name in sys.modules}))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     shown, _, loaded = done.stdout.partition("loaded:")
     assert "nmt" in loaded.split()
     assert not HEAVY & set(loaded.split())

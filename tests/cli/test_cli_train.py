@@ -50,9 +50,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_one_line(
-    case: str, model: Path, setup: Path, run: Run, tmp_path: Path
-) -> None:
+def test_mistakes_are_one_line(case: str, model: Path, setup: Path, run: Run, tmp_path: Path) -> None:
     options, code, message = MISTAKES[case]
     contents = {
         "unequal": (b"a\nb\n", b"a\n"),

@@ -186,9 +186,7 @@ def test_a_closed_pipe_ends_quietly(model: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_removes_the_unfinished_file(
-    number: signal.Signals, model: Path, tmp_path: Path
-) -> None:
+def test_a_signal_removes_the_unfinished_file(number: signal.Signals, model: Path, tmp_path: Path) -> None:
     process = conversation(model, "--batch-size", "1", "-o", str(tmp_path / "out"))
     assert process.stdin is not None
     process.stdin.write(b"w1\n")

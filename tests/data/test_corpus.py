@@ -119,9 +119,7 @@ def test_pairs_stay_aligned_when_some_are_left_out(tmp_path, subwords):
     src[499] = ""
     prefix = write_pair(tmp_path, src, tgt)
     limits = {"max_length": 30}
-    corpus = load_parallel(
-        prefix, side("de", subwords, **limits), side("en", subwords, **limits), keep_texts=True
-    )
+    corpus = load_parallel(prefix, side("de", subwords, **limits), side("en", subwords, **limits), keep_texts=True)
     empty = {i for i in range(500) if not clean_line(src[i]) or not clean_line(tgt[i])}
     long = {
         i
@@ -156,9 +154,7 @@ def test_validation_keeps_every_line_and_its_text(tmp_path, subwords):
     src = ["The House ", "", "a " * 300]
     tgt = ["", "Das  HAUS", "b"]
     prefix = write_pair(tmp_path, src, tgt)
-    corpus = load_parallel(
-        prefix, side("de", subwords), side("en", subwords, lowercase=True), training=False
-    )
+    corpus = load_parallel(prefix, side("de", subwords), side("en", subwords, lowercase=True), training=False)
     assert len(corpus) == corpus.total == 3
     assert corpus.line_numbers.tolist() == [0, 1, 2]
     assert corpus.src_texts == src and corpus.tgt_texts == tgt

@@ -104,10 +104,7 @@ def test_training_is_deterministic(type):
 
 def test_training_on_a_sample_is_deterministic():
     text = sentences(600)
-    models = {
-        train_subwords(iter(text), type="bpe", vocab_size=60, max_sentences=150).model_bytes
-        for _ in range(3)
-    }
+    models = {train_subwords(iter(text), type="bpe", vocab_size=60, max_sentences=150).model_bytes for _ in range(3)}
     assert len(models) == 1
     assert train_subwords(text, type="bpe", vocab_size=60).model_bytes not in models
 

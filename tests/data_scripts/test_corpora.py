@@ -12,9 +12,7 @@ import pytest
 
 SCRIPTS = Path(multi30k.__file__).parent
 SHARED = SCRIPTS.parent.parent / "shared" / "data"
-MULTI30K_FILES = [
-    f"{part}.{language}" for part in multi30k.PARTS for language in multi30k.LANGUAGES
-]
+MULTI30K_FILES = [f"{part}.{language}" for part in multi30k.PARTS for language in multi30k.LANGUAGES]
 
 
 def run(script, *arguments):
@@ -70,9 +68,7 @@ def test_eutrans_from_the_shared_copy(tmp_path):
 
 def test_unequal_sides_write_nothing(small_copy, tmp_path):
     (small_copy / "val.en").write_text("only one\n")
-    message = one_line(
-        run("multi30k.py", "--from", small_copy, "--out", tmp_path / "out"), "multi30k.py"
-    )
+    message = one_line(run("multi30k.py", "--from", small_copy, "--out", tmp_path / "out"), "multi30k.py")
     assert "dev: all languages must have the same number of lines, got de 2, en 1, fr 2" in message
     assert not (tmp_path / "out").exists()
 
@@ -121,9 +117,7 @@ def test_download_unpacks_and_reports_a_difference(monkeypatch, capsys):
 
 def test_unwritable_output_is_one_line(small_copy, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    message = one_line(
-        run("multi30k.py", "--from", small_copy, "--out", tmp_path / "file"), "multi30k.py"
-    )
+    message = one_line(run("multi30k.py", "--from", small_copy, "--out", tmp_path / "file"), "multi30k.py")
     assert "must be writable" in message
     assert (tmp_path / "file").read_text() == "in the way"
 

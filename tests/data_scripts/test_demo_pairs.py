@@ -137,9 +137,7 @@ PHRASES = [
         "der Film hat um neun Uhr angefangen",
     ),
     (
-        Clause(clauses.SISTER, clauses.GET_UP, "must", HALF_PAST_THREE, EVERY_FRIDAY).say(
-            "fronted"
-        ),
+        Clause(clauses.SISTER, clauses.GET_UP, "must", HALF_PAST_THREE, EVERY_FRIDAY).say("fronted"),
         "every Friday my sister must get up at half past three",
         "jeden Freitag muss meine Schwester um halb vier aufstehen",
     ),

@@ -34,10 +34,7 @@ def test_training_sees_the_basics(corpus):
 
 
 def test_every_word_of_the_held_out_inputs_is_known(corpus):
-    words = {
-        part: {word.rstrip("?") for pair in pairs for word in pair.en.split()}
-        for part, pairs in corpus.items()
-    }
+    words = {part: {word.rstrip("?") for pair in pairs for word in pair.en.split()} for part, pairs in corpus.items()}
     assert words["dev"] | words["test"] | words["examples"] <= words["train"]
 
 

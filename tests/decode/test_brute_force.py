@@ -21,9 +21,7 @@ from tests.oracle import beam
 
 VOCAB = 6
 FORBIDDEN = (PAD_ID, BOS_ID)
-EVERYTHING = (
-    128  # more than there are prefixes of 4 tokens out of UNK and two words, finished ones included
-)
+EVERYTHING = 128  # more than there are prefixes of 4 tokens out of UNK and two words, finished ones included
 PENALTIES = ["none", "average", 1.0, 0.6]
 SOURCES = [[4, 5], [5], [4, 4, 5, 5], [5, 1, 4]]
 # Another attention and cell is another plan: two models, both with two seeds.
@@ -90,9 +88,7 @@ def test_forced_losses_are_log_probabilities(name, seed):
 @every_model
 def test_a_wide_beam_finds_what_brute_force_finds(name, seed, length_penalty):
     model = model_of(name, seed)
-    results = find(
-        model, SOURCES, beam_size=EVERYTHING, max_length=4, length_penalty=length_penalty, n_best=5
-    )
+    results = find(model, SOURCES, beam_size=EVERYTHING, max_length=4, length_penalty=length_penalty, n_best=5)
     for source, hypotheses in zip(SOURCES, results, strict=True):
         everything = beam.all_sequences(
             ForcedModel(model, source),
@@ -137,9 +133,7 @@ def test_greedy_is_beam_one_is_the_likeliest_token_each_time(name, seed):
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_no_translation_is_longer_than_the_limit(limit):
     for name, seed in EVERY_MODEL:
-        for hypotheses in find(
-            model_of(name, seed), SOURCES, beam_size=3, max_length=limit, n_best=3
-        ):
+        for hypotheses in find(model_of(name, seed), SOURCES, beam_size=3, max_length=limit, n_best=3):
             assert hypotheses
             for h in hypotheses:
                 assert len(h.ids) + h.finished <= limit

@@ -71,9 +71,7 @@ SETUPS = {
     ),
     "dropout_everywhere": setup(
         encoder=dropouts(embeddings=embeddings(4, dropout=0.2)),
-        decoder=dropouts(
-            hidden_dropout=0.2, embeddings=embeddings(5, dropout=0.2), attention="general"
-        ),
+        decoder=dropouts(hidden_dropout=0.2, embeddings=embeddings(5, dropout=0.2), attention="general"),
         label_smoothing=0.1,
     ),
     "variational_dropout_residual_gru": setup(
@@ -106,9 +104,7 @@ def model_of(name, dtype=np.float64, **more):
 
 
 def loss_and_gradients(model, name, batch, *, seed=SEED, threads=1):
-    return model.loss_and_gradients(
-        batch, seed=seed, label_smoothing=SETUPS[name]["smoothing"], threads=threads
-    )
+    return model.loss_and_gradients(batch, seed=seed, label_smoothing=SETUPS[name]["smoothing"], threads=threads)
 
 
 def copied(grads):
@@ -127,9 +123,7 @@ def test_gradients_equal_finite_differences(name):
         stats, _ = loss_and_gradients(model, name, batch)
         return stats.loss / batch.num_tgt_tokens
 
-    complaints = gradients.check(
-        loss, model.params, grads, np.random.default_rng(3), rtol=1e-6, atol=1e-9, elements=2
-    )
+    complaints = gradients.check(loss, model.params, grads, np.random.default_rng(3), rtol=1e-6, atol=1e-9, elements=2)
     assert not complaints, "\n".join(complaints)
 
 
@@ -204,6 +198,4 @@ def test_label_smoothing_mixes_in_the_mean_over_all_classes():
     for smoothing in (0.0, 0.1, 0.4):
         stats, _ = model.loss_and_gradients(batch, seed=0, label_smoothing=smoothing, threads=1)
         assert stats.nll == pytest.approx(nll[EOS_ID], rel=1e-10)
-        assert stats.loss == pytest.approx(
-            (1 - smoothing) * nll[EOS_ID] + smoothing * mean, rel=1e-10
-        )
+        assert stats.loss == pytest.approx((1 - smoothing) * nll[EOS_ID] + smoothing * mean, rel=1e-10)

@@ -47,9 +47,7 @@ def attend(kind, query, memory, length, p):
     return context, weights
 
 
-def decode_row(
-    kind, attention, p, embedded, h, c, fed, memory, src_length, tgt_length, *, input_feeding
-):
+def decode_row(kind, attention, p, embedded, h, c, fed, memory, src_length, tgt_length, *, input_feeding):
     """One sentence: embedded [T, E], states [L, H], fed [A] -> vectors [T, A], h, c, weights.
 
     Luong et al. (2015), sections 3.1 and 3.3: the cell reads [embedding; fed]; the attentional
@@ -59,9 +57,7 @@ def decode_row(
     outputs, all_weights = [], []
     for t in range(tgt_length):
         x = np.concatenate([embedded[t], fed]) if input_feeding else embedded[t]
-        y, h_new, c_new = layers.run(
-            kind, p["cell"], x[None, None], h[:, None], c[:, None], num_layers=num_layers
-        )
+        y, h_new, c_new = layers.run(kind, p["cell"], x[None, None], h[:, None], c[:, None], num_layers=num_layers)
         h, c = h_new[:, 0], c_new[:, 0]
         context, weights = attend(attention, y[0, 0], memory, src_length, p["attention"])
         a = np.concatenate([context, y[0, 0]]) @ p["W_c"]

@@ -68,8 +68,6 @@ def greedy(log_probs, *, eos, max_length, length_penalty="none", forbidden=()):
         token = int(np.argmax(allowed))
         log_prob += float(allowed[token])
         if token == eos:
-            return Sequence(
-                ids, log_prob, penalised(log_prob, len(ids) + 1, length_penalty), finished=True
-            )
+            return Sequence(ids, log_prob, penalised(log_prob, len(ids) + 1, length_penalty), finished=True)
         ids = (*ids, token)
     return Sequence(ids, log_prob, penalised(log_prob, len(ids), length_penalty), finished=False)

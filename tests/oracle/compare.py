@@ -28,8 +28,6 @@ def error(got, expected):
 
 def assert_close(got, expected, tolerance, what):
     """Equal shapes, and error() within the tolerance; NaN never passes."""
-    assert np.shape(got) == np.shape(expected), (
-        f"{what}: {np.shape(got)} instead of {np.shape(expected)}"
-    )
+    assert np.shape(got) == np.shape(expected), f"{what}: {np.shape(got)} instead of {np.shape(expected)}"
     worst = error(got, expected)
     assert worst <= tolerance, f"{what}: off by {worst:.2e}, more than {tolerance:.0e}"

@@ -17,9 +17,7 @@ def random_direction(arrays, rng, only=None):
 
 def inner(gradients, direction):
     """The derivative along `direction` that the given gradients promise."""
-    return sum(
-        float(np.sum(np.asarray(gradients[n], np.float64) * d)) for n, d in direction.items()
-    )
+    return sum(float(np.sum(np.asarray(gradients[n], np.float64) * d)) for n, d in direction.items())
 
 
 def along(loss, arrays, direction, step=1e-5):
@@ -75,9 +73,7 @@ def check(loss, arrays, gradients, rng, *, step=1e-5, rtol=1e-5, atol=1e-8, elem
 
     def compare(what, expected, got):
         if not abs(got - expected) <= atol + rtol * abs(expected):
-            complaints.append(
-                f"{what}: the difference quotient is {expected:.9e}, the gradient {got:.9e}"
-            )
+            complaints.append(f"{what}: the difference quotient is {expected:.9e}, the gradient {got:.9e}")
 
     for name, array in arrays.items():
         gradient = np.asarray(gradients[name], np.float64)
@@ -87,9 +83,7 @@ def check(loss, arrays, gradients, rng, *, step=1e-5, rtol=1e-5, atol=1e-8, elem
         direction = random_direction(arrays, rng, only=[name])
         compare(name, along(loss, arrays, direction, step), inner(gradients, direction))
         for number in range(elements):
-            flat = (
-                int(np.argmax(np.abs(gradient))) if number == 0 else int(rng.integers(array.size))
-            )
+            flat = int(np.argmax(np.abs(gradient))) if number == 0 else int(rng.integers(array.size))
             index = np.unravel_index(flat, array.shape)
             compare(
                 f"{name}{[int(i) for i in index]}",

@@ -24,9 +24,7 @@ def layer_params(params, layer, suffix=""):
     return short
 
 
-def random_params(
-    rng, kind, input_size, hidden_size, *, num_layers=1, bidirectional=False, bias=True, scale=0.4
-):
+def random_params(rng, kind, input_size, hidden_size, *, num_layers=1, bidirectional=False, bias=True, scale=0.4):
     """Parameters of every layer and direction, drawn so that float32 holds them exactly."""
     wide = cells.GATES[kind] * hidden_size
     params = {}

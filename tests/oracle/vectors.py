@@ -176,18 +176,13 @@ def onnx_layer(name):
     if "Relu" in attributes.get("activations", []):
         kind = "rnn_relu"
     direction = attributes.get("direction", "forward")
-    suffixes = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "_reverse")}[
-        direction
-    ]
+    suffixes = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "_reverse")}[direction]
     batch_first = attributes.get("layout", 0) == 1
     expected = present(file, y="out_Y", hy="out_Y_h", cy="out_Y_c")
     x = file["in_X"]
     if batch_first:
         x = x.transpose(1, 0, 2)
-        expected = {
-            k: v.transpose(1, 2, 0, 3) if k == "y" else v.transpose(1, 0, 2)
-            for k, v in expected.items()
-        }
+        expected = {k: v.transpose(1, 2, 0, 3) if k == "y" else v.transpose(1, 0, 2) for k, v in expected.items()}
     if "y" in expected:  # [T, dirs, B, H] -> [T, B, dirs * H]
         y = expected["y"].transpose(0, 2, 1, 3)
         expected["y"] = y.reshape(y.shape[0], y.shape[1], -1)

@@ -10,14 +10,10 @@ def build(kind, input_size, hidden_size, params, dtype, **options):
     if kind == "lstm":
         layer = operators.LSTM(input_size, hidden_size, dtype=dtype, **options)
     elif kind.startswith("gru"):
-        layer = operators.GRU(
-            input_size, hidden_size, reset_after=kind == "gru", dtype=dtype, **options
-        )
+        layer = operators.GRU(input_size, hidden_size, reset_after=kind == "gru", dtype=dtype, **options)
     else:
         nonlinearity = kind.removeprefix("rnn_")
-        layer = operators.RNN(
-            input_size, hidden_size, nonlinearity=nonlinearity, dtype=dtype, **options
-        )
+        layer = operators.RNN(input_size, hidden_size, nonlinearity=nonlinearity, dtype=dtype, **options)
     assert set(layer.params) == set(params)
     for name, value in params.items():
         assert layer.params[name].shape == value.shape, name
@@ -64,8 +60,4 @@ def backward(layer, d_y, d_hy=None, d_cy=None):
     """layer.backward(...) of the last forward."""
     dtype = layer.params["W_h_l0"].dtype
     cotangents = [cast(d, dtype) for d in (d_y, d_hy, d_cy)]
-    return (
-        layer.backward(*cotangents)
-        if isinstance(layer, operators.LSTM)
-        else layer.backward(*cotangents[:2])
-    )
+    return layer.backward(*cotangents) if isinstance(layer, operators.LSTM) else layer.backward(*cotangents[:2])

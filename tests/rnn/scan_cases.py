@@ -163,13 +163,8 @@ def compiled(case, *, reverse=False, threads=1, seed=3):
     """(outputs, gradients, masks) of the compiled program, both dicts of arrays by name."""
     scan = Scan(case.cell, dtype=case.x.dtype, threads=threads)
     weights = Weights(case.params)
-    result = scan.forward(
-        weights, case.x, case.initial, **case.options, reverse=reverse, training=True, seed=seed
-    )
-    masks = {
-        m.name: result.tape.arrays[f"C_{m.name}" if m.variational else m.name]
-        for m in masks_of(case.cell)
-    }
+    result = scan.forward(weights, case.x, case.initial, **case.options, reverse=reverse, training=True, seed=seed)
+    masks = {m.name: result.tape.arrays[f"C_{m.name}" if m.variational else m.name] for m in masks_of(case.cell)}
     shares = {name: np.zeros_like(p) for name, p in case.params.items()}
     found = scan.backward(result.tape, case.d_y, case.d_final, shares)
     return named(result), gradients(found, shares), masks
@@ -178,9 +173,7 @@ def compiled(case, *, reverse=False, threads=1, seed=3):
 def inferred(case, *, reverse=False, threads=1):
     """Outputs of the compiled program that keeps nothing."""
     scan = Scan(case.cell, dtype=case.x.dtype, threads=threads)
-    result = scan.forward(
-        Weights(case.params), case.x, case.initial, **case.options, reverse=reverse
-    )
+    result = scan.forward(Weights(case.params), case.x, case.initial, **case.options, reverse=reverse)
     assert result.tape is None
     return named(result)
 

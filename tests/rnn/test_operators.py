@@ -141,9 +141,7 @@ def test_looking_at_cells_takes_no_numba():
         "from nmt.rnn.kernels import interpreter\n"
         "print('numba' in sys.modules, 'llvmlite' in sys.modules)"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["False", "False"]
 
 

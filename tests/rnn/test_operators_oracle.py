@@ -71,14 +71,10 @@ def fill_padding(array, lengths, value):
 def witness(kind, num_layers, bidirectional, size):
     """What the oracle says; computed once for both dtypes."""
     s = SIZES[size]
-    rng = np.random.default_rng(
-        [KINDS.index(kind), num_layers, bidirectional, list(SIZES).index(size)]
-    )
+    rng = np.random.default_rng([KINDS.index(kind), num_layers, bidirectional, list(SIZES).index(size)])
     width = s.H * (1 + bidirectional)
     options = {"num_layers": num_layers, "bidirectional": bidirectional}
-    params = layers.random_params(
-        rng, kind, s.D, s.H, scale=min(0.4, 1.5 / np.sqrt(s.H)), **options
-    )
+    params = layers.random_params(rng, kind, s.D, s.H, scale=min(0.4, 1.5 / np.sqrt(s.H)), **options)
     inputs = {"x": draw(rng, s.T, s.B, s.D)}
     fill_padding(inputs["x"], s.lengths, 1000.0)
     if s.given:
@@ -96,9 +92,7 @@ def witness(kind, num_layers, bidirectional, size):
             s.lengths,
             **options,
         )
-        return dict(
-            zip(("y", "hy", "cy") if kind == "lstm" else ("y", "hy"), results, strict=False)
-        )
+        return dict(zip(("y", "hy", "cy") if kind == "lstm" else ("y", "hy"), results, strict=False))
 
     leaves = {**inputs, **params}
     expected = run(leaves)

@@ -30,9 +30,7 @@ print(TARGET.name, len(generated), *{str(m.__file__).rsplit("/", 1)[0] for m in 
 """
 
 
-@pytest.mark.skipif(
-    platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 targets"
-)
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 targets")
 @pytest.mark.parametrize("name", ["avx2", "generic"])
 def test_scans_on_a_smaller_vector_unit(name, tmp_path):
     if name == "avx2" and TARGET.lanes < 8:

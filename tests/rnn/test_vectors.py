@@ -63,9 +63,7 @@ def test_onnx_layers(name, dtype):
     skip_if_waiting(vectors.onnx_waits_for(name))
     case = vectors.onnx_layer(name)
     reverse = case.direction == "reverse"
-    params, hx, cx = (
-        vectors.reverse_as_bidirectional(case) if reverse else (case.params, case.hx, case.cx)
-    )
+    params, hx, cx = vectors.reverse_as_bidirectional(case) if reverse else (case.params, case.hx, case.cx)
     both = case.direction != "forward"
     layer = operator_calls.build(
         case.kind,

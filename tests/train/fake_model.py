@@ -102,9 +102,7 @@ class TranslationModel:
         return stats, grads
 
 
-def search(
-    model: TranslationModel, src_ids: list[list[int]], *, n_best: int, **options: Any
-) -> list[list[Hypothesis]]:
+def search(model: TranslationModel, src_ids: list[list[int]], *, n_best: int, **options: Any) -> list[list[Hypothesis]]:
     """Translate word by word; runners-up lose one word each."""
     time.sleep(model.seconds * len(src_ids))
     table = model.params["table"].copy()
@@ -130,9 +128,7 @@ def modules() -> dict[str, types.ModuleType]:
 def write_corpus(folder: Path, prefix: str, lines: int, seed: int) -> None:
     """Sentences of `w3 w7 ...` and their translation `z3 z7 ...`."""
     generator = random.Random(seed)  # noqa: S311 - not a secret
-    sentences = [
-        [generator.randrange(WORDS) for _ in range(generator.randint(1, 5))] for _ in range(lines)
-    ]
+    sentences = [[generator.randrange(WORDS) for _ in range(generator.randint(1, 5))] for _ in range(lines)]
     for lang, letter in (("xx", "w"), ("yy", "z")):
         text = "".join(" ".join(f"{letter}{word}" for word in row) + "\n" for row in sentences)
         (folder / f"{prefix}.{lang}").write_text(text, encoding="utf-8")

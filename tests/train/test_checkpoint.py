@@ -19,9 +19,7 @@ PARAMS = {"b": np.arange(6, dtype="f4").reshape(2, 3), "a": np.ones(1, "f4"), "e
 
 def save(path: Path, scale: float = 1.0) -> None:
     params = {name: array * np.float32(scale) for name, array in PARAMS.items()}
-    save_checkpoint(
-        path, params=params, optimizer={"b/m": params["b"]}, metadata={"state": {"é": 1}}
-    )
+    save_checkpoint(path, params=params, optimizer={"b/m": params["b"]}, metadata={"state": {"é": 1}})
 
 
 def test_round_trip(tmp_path: Path) -> None:

@@ -221,9 +221,7 @@ def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
 def test_other_subwords_are_refused(make_trainer: Make) -> None:
     trainer = make_trainer(epochs=1)
     trainer.run()
-    other = make_trainer(
-        {"model_dir": f"{trainer.folder}-char", "data": {"subwords": {"type": "char"}}}, epochs=1
-    )
+    other = make_trainer({"model_dir": f"{trainer.folder}-char", "data": {"subwords": {"type": "char"}}}, epochs=1)
     other.run()
     spm = trainer.folder / "joint.spm"
     spm.write_bytes((other.folder / "joint.spm").read_bytes())

@@ -97,9 +97,7 @@ def test_the_best_checkpoint_is_the_one_that_scored_best(make_trainer: Make) -> 
         ({**WORSE, "scheduling": "plateau"}, "learning rate below 29", 16),
     ],
 )
-def test_limits(
-    make_trainer: Make, limits: dict[str, Any], reason: str, update: int | None
-) -> None:
+def test_limits(make_trainer: Make, limits: dict[str, Any], reason: str, update: int | None) -> None:
     result = make_trainer(**limits).run()
     assert reason in result.reason
     assert update is None or result.update == update
@@ -148,9 +146,7 @@ def test_numbered_best_checkpoints(make_trainer: Make) -> None:
     assert kept == sorted(f"best-{event['update']}.safetensors" for event in best)
 
 
-def test_missing_files_are_found_before_subwords_are_trained(
-    make_trainer: Make, tmp_path: Path
-) -> None:
+def test_missing_files_are_found_before_subwords_are_trained(make_trainer: Make, tmp_path: Path) -> None:
     trainer = make_trainer()
     (tmp_path / "dev.yy").unlink()
     with pytest.raises(NMTError, match=r"dev\.yy"):
@@ -172,9 +168,7 @@ def test_checkpoints_of_unknown_origin_are_not_overwritten(make_trainer: Make) -
     trainer = make_trainer()
     trainer.folder.mkdir()
     (trainer.folder / "best.safetensors").write_text("mine")
-    with pytest.raises(
-        CheckpointError, match=r"got one with best\.safetensors and no config\.yaml"
-    ):
+    with pytest.raises(CheckpointError, match=r"got one with best\.safetensors and no config\.yaml"):
         trainer.run()
     assert (trainer.folder / "best.safetensors").read_text() == "mine"
 
@@ -193,7 +187,7 @@ def test_two_runs_do_not_share_a_folder(
     outer, inner = make_trainer(epochs=1), make_trainer(epochs=1)
     seen = []
 
-    def initialize(self: TranslationModel, seed: int) -> None:
+    def initialize(self: TranslationModel, seed: int, tgt_counts: object) -> None:
         with pytest.raises(CheckpointError, match="another nmt-train") as caught:
             inner.run()
         seen.append(caught.value)

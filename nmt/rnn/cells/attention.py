@@ -1,7 +1,7 @@
 """Attention around any decoder cell.
 
-The encoder's outputs come in as the captured array `memory` [S, B, M]. What depends on them alone (the keys) is written inside the
-step like everything else; the compiler takes it out of the time loop.
+The encoder's outputs come in as the captured array `memory` [S, B, M]. What depends on them alone (the keys) is
+written inside the step like everything else; the compiler takes it out of the time loop.
 """
 
 from nmt.errors import ShapeError
@@ -34,7 +34,7 @@ class AttentionCell(Cell):
     ) -> None:
         if attention in ("dot", "scaled_dot") and memory_size != cell.output_size:
             raise ShapeError(
-                f"AttentionCell: the memory must be as wide as the query, {cell.output_size}, for {attention}, got {memory_size}"
+                f"AttentionCell: memory_size must be the query's, {cell.output_size}, for {attention}, got {memory_size}"
             )
         self.cell, self.memory_size, self.output_size = cell, memory_size, output_size
         self.attention, self.attention_size = attention, attention_size or cell.output_size

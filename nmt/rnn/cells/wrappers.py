@@ -6,13 +6,14 @@ from nmt.rnn.graph import Value, tanh
 
 
 class StackCell(Cell):
-    """Cells one above the other; each reads the output of the one below. Parameters and states are named `0.W_x`, `1.h`."""
+    """Cells one above the other; each reads the output of the one below. Parameters and states are named `0.W_x`,
+    `1.h`."""
 
     def __init__(self, cells: list[Cell]) -> None:
         for below, above in zip(cells, cells[1:], strict=False):
             if above.input_size != below.output_size:
                 raise ShapeError(
-                    f"StackCell: each cell must take what the one below gives, {below.output_size}, got {above.input_size}"
+                    f"StackCell: input_size must be what the cell below gives, {below.output_size}, got {above.input_size}"
                 )
         self.cells = cells
         self.input_size, self.output_size = cells[0].input_size, cells[-1].output_size
@@ -60,7 +61,8 @@ class ResidualCell(_Around):
 
 
 class DropoutCell(_Around):
-    """Dropout on the input of a cell (Srivastava et al. 2014), per step or one mask for all steps (Gal and Ghahramani 2016)."""
+    """Dropout on the input of a cell (Srivastava et al. 2014), per step or one mask for all steps (Gal and
+    Ghahramani 2016)."""
 
     def __init__(self, cell: Cell, rate: float, variational: bool = False) -> None:
         super().__init__(cell)

@@ -1,0 +1,1 @@
+"""One pass a file, graph in, graph out."""

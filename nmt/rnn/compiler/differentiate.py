@@ -1,7 +1,7 @@
 """Pass 2, differentiate: reverse mode on the graph of a step.
 
-One gradient rule per operation (`ops.py`); gradients from several users are summed. Only what was asked for is built: values that
-lead to no wanted leaf are never visited.
+One gradient rule per operation (`ops.py`); gradients from several users are summed. Only what was asked for is
+built: values that lead to no wanted leaf are never visited.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from nmt.rnn.graph import Graph, Value, topological
 class Sink:
     """A share of a parameter's gradient: summed over all rows and steps.
 
-    Rows [start, start + rows) of the matrix `name` receive the sum of outer(left, right); a vector receives the sum of `right`.
+    Rows [start, start + rows) of the matrix `name` receive the sum of outer(left, right); a vector receives the sum
+    of `right`.
     """
 
     name: str
@@ -25,13 +26,11 @@ class Sink:
     right: Value
 
 
-def differentiate(
-    outputs: list[tuple[Value, Value]], wanted: set[int]
-) -> tuple[dict[int, Value], list[Sink]]:
+def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple[dict[int, Value], list[Sink]]:
     """Gradients of sum(output * cotangent) for the wanted leaves (by id), and the sinks of wanted parameters.
 
-    A gradient has the axes of its value, except that a value without rows (a parameter, or arithmetic on parameters) keeps one row
-    per sentence until its leaf is reached, where the sink sums them.
+    A gradient has the axes of its value, except that a value without rows (a parameter, or arithmetic on parameters)
+    keeps one row per sentence until its leaf is reached, where the sink sums them.
     """
     order = topological([o for o, _ in outputs])
     active = set(wanted)

@@ -1,7 +1,9 @@
 """Passes 3 and 6: order a set of values into products and fused loops.
 
-`build_program` takes the values that must reach memory (roots) and the places of what is there already. Products split the work into
-levels; within a level every row runs through loop nests, fused as far as reductions allow. A value that is not a root is computed where
+`build_program` takes the values that must reach memory (roots) and the places of what is there already. Products
+split the work into
+levels; within a level every row runs through loop nests, fused as far as reductions allow. A value that is not a
+root is computed where
 it is used, in registers; it gets a buffer only when it is expensive and two nests (or two levels) need it.
 """
 
@@ -28,9 +30,11 @@ def space_of(v: Value) -> Space:
 
 
 def build_program(roots: list[Entry], places: dict[int, Place], scratch: str, allow_wide: bool = False) -> Program:
-    """Schedule `roots`. `places` holds what is in memory before; new buffers are made of kind `scratch` ("rows" or "seq").
+    """Schedule `roots`. `places` holds what is in memory before; new buffers are made of kind `scratch` ("rows" or
+    "seq").
 
-    `allow_wide` permits buffers with both a source and a feature axis: fine for what is computed once, not for every step.
+    `allow_wide` permits buffers with both a source and a feature axis: fine for what is computed once, not for every
+    step.
     """
     return _Builder(dict(places), scratch, allow_wide).build(roots)
 
@@ -97,7 +101,9 @@ class _Builder:
     def _product(self, v: Value) -> None:
         x = v.args[0]
         if "S" in x.axes and self.scratch == "rows":
-            raise ShapeError("matmul: inside the time loop the left side must have no source axis; take it from a captured array")
+            raise ShapeError(
+                "matmul: inside the time loop the left side must have no source axis; take it from a captured array"
+            )
         base = x.args[0] if x.op == "slice" else x
         self._require(base)
         self.products[self.level(v)].append(Product(v, x))
@@ -189,7 +195,12 @@ class _Builder:
             mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
             stage = 0
             for v in self._reads(entry, level):
-                apart = v.kind in ("reduce", "composite") or v.op == "concat" or space_of(v) != mine or entry.value.op == "softmax"
+                apart = (
+                    v.kind in ("reduce", "composite")
+                    or v.op == "concat"
+                    or space_of(v) != mine
+                    or entry.value.op == "softmax"
+                )
                 stage = max(stage, self._stage_of(v, level, of_value) + apart)
             stages[id(entry)] = stage
             if computed:
@@ -202,7 +213,9 @@ class _Builder:
         if v.op != "concat":
             raise RuntimeError(f"{v} is read before it is computed")
         parts = [Entry(part, self.places[v.id]) for part in v.args]
-        return max(max((self._stage_of(r, level, of_value) + 1 for r in self._reads(e, level)), default=0) for e in parts)
+        return max(
+            max((self._stage_of(r, level, of_value) + 1 for r in self._reads(e, level)), default=0) for e in parts
+        )
 
     def _shared(self, level: int, stages: dict[int, int]) -> list[Value]:
         """Expensive values, not roots, that more than one nest would compute."""

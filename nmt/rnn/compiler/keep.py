@@ -1,7 +1,7 @@
 """Pass 5, keep or recompute: which forward values the backward pass finds in memory.
 
-Expensive values (activations, results of products, reductions) are stored once per step; cheap arithmetic on what is there is done
-again; values with one number per source position and feature are always computed again.
+Expensive values (activations, results of products, reductions) are stored once per step; cheap arithmetic on what is
+there is done again; values with one number per source position and feature are always computed again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.graph import Value, topological
 
 
-def choose_kept(backward_roots: list[Value], operands: list[Value], num_forward: int, available: set[int]) -> list[Value]:
+def choose_kept(
+    backward_roots: list[Value], operands: list[Value], num_forward: int, available: set[int]
+) -> list[Value]:
     """Forward values (ids below `num_forward`) to store.
 
     `operands` are those that products over all steps read, so they must be in memory as they are.

@@ -2,7 +2,8 @@
 
 `before`  products that need nothing carried from step to step: one product over all steps.
 `after`   products that no carried value waits for, and what is computed from them.
-`loop`    the rest. Cheap arithmetic stays in the loop even where it could leave: it costs nothing there and would cost memory outside.
+`loop`    the rest. Cheap arithmetic stays in the loop even where it could leave: it costs nothing there and would
+cost memory outside.
 
 The same rules serve forward (states are carried) and backward (gradients of states are carried).
 """
@@ -13,7 +14,9 @@ from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.graph import Value, topological
 
 
-def assign_phases(roots: list[Value], carried_in: set[int], carried_out: list[Value], known: set[int]) -> dict[int, str]:
+def assign_phases(
+    roots: list[Value], carried_in: set[int], carried_out: list[Value], known: set[int]
+) -> dict[int, str]:
     """Phase of every value the roots need; `known` ids are in memory already and are not looked behind."""
     order = topological([*roots, *carried_out], stop=known)
     moving: set[int] = set()

@@ -1,6 +1,7 @@
 """All passes in order: a cell's step to programs for forward and backward.
 
-A plan knows nothing of batch sizes or lengths; it is made once per cell and kind of run (inference; training with the wanted gradients).
+A plan knows nothing of batch sizes or lengths; it is made once per cell and kind of run (inference; training with
+the wanted gradients).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from nmt.rnn.graph import Value, topological
 
 @dataclass
 class Pass:
-    """One direction: programs before, inside and after the time loop. `arrays` are the `seq` arrays this pass fills, with their shapes."""
+    """One direction: programs before, inside and after the time loop. `arrays` are the `seq` arrays this pass fills,
+    with their shapes."""
 
     before: Program
     loop: Program
@@ -28,7 +30,8 @@ class Pass:
 
 @dataclass(frozen=True)
 class PlacedSink:
-    """A sink and where its operands lie: outer products of rows of `left` with rows of `right`, or the sum of rows of `right`."""
+    """A sink and where its operands lie: outer products of rows of `left` with rows of `right`, or the sum of rows
+    of `right`."""
 
     sink: Sink
     left: Place | None
@@ -51,7 +54,8 @@ class Plan:
 
 
 def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True) -> Plan:
-    """Compile a trace; `training` adds the backward pass for parameters, initial states, captured arrays and, where wanted, inputs."""
+    """Compile a trace; `training` adds the backward pass for parameters, initial states, captured arrays and, where
+    wanted, inputs."""
     known = _leaf_places(trace)
     roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
     slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
@@ -61,7 +65,9 @@ def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True) -> Plan
         return Plan(trace, _make_pass(roots, known, trace, "state"), outputs)
     num_forward = len(trace.graph.values)
     back = _backward_roots(trace, want_inputs)
-    operands = list({v.id: v for s in back.sinks for v in (s.left, s.right) if v is not None for v in [_base(v)]}.values())
+    operands = list(
+        {v.id: v for s in back.sinks for v in (s.left, s.right) if v is not None for v in [_base(v)]}.values()
+    )
     phases = _phases(roots, known, trace, "state")
     in_memory = {e.value.id for e in roots}
     in_memory |= {i for i, phase in phases.items() if phase == "before" and trace.graph.values[i].kind == "product"}
@@ -71,7 +77,9 @@ def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True) -> Plan
     available = known | _cotangent_places(trace)
     for program in (forward.before, forward.loop, forward.after):
         available |= {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
-    back.roots += [Entry(v, Place("seq", f"g{v.id}", "S" in v.axes, v.width)) for v in operands if v.id not in available]
+    back.roots += [
+        Entry(v, Place("seq", f"g{v.id}", "S" in v.axes, v.width)) for v in operands if v.id not in available
+    ]
     backward = _make_pass(back.roots, available, trace, "cotangent")
     places = available | backward.before.places | backward.loop.places | backward.after.places
     placed = []
@@ -175,7 +183,8 @@ def _phases(roots: list[Entry], known: dict[int, Place], trace: Trace, carried: 
 
 
 def _make_pass(roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str) -> Pass:
-    """Split roots into the three phases and build their programs; what crosses from one to a later one is a `seq` array."""
+    """Split roots into the three phases and build their programs; what crosses from one to a later one is a `seq`
+    array."""
     phases = _phases(roots, known, trace, carried)
     by_phase: dict[str, list[Entry]] = {"before": [], "loop": [], "after": []}
     for e in roots:

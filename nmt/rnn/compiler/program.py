@@ -1,7 +1,7 @@
 """What the passes hand to an emitter: programs of row work and products, over places in memory.
 
-A program runs over all rows of one step (inside the time loop) or of all steps (before and after it). It alternates `RowWork`, loops
-over the features of one row at a time, with `Product`, a matrix product over all rows.
+A program runs over all rows of one step (inside the time loop) or of all steps (before and after it). It alternates
+`RowWork`, loops over the features of one row at a time, with `Product`, a matrix product over all rows.
 """
 
 from __future__ import annotations

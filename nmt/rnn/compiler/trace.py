@@ -1,8 +1,9 @@
 """Pass 1, trace: run a cell's step once on symbolic values; take out what is constant over time.
 
-What depends on captured arrays and parameters alone (an attention's keys) becomes a second, small graph, run once per sequence. The
-step reads its results as captured arrays named `invariant0`, ... Cutting here lets the backward loop sum the gradient of the keys
-over time first and go through the product behind them once.
+What depends on captured arrays and parameters alone (an attention's keys) becomes a second, small graph, run once
+per sequence. The
+step reads its results as captured arrays named `invariant0`, ... Cutting here lets the backward loop sum the
+gradient of the keys over time first and go through the product behind them once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Mask:
 
 @dataclass
 class Trace:
-    """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves by name.
+    """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves
+    by name.
 
     `invariants` is the step that computes, once per sequence, the captured arrays named `invariant0`, ...
     """
@@ -85,7 +87,9 @@ def _check(cell: Cell, y: Value, new: Mapping[str, Value], states: Mapping[str, 
         raise ShapeError(f"{where}: new states must be {sorted(states)}, got {sorted(new)}")
     for name, value in new.items():
         if value.width != states[name].width or "S" in value.axes:
-            raise ShapeError(f"{where}: state {name} must be [B, {states[name].width}], got {list(value.axes)} {value.width}")
+            raise ShapeError(
+                f"{where}: state {name} must be [B, {states[name].width}], got {list(value.axes)} {value.width}"
+            )
     if y.width != cell.output_size or "S" in y.axes:
         raise ShapeError(f"{where}: output must be [B, {cell.output_size}], got {list(y.axes)} {y.width}")
 
@@ -99,7 +103,9 @@ def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[V
             attrs = dict(value.attrs)
             name = attrs.pop("name", None)
             known[value.id] = (
-                graph.const(attrs["value"]) if name is None else graph.leaf(value.op, name, value.axes, value.width, **attrs)
+                graph.const(attrs["value"])
+                if name is None
+                else graph.leaf(value.op, name, value.axes, value.width, **attrs)
             )
         else:
             args = tuple(known[a.id] for a in value.args)
@@ -145,7 +151,8 @@ def _cut_invariants(whole: Trace) -> Trace:
 
 
 def _constant_step(whole: Trace, constant: dict[str, Value]) -> Trace:
-    """A step without states whose inputs are the captured arrays and whose outputs are the values constant over time."""
+    """A step without states whose inputs are the captured arrays and whose outputs are the values constant over
+    time."""
     graph, known, inputs, leaves = Graph(), {}, {}, {}
     needed = {v.id for v in topological(list(constant.values()))}
     for name, v in whole.leaves.items():

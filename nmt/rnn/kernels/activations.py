@@ -144,13 +144,9 @@ def _log(e: _Emit, x: ir.Value) -> ir.Value:
     s = e.div(f, e.add(f, e.number(2.0)))
     square = e.mul(s, s)
     tail = e.mul(e.mul(square, s), e.polynomial(square, _ATANH))
-    result = e.fma(
-        n, e.number(_LN2_HIGH), e.fma(n, e.number(_LN2_LOW), e.fma(s, e.number(2.0), tail))
-    )
+    result = e.fma(n, e.number(_LN2_HIGH), e.fma(n, e.number(_LN2_LOW), e.fma(s, e.number(2.0), tail)))
     result = b.select(e.less(x, e.number(math.inf)), result, x)  # +inf and NaN
-    result = b.select(
-        b.fcmp_ordered("==", x, e.number(0.0), flags=_FLAGS), e.number(-math.inf), result
-    )
+    result = b.select(b.fcmp_ordered("==", x, e.number(0.0), flags=_FLAGS), e.number(-math.inf), result)
     return b.select(e.less(x, e.number(0.0)), e.number(math.nan), result)
 
 
@@ -191,9 +187,7 @@ def _define(
                 return single(_Emit(builder), args[0])
 
             def call(function: Any, argument: ir.Value) -> ir.Value:
-                return context.get_function(function, numba_types.float64(numba_types.float64))(
-                    builder, [argument]
-                )
+                return context.get_function(function, numba_types.float64(numba_types.float64))(builder, [argument])
 
             return double(call, builder, args[0])
 

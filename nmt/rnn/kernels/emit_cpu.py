@@ -1,6 +1,7 @@
 """Pass 7, emit for the CPU: a program becomes Python source that Numba compiles, one function for the whole time loop.
 
-Every thread runs the same function on its own rows (`bounds`), so nothing waits inside the loop. Sizes are arguments, never part of the
+Every thread runs the same function on its own rows (`bounds`), so nothing waits inside the loop. Sizes are
+arguments, never part of the
 source: one compiled function serves all batch sizes, lengths and widths of equal structure.
 """
 
@@ -75,7 +76,9 @@ def emit(one: Pass, dtype: np.dtype, name: str) -> Module:
         texts.append(writer.source())
         loop = writer.function
     header = HEADER.format(dtype=dtype.name, product="product_rows_f4" if dtype.itemsize == 4 else "product_rows_f8")
-    scopes = "".join(f"get{n}, put{n} = reader({n}), writer({n})\n" for n in range(MAX_SCOPES) if any(f"{n}(" in t for t in texts))
+    scopes = "".join(
+        f"get{n}, put{n} = reader({n}), writer({n})\n" for n in range(MAX_SCOPES) if any(f"{n}(" in t for t in texts)
+    )
     return Module(header + scopes + "\n\n" + "\n\n".join(texts), list(dims), phases["before"], loop, phases["after"])
 
 
@@ -110,7 +113,8 @@ class _Writer:
             size = self.dim(place.width) if place.width is not None else "1"
             rows = "(high - low) * " if place.kind == "rows" else ""
             source = "S * " if place.source_axis else ""
-            # Scratch of all rows starts at zero: products also run over rows that have ended, whose results are dropped but must be numbers.
+            # Scratch of all rows starts at zero: products also run over rows that have ended, whose results are
+            # dropped but must be numbers.
             self.scratch[name] = f"np.{'zeros' if rows else 'empty'}({rows}{source}{size}, F)"
         elif place.name not in self.function.arrays:
             self.function.arrays.append(place.name)
@@ -181,14 +185,17 @@ class _Writer:
         left = f"address({self.array(source)}, {self.base(source, 'low')} + {self.dim(offset)})"
         right = f"address({self.array(target)}, {self.base(target, 'low')})"
         w = f"address(w{self.function.weights.index(weight)}, 0)"
-        lines = [f"        product_rows({left}, {self.dim(source.width or 0)}, {w}, {right}, {outer}, M, {outer}, {inner}, 0)"]
-        if target.kind == "carry_out":  # the product also ran over rows of the prefix that do not take part: theirs stays
+        stride = self.dim(source.width or 0)
+        lines = [f"        product_rows({left}, {stride}, {w}, {right}, {outer}, M, {outer}, {inner}, 0)"]
+        if target.kind == "carry_out":
+            # The product also ran over rows of the prefix that do not take part: theirs stays.
             array, scope = self.array(target), self.scope(target)
+            kept = f"get{scope}({array}, (old * B + n) * {outer} + j)"
             lines += [
                 "        for n in range(low, low + M):",
                 "            if lengths[n] <= t:",
                 f"                for j in range({outer}):",
-                f"                    put{scope}({array}, {self.base(target)} + j, get{scope}({array}, (old * B + n) * {outer} + j))",
+                f"                    put{scope}({array}, {self.base(target)} + j, {kept})",
             ]
         return lines
 
@@ -279,7 +286,9 @@ class _RowWriter:
         elif v.op == "slice":
             raise RuntimeError(f"no memory for {v}")
         else:
-            text = v.rule.code.replace("positive({})", "(ONE if {} > ZERO else ZERO)").format(*(self.name(a) for a in v.args))
+            text = v.rule.code.replace("positive({})", "(ONE if {} > ZERO else ZERO)").format(
+                *(self.name(a) for a in v.args)
+            )
         name = f"v{v.id}"
         self._block(v).add(f"{name} = {text}")
         self.names[v.id] = name

@@ -80,15 +80,11 @@ def _choose_target() -> Target:
         return _GENERIC if os.environ.get("NUMBA_CPU_NAME") == "generic" else host
     if forced not in _BY_NAME:
         choices = ", ".join(_BY_NAME)
-        raise DeviceError(
-            f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine"
-        )
+        raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
     target = _BY_NAME[forced]
     if host is _NEON or target.lanes > host.lanes:
         if forced != "generic":
-            raise DeviceError(
-                f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it"
-            )
+            raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
     if target is not host:
         _force_numba(forced)
     return target

@@ -71,11 +71,7 @@ def _pack_panels(G, g_col, columns, width, pieces, rows, out):  # type: ignore[n
                 copy_panel_row(address(out, (q * rows + seen) * width), source)
             if full * width < columns:
                 for j in range(width):
-                    value = (
-                        G[r, g_col + full * width + j]
-                        if full * width + j < columns
-                        else out.dtype.type(0)
-                    )
+                    value = G[r, g_col + full * width + j] if full * width + j < columns else out.dtype.type(0)
                     out[(full * rows + seen) * width + j] = value
             seen += 1
 

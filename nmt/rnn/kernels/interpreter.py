@@ -61,26 +61,18 @@ def forward(
     run = _Run(cell, params, x, lengths, captured or {}, source_lengths, reverse, masks)
     traced, B = run.traced, x.shape[1]
     given = initial or {}
-    state = {
-        name: given.get(name, np.zeros((B, v.width or 0), x.dtype))
-        for name, v in traced.states.items()
-    }
+    state = {name: given.get(name, np.zeros((B, v.width or 0), x.dtype)) for name, v in traced.states.items()}
     y, memory = np.zeros((len(x), B, cell.output_size), x.dtype), {}
     for t in run.times:
         memory[t] = state
         values = run.evaluate([traced.outputs["y"], *traced.new.values()], t, state)
         active = run.active(t)
         y[t] = np.where(active, _rows(values, traced.outputs["y"], B), 0)
-        state = {
-            name: np.where(active, _rows(values, v, B), state[name])
-            for name, v in traced.new.items()
-        }
+        state = {name: np.where(active, _rows(values, v, B), state[name]) for name, v in traced.new.items()}
     return Interpretation(y, state, run, memory)
 
 
-def backward(
-    result: Interpretation, d_y: np.ndarray, d_final: Mapping[str, np.ndarray] | None = None
-) -> Gradients:
+def backward(result: Interpretation, d_y: np.ndarray, d_final: Mapping[str, np.ndarray] | None = None) -> Gradients:
     """Gradients by reverse mode on the step's graph, steps in the opposite order."""
     run, given = result.run, d_final or {}
     gradients, sinks = run.differentiated()
@@ -103,9 +95,7 @@ def backward(
             if name == "x":
                 total.x[t] = np.where(active, _rows(values, g, B), 0)
             elif name in total.captured:
-                total.captured[name] += run.real_part(g, values, t).reshape(
-                    total.captured[name].shape
-                )
+                total.captured[name] += run.real_part(g, values, t).reshape(total.captured[name].shape)
         carried = {
             name: np.where(active, _rows(values, gradients[name], B) if name in gradients else 0, g)
             for name, g in carried.items()
@@ -146,10 +136,7 @@ class _Run:
         """Gradients of input, states and captured arrays by name, and shares of parameters'."""
         traced = self.traced
         results = {"d_y": traced.outputs["y"], **{f"D_{k}": v for k, v in traced.new.items()}}
-        outputs = [
-            (v, traced.graph.leaf("cotangent", name, ("B",), v.width))
-            for name, v in results.items()
-        ]
+        outputs = [(v, traced.graph.leaf("cotangent", name, ("B",), v.width)) for name, v in results.items()]
         leaves = {k: v for k, v in traced.leaves.items() if k not in self.masks}
         gradients, sinks = differentiate(outputs, {v.id for v in leaves.values()})
         named = {k: gradients[v.id] for k, v in leaves.items() if v.id in gradients}
@@ -172,9 +159,7 @@ class _Run:
         real = self.active(t) & self.real if "S" in v.axes else self.active(t)
         return np.where(real, values[v.id], 0)
 
-    def add_share(
-        self, target: np.ndarray, sink: Sink, values: dict[int, np.ndarray], t: int
-    ) -> None:
+    def add_share(self, target: np.ndarray, sink: Sink, values: dict[int, np.ndarray], t: int) -> None:
         """Add one step's share of a parameter's gradient, summed over rows and positions."""
         right = self.real_part(sink.right, values, t)
         if sink.left is None:

@@ -1,7 +1,9 @@
 """Loads and stores for generated loops.
 
-Plain indexing of a Numba array checks for negative indices and tells LLVM nothing about overlap, so a loop over a dozen arrays is not
-vectorised. Here an access is one pointer and one offset, marked with a scope: accesses of different scopes never meet, which the emitter
+Plain indexing of a Numba array checks for negative indices and tells LLVM nothing about overlap, so a loop over a
+dozen arrays is not
+vectorised. Here an access is one pointer and one offset, marked with a scope: accesses of different scopes never
+meet, which the emitter
 knows because it laid the memory out. See "noalias" and "alias.scope" metadata in the LLVM language reference.
 """
 
@@ -66,7 +68,8 @@ def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
 
 @kernel
 def prefix_rows(lengths, bounds, T):  # type: ignore[no-untyped-def]
-    """Runs of rows [n, 2] of a [T * B] array: for every step and part the shortest prefix that holds all its active rows."""
+    """Runs of rows [n, 2] of a [T * B] array: for every step and part the shortest prefix that holds all its active
+    rows."""
     B = lengths.shape[0]
     parts = bounds.shape[0] - 1
     runs = np.empty((T * parts, 2), np.int64)

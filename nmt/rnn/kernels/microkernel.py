@@ -21,9 +21,7 @@ _BYTES = ir.IntType(8).as_pointer()
 _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
 # C, its row stride; A, its row stride, its stride along k (all strides in elements); panel; K,
 # columns, accumulate.
-_TILE_TYPE = ir.FunctionType(
-    ir.VoidType(), [_BYTES, _INT64, _BYTES, _INT64, _INT64, _BYTES, _INT64, _INT64, _INT64]
-)
+_TILE_TYPE = ir.FunctionType(ir.VoidType(), [_BYTES, _INT64, _BYTES, _INT64, _INT64, _BYTES, _INT64, _INT64, _INT64])
 _TILE_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE)
 
 
@@ -115,10 +113,7 @@ class _Tile:
 
     def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
         b = self.b
-        columns = [
-            self.load(b.gep(panel, [self.number(j * self.lanes * self.bytes)]))
-            for j in range(self.vectors)
-        ]
+        columns = [self.load(b.gep(panel, [self.number(j * self.lanes * self.bytes)])) for j in range(self.vectors)]
         for offset, row in zip(row_offsets, self.sums, strict=True):
             at = b.gep(a, [offset])
             scalar = b.load(b.bitcast(at, self.element.as_pointer()))
@@ -162,9 +157,7 @@ class _Tile:
 
     def mask(self, j: int) -> ir.Value:
         b = self.b
-        lanes = ir.Constant(
-            ir.VectorType(_INT64, self.lanes), [j * self.lanes + lane for lane in range(self.lanes)]
-        )
+        lanes = ir.Constant(ir.VectorType(_INT64, self.lanes), [j * self.lanes + lane for lane in range(self.lanes)])
         undefined = ir.Constant(lanes.type, ir.Undefined)
         first = b.insert_element(undefined, self.columns, ir.Constant(_INT32, 0))
         zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
@@ -174,9 +167,7 @@ class _Tile:
         pointer = self.vector.as_pointer()
         bits = ir.VectorType(_BIT, self.lanes)
         kind = ir.FunctionType(self.vector, [pointer, _INT32, bits, self.vector])
-        function = cgutils.get_or_insert_function(
-            self.b.module, kind, f"llvm.masked.load.{self.suffix}"
-        )
+        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.load.{self.suffix}")
         align, nothing = ir.Constant(_INT32, self.bytes), ir.Constant(self.vector, None)
         return self.b.call(function, [self.b.bitcast(at, pointer), align, self.mask(j), nothing])
 
@@ -184,9 +175,7 @@ class _Tile:
         pointer = self.vector.as_pointer()
         bits = ir.VectorType(_BIT, self.lanes)
         kind = ir.FunctionType(ir.VoidType(), [self.vector, pointer, _INT32, bits])
-        function = cgutils.get_or_insert_function(
-            self.b.module, kind, f"llvm.masked.store.{self.suffix}"
-        )
+        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.store.{self.suffix}")
         align = ir.Constant(_INT32, self.bytes)
         self.b.call(function, [value, self.b.bitcast(at, pointer), align, self.mask(j)])
 

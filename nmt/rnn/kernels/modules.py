@@ -1,4 +1,5 @@
-"""Generated modules on disk: written once under the name of their content, imported, and compiled by Numba beside it."""
+"""Generated modules on disk: written once under the name of their content, imported, and compiled by Numba beside
+it."""
 
 from __future__ import annotations
 

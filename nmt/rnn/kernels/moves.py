@@ -70,9 +70,7 @@ def _exchange(b: ir.IRBuilder, vectors: list[ir.Value], distance: int) -> list[i
         first = [j if not j & distance else lanes + j - distance for j in range(lanes)]
         second = [j + distance if not j & distance else lanes + j for j in range(lanes)]
         for at, lane in ((i, first), (i + distance, second)):
-            result[at] = b.shuffle_vector(
-                upper, lower, ir.Constant(ir.VectorType(_INT32, lanes), lane)
-            )
+            result[at] = b.shuffle_vector(upper, lower, ir.Constant(ir.VectorType(_INT32, lanes), lane))
     return result
 
 
@@ -88,9 +86,7 @@ def _make_transpose(double: bool) -> Any:
         offset = b.mul(stride, ir.Constant(_INT64, row * size))
         return b.bitcast(b.gep(start, [offset]), pointer)
 
-    def transpose(
-        typing_context: Any, target: Any, target_stride: Any, source: Any, source_stride: Any
-    ) -> Any:
+    def transpose(typing_context: Any, target: Any, target_stride: Any, source: Any, source_stride: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
             vectors = []
             for row in range(lanes):

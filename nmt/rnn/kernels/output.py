@@ -37,21 +37,15 @@ def _loss_rows(  # type: ignore[no-untyped-def]
         row = logits[r]
         for j in range(row.size):
             row[j] += bias[j]
-        nll[r], smoothed[r], correct[r] = row_loss(
-            row, targets[r], label_smoothing, scale, want_gradient
-        )
+        nll[r], smoothed[r], correct[r] = row_loss(row, targets[r], label_smoothing, scale, want_gradient)
 
 
 def _check(h: Array, b: Array, targets: Array) -> None:
     """Refuse what compiled code would read past its end."""
     if h.ndim != 2 or not h.flags.c_contiguous:
-        raise ShapeError(
-            f"output_loss: h must be C-contiguous [R, H], got shape {h.shape}; copy it first"
-        )
+        raise ShapeError(f"output_loss: h must be C-contiguous [R, H], got shape {h.shape}; copy it first")
     if b.dtype != h.dtype or b.ndim != 1:
-        raise ShapeError(
-            f"output_loss: b must be {h.dtype} [V], got {b.dtype} {b.shape}; convert it"
-        )
+        raise ShapeError(f"output_loss: b must be {h.dtype} [V], got {b.dtype} {b.shape}; convert it")
     if targets.dtype != np.int32 or targets.shape != h.shape[:1]:
         raise ShapeError(
             f"output_loss: targets must be int32 [{h.shape[0]}], one for each row of h, "
@@ -112,24 +106,14 @@ def output_loss(
     for r0 in range(0, rows, chunk):
         r1 = min(rows, r0 + chunk)
         h_part, block, segments = h[r0:r1], logits[: r1 - r0], np.array([[0, r1 - r0]], np.int64)
-        run_parallel(
-            product, num_threads, h_part, 0, W_packed, block, 0, hidden, vocab, segments, 0
-        )
+        run_parallel(product, num_threads, h_part, 0, W_packed, block, 0, hidden, vocab, segments, 0)
         sums = nll[r0:r1], smoothed[r0:r1], correct[r0:r1]
         smoothing, factor = float(label_smoothing), float(scale)
-        run_parallel(
-            _loss_rows, num_threads, block, b, targets[r0:r1], smoothing, factor, gradients, *sums
-        )
+        run_parallel(_loss_rows, num_threads, block, b, targets[r0:r1], smoothing, factor, gradients, *sums)
         if d_h is not None:
-            run_parallel(
-                product, num_threads, block, 0, Wt_packed, d_h[r0:r1], 0, vocab, hidden, segments, 0
-            )
+            run_parallel(product, num_threads, block, 0, Wt_packed, d_h[r0:r1], 0, vocab, hidden, segments, 0)
         if dW is not None:
-            left, right = (
-                ((block, vocab), (h_part, hidden))
-                if transposed
-                else ((h_part, hidden), (block, vocab))
-            )
+            left, right = ((block, vocab), (h_part, hidden)) if transposed else ((h_part, hidden), (block, vocab))
             run_parallel(
                 weight_gradient,
                 num_threads,

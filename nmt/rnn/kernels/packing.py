@@ -36,9 +36,7 @@ def pack(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
         p1 = min(p0 + _PANELS_AT_A_TIME, last, full)
         for k in range(K):
             for p in range(p0, p1):
-                copy_panel_row(
-                    address(out, (p * K + k) * width), address(weights, (row0 + k) * N + p * width)
-                )
+                copy_panel_row(address(out, (p * K + k) * width), address(weights, (row0 + k) * N + p * width))
     if last > full:
         columns = N - full * width
         for k in range(K):

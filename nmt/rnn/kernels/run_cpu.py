@@ -24,7 +24,8 @@ Allocate = Callable[[tuple[int, ...], Any], np.ndarray]
 
 @dataclass
 class Rows:
-    """Which rows take part: lengths per row [B] and per captured row [C], which captured row belongs to each row, who does what."""
+    """Which rows take part: lengths per row [B] and per captured row [C], which captured row belongs to each row,
+    who does what."""
 
     T: int
     B: int
@@ -44,8 +45,8 @@ class Rows:
     def segments(self, wide: bool, *, exact: bool = False) -> np.ndarray:
         """Runs of rows of a [T, B, n] array that take part; with `wide`, of a [1, S, B, n] array.
 
-        A product may run over a prefix of rows that holds some that have ended. A sum over rows is `exact`: what lies in padding
-        might be no number, and a row more or less would move the others to other blocks of the sum.
+        A product may run over a prefix of rows that holds some that have ended. A sum over rows is `exact`: what
+        lies in padding might be no number, and a row more or less would move the others to other blocks of the sum.
         """
         if (wide, exact) not in self._segments:
             steps = self.S if wide else self.T
@@ -78,7 +79,8 @@ class Executable:
         self.backward_module = emit(plan.backward, dtype, "backward") if plan.backward else None
 
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
-        """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter vectors."""
+        """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
+        vectors."""
         self._run(self.plan.forward, self.forward_module, arrays, weights, rows, allocate, flip=int(rows.reverse))
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
@@ -102,7 +104,17 @@ class Executable:
                 K = (sink.left.width if sink.left else 0) or 0
                 part = target[sink.start : sink.start + (sink.rows or 0)]
                 run_parallel(
-                    weight_gradient, rows.threads, X, placed.left_offset, K, G, placed.right_offset, N, segments, part, 1
+                    weight_gradient,
+                    rows.threads,
+                    X,
+                    placed.left_offset,
+                    K,
+                    G,
+                    placed.right_offset,
+                    N,
+                    segments,
+                    part,
+                    1,
                 )
 
     def _rows_of(self, place: Place, arrays: Arrays, rows: Rows) -> np.ndarray:
@@ -114,7 +126,15 @@ class Executable:
         return array.reshape(-1, array.shape[-1])
 
     def _run(
-        self, one: Pass, module: Module, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, flip: int, turned: bool = False
+        self,
+        one: Pass,
+        module: Module,
+        arrays: Arrays,
+        weights: Weights,
+        rows: Rows,
+        allocate: Allocate,
+        flip: int,
+        turned: bool = False,
     ) -> None:
         code = load_module(module.source, module.key)
         for name, place in one.arrays.items():
@@ -125,7 +145,19 @@ class Executable:
         backwards = int(rows.reverse != turned)
         dims = np.array(module.dims, np.int64)
         C = len(rows.source_lengths)
-        fixed = (rows.bounds, rows.T, rows.B, C, rows.S, backwards, flip, dims, rows.lengths, rows.source_lengths, rows.owner)
+        fixed = (
+            rows.bounds,
+            rows.T,
+            rows.B,
+            C,
+            rows.S,
+            backwards,
+            flip,
+            dims,
+            rows.lengths,
+            rows.source_lengths,
+            rows.owner,
+        )
         steps = [(s, one.before) for s in module.before]
         steps += [(module.loop, one.loop)] if module.loop else []
         steps += [(s, one.after) for s in module.after]
@@ -135,9 +167,13 @@ class Executable:
             elif isinstance(step, Function):
                 function = getattr(code, step.name)
                 packed = [_packed(weights, w, rows.threads) for w in step.weights]
-                run_parallel(function, rows.threads, *fixed, *(_argument(arrays, weights, a) for a in step.arrays), *packed)
+                run_parallel(
+                    function, rows.threads, *fixed, *(_argument(arrays, weights, a) for a in step.arrays), *packed
+                )
 
-    def _product(self, step: Product, places: Mapping[int, Place], arrays: Arrays, weights: Weights, rows: Rows) -> None:
+    def _product(
+        self, step: Product, places: Mapping[int, Place], arrays: Arrays, weights: Weights, rows: Rows
+    ) -> None:
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target = places[x.id], places[step.out.id]
         A, C = self._rows_of(source, arrays, rows), self._rows_of(target, arrays, rows)

@@ -1,6 +1,5 @@
-"""What beam search does with the output layer's rows: the best tokens of each, and the best continuations of each sentence."""
-
-import numpy as np
+"""What beam search does with the output layer's rows: the best tokens of each, and the best continuations of each
+sentence."""
 
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.jit import kernel
@@ -32,7 +31,8 @@ def _best_of_row(row, first, tokens, scores):  # type: ignore[no-untyped-def]
 def best_tokens(part, parts, logits, bias, first, tokens, scores):  # type: ignore[no-untyped-def]
     """The K most probable tokens of each row and their log-probabilities.
 
-    logits [R, V] without bias, which is added here; tokens [R, K] int32 and scores [R, K] receive them, best first. Tokens
+    logits [R, V] without bias, which is added here; tokens [R, K] int32 and scores [R, K] receive them, best first.
+    Tokens
     below `first` (padding and the like) count for the normalisation but are never chosen; unused places have token -1.
     """
     V = logits.shape[1]
@@ -59,9 +59,10 @@ def best_continuations(tokens, scores, sums, sentence_rows, room, never, parents
     """For each sentence the best continuations of all its rows together.
 
     tokens, scores [R, K] from `best_tokens`; sums [R] float64 log-probability so far; sentence_rows [N + 1]: rows
-    [sentence_rows[n], sentence_rows[n + 1]) belong to sentence n, which may take room[n] continuations; `never` is a token to
-    pass over. Writes parents, chosen and totals [N, max room]; parent -1 where there are no more. Of equal sums the earlier
-    row, then the better place within it, wins.
+    [sentence_rows[n], sentence_rows[n + 1]) belong to sentence n, which may take room[n] continuations; `never` is a
+    token to
+    pass over. Writes parents, chosen and totals [N, max room]; parent -1 where there are no more. Of equal sums the
+    earlier row, then the better place within it, wins.
     """
     places = tokens.shape[1]
     for n in range(sentence_rows.shape[0] - 1):

@@ -20,9 +20,7 @@ def _larger(typing_context: Any, a: Any, b: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         kind = args[0].type
         name = f"llvm.maxnum.f{a.bitwidth}"
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(kind, [kind, kind]), name
-        )
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind, kind]), name)
         return builder.call(function, args, fastmath=("nnan", "nsz"))
 
     return a(a, a), codegen
@@ -78,9 +76,7 @@ def row_loss(row, target, label_smoothing, gradient_scale, want_gradient):  # ty
     # Everything relative to the largest entry: small differences of large logits keep their digits.
     log_total = np.float64(log(total))
     nll = log_total - np.float64(mark - best)
-    smoothed = (1.0 - label_smoothing) * nll + label_smoothing * (
-        log_total - np.float64(plain) / row.size
-    )
+    smoothed = (1.0 - label_smoothing) * nll + label_smoothing * (log_total - np.float64(plain) / row.size)
     if want_gradient:
         factor = number(gradient_scale / total)
         shift = number(gradient_scale * label_smoothing / row.size)

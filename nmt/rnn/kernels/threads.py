@@ -32,9 +32,7 @@ def run_parallel(function: Callable[..., Any], num_threads: int, *args: Any) -> 
         function(0, 1, *args)
         return
     submit = _pool(os.getpid(), num_threads - 1).submit
-    futures: list[Future[Any]] = [
-        submit(function, part, num_threads, *args) for part in range(num_threads - 1)
-    ]
+    futures: list[Future[Any]] = [submit(function, part, num_threads, *args) for part in range(num_threads - 1)]
     try:
         function(num_threads - 1, num_threads, *args)
     finally:

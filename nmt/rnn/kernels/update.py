@@ -17,9 +17,7 @@ _ALIGN = 64
 @kernel
 def _bounds(part, parts, size):  # type: ignore[no-untyped-def]
     blocks = (size + _ALIGN - 1) // _ALIGN
-    return min(size, blocks * part // parts * _ALIGN), min(
-        size, blocks * (part + 1) // parts * _ALIGN
-    )
+    return min(size, blocks * part // parts * _ALIGN), min(size, blocks * (part + 1) // parts * _ALIGN)
 
 
 @kernel

@@ -43,9 +43,7 @@ def _apply(name, x):
 def _inputs(name, dtype):
     small = np.logspace(-8, 0, 3001)
     x = np.concatenate([np.linspace(-87, 87, 20011), small, -small])
-    return (
-        np.concatenate([np.abs(x) + 1e-30, np.logspace(-37, 38, 2000)]) if name == "log" else x
-    ).astype(dtype)
+    return (np.concatenate([np.abs(x) + 1e-30, np.logspace(-37, 38, 2000)]) if name == "log" else x).astype(dtype)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,9 +86,7 @@ def test_exp_overflows_to_infinity_and_underflows_to_zero(dtype):
 
 def test_log_of_zero_and_of_subnormal_numbers():
     result = _apply("log", np.array([0.0, -0.0, 1e-40, 1.0], "f4"))
-    np.testing.assert_allclose(
-        result, [-np.inf, -np.inf, np.log(np.float64(np.float32(1e-40))), 0], rtol=1e-6
-    )
+    np.testing.assert_allclose(result, [-np.inf, -np.inf, np.log(np.float64(np.float32(1e-40))), 0], rtol=1e-6)
 
 
 def test_a_loop_over_float32_becomes_vector_code():
@@ -99,7 +95,5 @@ def test_a_loop_over_float32_becomes_vector_code():
     if TARGET.name != "avx512":
         pytest.skip("knows the register names of one target only")
     _apply("tanh", np.zeros(64, "f4"))
-    code = next(
-        text for types, text in LOOPS["tanh"].inspect_asm().items() if "float32" in str(types)
-    )
+    code = next(text for types, text in LOOPS["tanh"].inspect_asm().items() if "float32" in str(types))
     assert "vdivps" in code and "zmm" in code

@@ -42,9 +42,7 @@ print(TARGET.name, "zmm" in code, "ymm" in code)
 
 def _run(forced, code=CHECK):
     environment = {**os.environ, "NMT_CPU": forced, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
 
 
 def test_the_tile_fits_the_registers():
@@ -54,9 +52,7 @@ def test_the_tile_fits_the_registers():
     assert TARGET.panel_width("f4") == TARGET.lanes * TARGET.vectors == 2 * TARGET.panel_width("f8")
 
 
-@pytest.mark.skipif(
-    platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 targets"
-)
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 targets")
 @pytest.mark.parametrize("name", ["avx2", "generic"])
 def test_a_forced_target_computes_the_same_with_smaller_vectors(name):
     if name == "avx2" and TARGET.lanes < 8:
@@ -73,14 +69,10 @@ def test_an_unknown_target_is_refused_in_one_line():
         "except DeviceError as error:\n    print(error)"
     )
     assert _run("sse9", code).stdout == (
-        "NMT_CPU: must be one of avx512, avx2, generic, got 'sse9'; "
-        "unset it to use the whole machine\n"
+        "NMT_CPU: must be one of avx512, avx2, generic, got 'sse9'; unset it to use the whole machine\n"
     )
 
 
 def test_the_features_are_known_without_numba():
-    code = (
-        "import sys, nmt.rnn.kernels.features, nmt.rnn.kernels.threads\n"
-        "print('numba' in sys.modules)"
-    )
+    code = "import sys, nmt.rnn.kernels.features, nmt.rnn.kernels.threads\nprint('numba' in sys.modules)"
     assert _run("", code).stdout == "False\n"

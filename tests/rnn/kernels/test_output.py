@@ -15,10 +15,7 @@ SIZES = [(0, 5, 7), (1, 5, 7), (33, 20, 101), (300, 32, 64)]
 
 def _case(rows, hidden, vocab, dtype, seed=0):
     rng = np.random.default_rng(seed)
-    h, W, b = (
-        rng.standard_normal(shape).astype(dtype)
-        for shape in ((rows, hidden), (hidden, vocab), vocab)
-    )
+    h, W, b = (rng.standard_normal(shape).astype(dtype) for shape in ((rows, hidden), (hidden, vocab), vocab))
     return h, W, b, rng.integers(0, vocab, rows).astype(np.int32)
 
 
@@ -59,9 +56,7 @@ def test_loss_and_gradients(dtype, rows, hidden, vocab, eps, transposed):
     losses, (want_h, want_W, want_b) = _reference(h, W, b, targets, eps, 0.5)
     d_h, db = np.full_like(h, np.nan), np.ones_like(b)
     dW = np.ones((vocab, hidden) if transposed else (hidden, vocab), dtype)
-    found = output_loss(
-        h, *_packed(W), b, targets, eps, d_h, dW, db, 0.5, 2, chunk=50, transposed=transposed
-    )
+    found = output_loss(h, *_packed(W), b, targets, eps, d_h, dW, db, 0.5, 2, chunk=50, transposed=transposed)
     tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(found, losses, rtol=tolerance)
     np.testing.assert_allclose(d_h, want_h, atol=tolerance)
@@ -78,11 +73,7 @@ def test_the_gradient_is_the_slope_of_the_smoothed_loss():
         for step in (1e-6, -1e-6):
             shifted = h.copy()
             shifted[at] += step
-            moved.append(
-                output_loss(
-                    shifted, _packed(W)[0], None, b, targets, 0.2, None, None, None, 1.0, 1
-                )[1]
-            )
+            moved.append(output_loss(shifted, _packed(W)[0], None, b, targets, 0.2, None, None, None, 1.0, 1)[1])
         assert d_h[at] == pytest.approx((moved[0] - moved[1]) / 2e-6, abs=1e-7)
 
 
@@ -102,9 +93,7 @@ def test_huge_logits_are_safe(size):
     h, b, targets = np.eye(4, dtype="f4"), np.zeros(4, "f4"), np.arange(4, dtype=np.int32)
     nll, _, correct = output_loss(h, _packed(W)[0], None, b, targets, 0.0, None, None, None, 1.0, 1)
     assert (nll, correct) == (0.0, 4)
-    nll, _, correct = output_loss(
-        h, _packed(W)[0], None, b, targets[::-1].copy(), 0.0, None, None, None, 1.0, 1
-    )
+    nll, _, correct = output_loss(h, _packed(W)[0], None, b, targets[::-1].copy(), 0.0, None, None, None, 1.0, 1)
     assert nll == pytest.approx(4 * size, rel=1e-6)
     assert correct == 0
 

@@ -22,9 +22,7 @@ def _normal(rng, shape, dtype):
 
 def _packed(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
-    out = np.full(
-        products.packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype
-    )
+    out = np.full(products.packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype)
     run_parallel(products.pack, parts, weights, row0, row1, out)
     return out
 

@@ -17,9 +17,7 @@ def test_every_part_runs_once_and_the_last_on_the_caller(num_threads):
             seen.append((part, parts, word, threading.get_ident()))
 
     run_parallel(work, num_threads, "x")
-    assert sorted(entry[:3] for entry in seen) == [
-        (part, num_threads, "x") for part in range(num_threads)
-    ]
+    assert sorted(entry[:3] for entry in seen) == [(part, num_threads, "x") for part in range(num_threads)]
     last = next(entry for entry in seen if entry[0] == num_threads - 1)
     assert last[3] == threading.get_ident()
 

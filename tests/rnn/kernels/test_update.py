@@ -23,9 +23,7 @@ def test_adam_by_the_paper(dtype, size, parts):
     for t in range(1, 4):
         g = _normal(t + 10, size, dtype)
         corrections = 1 - 0.9**t, 1 - 0.98**t
-        run_parallel(
-            update.adam_step, parts, p, g, m, v, 0.01, 0.9, 0.98, 1e-8, 0.1, *corrections, 0.5
-        )
+        run_parallel(update.adam_step, parts, p, g, m, v, 0.01, 0.9, 0.98, 1e-8, 0.1, *corrections, 0.5)
         scaled = g.astype("f8") * 0.5
         want_m = 0.9 * want_m + 0.1 * scaled
         want_v = 0.98 * want_v + 0.02 * scaled**2
@@ -58,9 +56,7 @@ def test_square_norm(dtype, parts):
     assert sums.sum() == pytest.approx((g.astype("f8") ** 2).sum(), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("value", "check"), [(np.nan, np.isnan), (np.inf, np.isposinf), (-np.inf, np.isposinf)]
-)
+@pytest.mark.parametrize(("value", "check"), [(np.nan, np.isnan), (np.inf, np.isposinf), (-np.inf, np.isposinf)])
 def test_a_broken_gradient_shows_in_the_norm(value, check):
     g, sums = np.zeros(300, "f4"), np.empty(2)
     g[123] = value
