@@ -8,12 +8,13 @@ import sys
 import time
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
+from nmt.rnn.kernels.jit import intrinsic, numba_types
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 
 # Enough independent chains to hide the latency of a multiply-add, few enough to stay in registers.
@@ -46,7 +47,7 @@ def _chains(typing_context: Any, start: Any, count: Any) -> Any:
     return numba_types.float32(numba_types.float32, numba_types.int64), codegen
 
 
-@kernel
+@numba.njit(nogil=True)  # not cached: this file is a script as well as a module, under two names
 def _spin(part, parts, start, count, out):  # type: ignore[no-untyped-def]
     out[part] = _chains(start, count)  # type: ignore[call-arg]
 

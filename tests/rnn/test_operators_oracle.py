@@ -39,7 +39,7 @@ SIZES = {
     "unsorted": Sizes(5, 6, 13, 17, (2, 5, 1, 4, 5, 1)),
     "all_equal_and_short": Sizes(5, 3, 4, 8, (3, 3, 3)),
     "all_length_one": Sizes(3, 2, 5, 3, (1, 1), given=False),
-    "wide": Sizes(3, 4, 5, 70, (2, 3, 1, 3)),
+    "wide": Sizes(2, 2, 5, 70, (2, 1)),
     "many_rows": Sizes(3, 19, 2, 5, tuple(1 + row % 3 for row in range(19))),
 }
 

@@ -34,7 +34,7 @@ class AttentionCell(Cell):
     ) -> None:
         if attention in ("dot", "scaled_dot") and memory_size != cell.output_size:
             raise ShapeError(
-                f"AttentionCell: memory_size must be the query's, {cell.output_size}, for {attention}, got {memory_size}"
+                f"AttentionCell: memory_size must be {cell.output_size} for {attention} attention, got {memory_size}"
             )
         self.cell, self.memory_size, self.output_size = cell, memory_size, output_size
         self.attention, self.attention_size = attention, attention_size or cell.output_size

@@ -13,7 +13,7 @@ class StackCell(Cell):
         for below, above in zip(cells, cells[1:], strict=False):
             if above.input_size != below.output_size:
                 raise ShapeError(
-                    f"StackCell: input_size must be what the cell below gives, {below.output_size}, got {above.input_size}"
+                    f"StackCell: input_size must be {below.output_size}, the output below, got {above.input_size}"
                 )
         self.cells = cells
         self.input_size, self.output_size = cells[0].input_size, cells[-1].output_size
