@@ -1,0 +1,105 @@
+"""The beam's own rules, on a decoder made of tables: when it stops, what it returns, what the limits mean."""
+
+import numpy as np
+import pytest
+
+from nmt.decode import Hypothesis
+from nmt.decode.beam import BeamCell, run
+from nmt.decode.penalty import length_divisor
+
+EOS = 3
+
+
+class TableDecoder:
+    """Log-probabilities of the next token depend on the sentence and the last token alone."""
+
+    eos_id = EOS
+
+    def __init__(self, tables):
+        self.tables = np.log(np.asarray(tables, np.float64))  # [N, V, V]
+        self.bias = np.zeros(self.tables.shape[-1])
+        self.rows = []
+
+    def first(self):
+        return {}, np.full(len(self.tables), 2, np.int32)
+
+    def step(self, tokens, states, sentence):
+        self.rows.append(len(tokens))
+        return self.tables[sentence, tokens].copy(), states
+
+
+def rows(*named):
+    """A table [V, V]: for the named tokens the given next probabilities, else EOS for certain."""
+    table = np.full((6, 6), 1e-30)
+    table[:, EOS] = 1.0
+    for token, chances in named:
+        table[token] = 1e-30
+        for following, chance in chances.items():
+            table[token, following] = chance
+    return table
+
+
+def translate(decoder, beam_size, *, limits=(9,), penalty="none", n_best=1):
+    cell = BeamCell(decoder, np.array(limits), beam_size, penalty, n_best, first_token=1, never=2)
+    return run(cell)
+
+
+GARDEN = rows((2, {4: 0.6, 5: 0.4}), (4, {EOS: 0.4, 4: 0.6}), (5, {EOS: 1.0}))
+
+
+def test_greedy_takes_the_first_best_and_a_wider_beam_finds_the_better_one():
+    (greedy,) = translate(TableDecoder([GARDEN]), 1)[0]
+    assert greedy.ids[:2] == [4, 4]
+    (best,) = translate(TableDecoder([GARDEN]), 2)[0]
+    assert best.ids == [5]
+    assert best.log_prob == pytest.approx(np.log(0.4))
+    assert best.finished
+
+
+def test_the_search_ends_once_no_live_hypothesis_can_win():
+    """[5] has ended with 0.4; what is alive has 0.36 and can only fall, so two steps are enough."""
+    decoder = TableDecoder([GARDEN])
+    translate(decoder, 2)
+    assert len(decoder.rows) == 2
+
+
+def test_with_a_length_penalty_it_goes_on_as_long_as_a_longer_one_could_win():
+    decoder = TableDecoder([GARDEN])
+    (best,) = translate(decoder, 2, penalty="average", limits=(30,))[0]
+    assert len(decoder.rows) > 2
+    lengths = np.arange(2, 31)
+    # n times token 4 and EOS, or n times token 5 and EOS, scored by their mean
+    chain = (np.log(0.6) * (lengths - 1) + np.log(0.4)) / lengths
+    assert best.score == pytest.approx(max(chain.max(), np.log(0.4) / 2))
+
+
+def test_ended_rows_leave_the_batch():
+    decoder = TableDecoder([rows(), GARDEN])
+    translate(decoder, 2, limits=(9, 9))
+    assert decoder.rows == [2, 2]  # the first sentence ends at once, the second has two rows then
+
+
+def test_the_limit_counts_eos_and_cuts():
+    (cut,) = translate(TableDecoder([rows((2, {4: 1.0}), (4, {4: 1.0}))]), 1, limits=(3,))[0]
+    assert cut == Hypothesis([4, 4, 4], pytest.approx(0.0), pytest.approx(0.0), finished=False)
+
+
+def test_a_limit_of_zero_is_an_empty_translation():
+    both = translate(TableDecoder([GARDEN, GARDEN]), 2, limits=(0, 9))
+    assert both[0][0].ids == []
+    assert both[1][0].ids == [5]
+
+
+def test_n_best_are_distinct_and_in_order_the_ended_ones_first():
+    found = translate(TableDecoder([GARDEN]), 4, n_best=4)[0]
+    assert len({tuple(h.ids) for h in found}) == len(found) == 4
+    order = [(not h.finished, -h.score) for h in found]
+    assert order == sorted(order)
+    assert found[0].ids == [5] and not found[-1].finished
+
+
+def test_divisors_are_the_published_ones():
+    lengths = np.array([1, 7, 25])
+    assert length_divisor("none", lengths).tolist() == [1, 1, 1]
+    assert length_divisor("average", lengths).tolist() == [1, 7, 25]
+    assert length_divisor(0.5, lengths) == pytest.approx([1, 2**0.5, 5**0.5])
