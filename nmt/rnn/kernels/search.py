@@ -1,6 +1,8 @@
 """What beam search does with the output layer's rows: the best tokens of each, and the best continuations of each
 sentence."""
 
+import numpy as np
+
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.jit import kernel
 
@@ -52,8 +54,9 @@ def _add_bias(row, bias, tops):  # type: ignore[no-untyped-def]
 def best_tokens(part, parts, logits, bias, first, tokens, scores):  # type: ignore[no-untyped-def]
     """The K most probable tokens of each row and their log-probabilities.
 
-    logits [R, V] without bias, which is added here; tokens [R, K] int32 and scores [R, K] receive them, best first. Tokens
-    below `first` (padding and the like) count for the normalisation but are never chosen; unused places have token -1.
+    logits [R, V] without bias, which is added here; tokens [R, K] int32 and scores [R, K] receive them, best first.
+    Tokens below `first` (padding and the like) count for the normalisation but are never chosen; unused places have
+    token -1.
     """
     tops = np.empty((logits.shape[1] + _BLOCK - 1) // _BLOCK, logits.dtype)
     for r in range(logits.shape[0] * part // parts, logits.shape[0] * (part + 1) // parts):
