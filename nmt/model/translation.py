@@ -125,12 +125,10 @@ class TranslationModel:
             self.table("tgt"): Param((self.vocab_sizes["tgt"], config.decoder.embeddings.embedding_dim)),
         }
         shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
-        cell = self.decoder.cell.params()
-        shapes |= under("decoder", cell)
+        shapes |= under("decoder", self.decoder.cell.params())
         if not self.tied:
             shapes["output.W"] = Param((config.decoder.hidden_size, self.vocab_sizes["tgt"]))
         shapes["output.b"] = Param((self.vocab_sizes["tgt"],))
-        # The output bias is a plain vector; a table has one row per subword.
         return shapes
 
     def output_weights(self, threads: int, gradients: bool) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
