@@ -1,5 +1,6 @@
 """Checkpoints: what was saved comes back; what is not whole is refused, and costs nothing."""
 
+import contextlib
 import json
 import os
 import resource
@@ -82,25 +83,29 @@ def test_parameters_of_another_shape_are_named(tmp_path: Path) -> None:
     assert not wanted["a"].any(), "nothing is copied unless everything fits"
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_disk() -> Iterator[None]:
-    """Let no file grow over 400 bytes: the write fails in the middle, as on a full disk."""
+    """Let no file grow over 400 bytes: the write fails in the middle, as on a full disk.
+
+    Around the one call only: pytest's own report may be going to a file.
+    """
     former = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (400, former[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
 
 
-def test_a_full_disk_leaves_the_former_file(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_full_disk_leaves_the_former_file(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     save(path)
     former = path.read_bytes()
     assert len(former) > 400
-    request.getfixturevalue("small_disk")
-    with pytest.raises(CheckpointError, match="former checkpoint is intact") as caught:
+    with pytest.raises(CheckpointError, match="former checkpoint is intact") as caught, small_disk():
         save(path, scale=2.0)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == former
     assert os.listdir(tmp_path) == ["x.safetensors"]
-    with pytest.raises(CheckpointError, match="nothing was saved"):
+    with pytest.raises(CheckpointError, match="nothing was saved"), small_disk():
         save(tmp_path / "y.safetensors")

@@ -235,7 +235,7 @@ def test_other_subwords_are_refused(make_trainer: Make) -> None:
 def test_subwords_are_trained_again_only_if_their_settings_changed(
     make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: TranslationModel, seed: int) -> None:
+    def fail(self: TranslationModel, seed: int, tgt_counts: object) -> None:
         raise NMTError("before the first checkpoint")
 
     monkeypatch.setattr(fake, "initialize", fail)
