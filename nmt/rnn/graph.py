@@ -6,7 +6,7 @@ Axes: `S` source steps, `B` rows; the feature axis, where there is one, is last 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from nmt.errors import ShapeError
@@ -205,10 +205,10 @@ def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
         # [a; b] @ W = a @ W_a + b @ W_b, so that a part that needs no state can leave the time loop.
         total, start = None, 0
         for part in x.args:
-            assert_width = part.width or 0
-            product = graph.apply("matmul", part, rows_of(w, start, assert_width), transposed=False)
+            width = part.width or 0
+            product = graph.apply("matmul", part, rows_of(w, start, width), transposed=False)
             total = product if total is None else total + product
-            start += assert_width
+            start += width
         if total is not None:
             return total
     return graph._make(op, args, x.axes, outer, {"transposed": transposed})
@@ -265,21 +265,14 @@ def _slice_of_concat(graph: Graph, x: Value, start: int, size: int) -> Value | N
     return None
 
 
-def _kernel(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    return graph._make(op, args, attrs.pop("axes", ("B",)), attrs.pop("width", None), attrs)
-
-
 _BUILDERS = {
     "expand": _expand,
     "sum_last": _sum_last,
     "sum_s": _over_s,
-    "max_s": _over_s,
     "softmax": _over_s,
     "matmul": _matmul,
     "concat": _concat,
     "slice": _slice,
-    "kernel": _kernel,
-    "item": _kernel,
 }
 
 
@@ -337,8 +330,3 @@ def weighted_sum(weights: Value, values: Value) -> Value:
 def transposed_matmul(x: Value, w: Value) -> Value:
     """x @ W.T for a matrix parameter W."""
     return x.graph.apply("matmul", x, w, transposed=True)
-
-
-def names_of(values: Sequence[Value]) -> list[str]:
-    """The names of leaves."""
-    return [v.attrs["name"] for v in values]

@@ -28,7 +28,7 @@ class Op:
     """One operation; `kind` says how the compiler treats it.
 
     kind: `leaf` memory given from outside; `elementwise`; `reduce` over one axis; `product` with a weight matrix;
-    `layout` slices and concatenations (addressing, no arithmetic); `rows` a kernel over all rows of a step (search).
+    `composite` several loops over one axis (softmax); `layout` slices and concatenations (addressing, no arithmetic).
     """
 
     name: str
@@ -54,10 +54,6 @@ def _softmax(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
 
 def _sum_s(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(real, x, 0).sum(axis=0, keepdims=True))
-
-
-def _max_s(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
-    return np.asarray(np.where(real, x, -np.inf).max(axis=0, keepdims=True))
 
 
 def _expand(x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
@@ -116,7 +112,6 @@ OPS: dict[str, Op] = {
         Op("input", "leaf"),  # one step of a sequence, [B, n]
         Op("state", "leaf"),  # the state before the step, [B, n]
         Op("captured", "leaf"),  # constant over time, [B, n], [S, B, n] or [S, B]
-        Op("mask", "leaf"),  # dropout mask, 0 or 1/keep, [B, n]; per step or per sequence
         Op("cotangent", "leaf"),  # gradient of the loss with respect to an output or a new state
         Op("const", "leaf"),
         # elementwise
@@ -154,15 +149,11 @@ OPS: dict[str, Op] = {
         # reductions
         Op("sum_last", "reduce", lambda x: x.sum(-1, keepdims=True), _grad_sum, expensive=True),
         Op("sum_s", "reduce", _sum_s, _grad_sum, expensive=True),
-        Op("max_s", "reduce", _max_s, None, expensive=True),
         Op("softmax", "composite", _softmax, _grad_softmax, expensive=True),
         # addressing
         Op("slice", "layout", _slice),
         Op("concat", "layout", lambda *parts: np.concatenate(parts, axis=-1)),
         # products with weights
         Op("matmul", "product", _matmul, expensive=True),
-        # kernels over all rows of a step, used by search
-        Op("kernel", "rows", expensive=True),
-        Op("item", "rows", expensive=True),
     )
 }

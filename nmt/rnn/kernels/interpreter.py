@@ -190,7 +190,7 @@ class _Run:
         attrs = {k: a for k, a in v.attrs.items() if k != "name"}
         S, B, _ = self.real.shape
         shape = (S if "S" in v.axes else 1, B if "B" in v.axes else 1, v.width or 1)
-        if v.op in ("softmax", "sum_s", "max_s"):
+        if v.op in ("softmax", "sum_s"):
             attrs["real"] = self.real
         elif v.op == "expand":
             attrs["shape"] = shape
