@@ -95,12 +95,18 @@ def subwords_digest(src: Subwords, tgt: Subwords) -> str:
     return hashlib.sha256(src.model_bytes + b"\0" + tgt.model_bytes).hexdigest()
 
 
-def build_model(config: Config, src_vocab_size: int, tgt_vocab_size: int) -> TranslationModel:
-    """Return the configured model, its parameters not yet set. Here Numba comes in."""
+def build_model(
+    config: Config, src_vocab_size: int, tgt_vocab_size: int, compute_dtype: str | None = None
+) -> TranslationModel:
+    """Return the configured model, its parameters not yet set. Here Numba comes in.
+
+    compute_dtype: Instead of the configured one.
+    """
     from nmt.model.translation import TranslationModel
 
     joint = config.data.subwords.joint
-    return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, joint)
+    compute_dtype = compute_dtype or config.compute_dtype
+    return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, joint, compute_dtype=compute_dtype)
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -79,7 +79,14 @@ class Translator:
         self.num_threads = num_threads
 
     @classmethod
-    def load(cls, model_dir: str | Path, *, threads: int | None = None, checkpoint: str | None = None) -> Translator:
+    def load(
+        cls,
+        model_dir: str | Path,
+        *,
+        threads: int | None = None,
+        checkpoint: str | None = None,
+        compute_dtype: str | None = None,
+    ) -> Translator:
         """Load a model from the folder that nmt-train wrote.
 
         Args:
@@ -87,6 +94,8 @@ class Translator:
             threads: Cores to use; None takes the configured number, or all.
             checkpoint: `best` or `last`; None takes the best, or the last where there is no best
                 yet.
+            compute_dtype: `float32` or `bfloat16`, what is multiplied; None takes the configured
+                one. Any model runs in either.
 
         Raises:
             CheckpointError: The folder or a file in it is missing, damaged, or does not fit the
@@ -103,7 +112,7 @@ class Translator:
                 f"{path}: must have been trained with the subwords beside it, got other ones; "
                 "put back the .spm files that belong to it"
             )
-        model = build_model(config, src_subwords.vocab_size, tgt_subwords.vocab_size)
+        model = build_model(config, src_subwords.vocab_size, tgt_subwords.vocab_size, compute_dtype)
         set_params(model.params, tensors, path)
         model.changed()
         num_threads = resolve_threads(threads, config)

@@ -29,6 +29,12 @@ _CHUNK_BATCHES = 32
     help="Write up to this many translations of each line, as columns (see above).",
 )
 @click.option("--scores", is_flag=True, help="Write the score beside each translation, as columns.")
+@click.option(
+    "--compute-dtype",
+    type=click.Choice(["float32", "bfloat16"]),
+    show_default="compute_dtype of the config, there float32",
+    help="What is multiplied: bfloat16 is faster on a processor that has instructions for it.",
+)
 @threads_option()
 @version_option()
 def translate(
@@ -37,6 +43,7 @@ def translate(
     output: str,
     n_best: int | None,
     scores: bool,
+    compute_dtype: str | None,
     threads: int | None,
     checkpoint: str | None,
     **search: Any,
@@ -66,7 +73,7 @@ def translate(
         raise click.UsageError(f"--n-best {n_best} needs --beam-size {n_best} or more.")
     lines = input_lines(source)
     with output_lines(output) as writer, contextlib.closing(Meter()) as meter:
-        translator = Translator.load(model_dir, threads=threads, checkpoint=checkpoint)
+        translator = Translator.load(model_dir, threads=threads, checkpoint=checkpoint, compute_dtype=compute_dtype)
         search["n_best"] = n_best or 1
         search["beam_size"] = max(beam_size or translator.config.decoding.beam_size, n_best or 1)
         columns = scores or n_best is not None

@@ -1,6 +1,6 @@
 """The whole configuration as one typed value, and its JSON schema."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,11 @@ class Config(Section):
     )
     threads: PositiveInt | None = Field(
         default=None, description="Processor cores to use; null takes all the machine has."
+    )
+    compute_dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="What is multiplied: numbers rounded to bfloat16 take half the time on a processor with "
+        "instructions for them (AVX-512 BF16), and more on others. Parameters, sums and losses are float32 either way.",
     )
     model_dir: Text = Field(
         description="Folder for the model, its checkpoints and logs. If it holds an unfinished run, that is resumed.",

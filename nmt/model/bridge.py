@@ -24,7 +24,7 @@ class Bridge:
     state + b).
     """
 
-    def __init__(self, config: ModelConfig, dtype: Any) -> None:
+    def __init__(self, config: ModelConfig, dtype: Any, compute_dtype: str | None = None) -> None:
         self.kind = config.decoder.init_hidden
         decoder, layers = config.decoder, config.encoder.num_layers
         has = recurrent_cell(config.encoder.rnn_type, 1, 1).states()
@@ -36,7 +36,7 @@ class Bridge:
             for name in names
         }
         self.cell = LinearCell(memory_size(config), decoder.hidden_size, "tanh")
-        self.scan = Scan(self.cell, dtype=dtype)
+        self.scan = Scan(self.cell, dtype=dtype, compute_dtype=compute_dtype)
 
     def params(self) -> dict[str, Param]:
         """Names and shapes; none unless learned."""

@@ -49,17 +49,26 @@ class Source:
 
 
 class TranslationModel:
-    """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards."""
+    """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
+
+    compute_dtype: of the products, "float32" or "bfloat16" (see `Scan`); None for `dtype`.
+    """
 
     def __init__(
-        self, config: ModelConfig, src_vocab_size: int, tgt_vocab_size: int, joint: bool, dtype: Any = np.float32
+        self,
+        config: ModelConfig,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        joint: bool,
+        dtype: Any = np.float32,
+        compute_dtype: str | None = None,
     ) -> None:
         self.config, self.dtype = config, np.dtype(dtype)
         self.vocab_sizes = {"src": src_vocab_size, "tgt": tgt_vocab_size}
         self.joint = joint
-        self.encoder = Encoder(config, dtype)
-        self.bridge = Bridge(config, dtype)
-        self.decoder = Scan(decoder_cell(config), dtype=dtype)
+        self.encoder = Encoder(config, dtype, compute_dtype)
+        self.bridge = Bridge(config, dtype, compute_dtype)
+        self.decoder = Scan(decoder_cell(config), dtype=dtype, compute_dtype=compute_dtype)
         self.shapes = self._shapes()
         self.weights = Weights({name: np.zeros(p.shape, dtype) for name, p in self.shapes.items()})
         self._workspace = Workspace()
@@ -134,9 +143,9 @@ class TranslationModel:
     def output_weights(self, threads: int, gradients: bool) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """The output layer packed, its transpose packed (where gradients are wanted), and its bias."""
         name = self.table("tgt") if self.tied else "output.W"
-        rows = self.weights[name].shape[0]
-        packed = self.weights.packed(name, 0, rows, self.tied, threads)
-        back = self.weights.packed(name, 0, rows, not self.tied, threads) if gradients else None
+        rows, dtype = self.weights[name].shape[0], self.decoder.packed
+        packed = self.weights.packed(name, 0, rows, self.tied, threads, dtype)
+        back = self.weights.packed(name, 0, rows, not self.tied, threads, dtype) if gradients else None
         return packed, back, self.weights["output.b"]
 
     # ------------------------------------------------------------ forward

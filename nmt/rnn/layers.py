@@ -61,9 +61,11 @@ class RecurrentLayers:
         dropout: float = 0.0,
         batch_first: bool = False,
         dtype: Any = np.float32,
+        compute_dtype: str | None = None,
         threads: int | None = None,
     ) -> None:
-        """`dropout` acts on the output of every layer but the last, in `forward` only."""
+        """`dropout` acts on the output of every layer but the last, in `forward` only; `compute_dtype` is that of the
+        products (see `Scan`)."""
         self.name = type(self).__name__
         asked = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
         for size, number in asked.items():
@@ -77,7 +79,8 @@ class RecurrentLayers:
         self.threads = threads or default_threads()
         self._suffixes = ("", "_reverse") if bidirectional else ("",)
         below = [input_size, *[hidden_size * len(self._suffixes)] * (num_layers - 1)]
-        self._scans = [Scan(self._cell(D), dtype=dtype, threads=self.threads) for D in below]
+        options = {"dtype": dtype, "compute_dtype": compute_dtype, "threads": self.threads}
+        self._scans = [Scan(self._cell(D), **options) for D in below]
         self._weights = [[Weights() for _ in self._suffixes] for _ in below]
         self.params: Arrays = {}
         self.initialize(0)

@@ -120,6 +120,7 @@ class GRU(_OneState):
         dropout: float = 0.0,
         batch_first: bool = False,
         dtype: Any = np.float32,
+        compute_dtype: str | None = None,
         threads: int | None = None,
     ) -> None:
         self.reset_after = reset_after
@@ -132,6 +133,7 @@ class GRU(_OneState):
             dropout=dropout,
             batch_first=batch_first,
             dtype=dtype,
+            compute_dtype=compute_dtype,
             threads=threads,
         )
 
@@ -168,6 +170,7 @@ class RNN(_OneState):
         dropout: float = 0.0,
         batch_first: bool = False,
         dtype: Any = np.float32,
+        compute_dtype: str | None = None,
         threads: int | None = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
@@ -182,6 +185,7 @@ class RNN(_OneState):
             dropout=dropout,
             batch_first=batch_first,
             dtype=dtype,
+            compute_dtype=compute_dtype,
             threads=threads,
         )
 

@@ -21,7 +21,7 @@ from nmt.rnn.kernels.memory import zero_inactive
 from nmt.rnn.kernels.run_cpu import Executable, Rows, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import dropout_mask
-from nmt.rnn.weights import Weights, check_params
+from nmt.rnn.weights import Weights, check_params, packed_dtype
 
 Arrays = dict[str, np.ndarray]
 
@@ -68,12 +68,12 @@ class Compiled:
 
 
 @lru_cache(maxsize=256)
-def _compile(signature: Any, dtype: str, training: bool, want_inputs: bool) -> Compiled:
+def _compile(signature: Any, dtype: np.dtype, packed: np.dtype, training: bool, want_inputs: bool) -> Compiled:
     traced = trace(_CELLS[signature], training=training)
-    step = Executable(make_plan(traced, training=training, want_inputs=want_inputs), np.dtype(dtype))
+    step = Executable(make_plan(traced, training=training, want_inputs=want_inputs), dtype, packed)
     constant = None
     if traced.invariants is not None:
-        constant = Executable(make_plan(traced.invariants, training=training), np.dtype(dtype))
+        constant = Executable(make_plan(traced.invariants, training=training), dtype, packed)
     return Compiled(step, constant)
 
 
@@ -112,12 +112,23 @@ class Tape:
 
 
 class Scan:
-    """A cell over time."""
+    """A cell over time.
+
+    compute_dtype: "bfloat16" rounds both sides of every product of float32 numbers, and adds up in float32;
+    parameters, states and all else stay float32. None: as `dtype`. Raises NMTError where the two do not go together.
+    """
 
     def __init__(
-        self, cell: Cell, *, dtype: Any = np.float32, threads: int | None = None, want_inputs: bool = True
+        self,
+        cell: Cell,
+        *,
+        dtype: Any = np.float32,
+        compute_dtype: str | None = None,
+        threads: int | None = None,
+        want_inputs: bool = True,
     ) -> None:
         self.cell, self.dtype = cell, np.dtype(dtype)
+        self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
         self.threads = threads or default_threads()
         self.want_inputs = want_inputs
         self.params = cell.params()
@@ -128,7 +139,7 @@ class Scan:
 
     def compiled(self, training: bool) -> Compiled:
         """The plan for a kind of run; made at first use."""
-        return _compile(self._signature, self.dtype.name, training, self.want_inputs)
+        return _compile(self._signature, self.dtype, self.packed, training, self.want_inputs)
 
     def plan(self, training: bool) -> Plan:
         """The programs of a kind of run, to look at."""

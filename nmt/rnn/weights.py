@@ -7,10 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from nmt.errors import ShapeError
+from nmt.errors import NMTError, ShapeError
 from nmt.rnn.cell import Cell, Param
 
 Packed = np.ndarray
+# An element of a packed weight in bfloat16: two numbers (see kernels/bfloat16.py).
+PAIRS = np.dtype(np.uint32)
+
+
+def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
+    """The elements of packed weights for products in `compute_dtype`: "float32", "bfloat16", None for `dtype` itself.
+
+    Raises NMTError: another name, or one that does not go with `dtype`.
+    """
+    dtype = np.dtype(dtype)
+    if compute_dtype in (None, dtype.name):
+        return dtype
+    choices = ["float32", "bfloat16"] if dtype == np.float32 else [dtype.name]
+    if compute_dtype not in choices:
+        raise NMTError(f"{where}: compute_dtype must be {' or '.join(choices)} with {dtype}, got {compute_dtype}")
+    return PAIRS
 
 
 def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
@@ -26,6 +42,9 @@ def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str,
             raise ShapeError(f"{where}: parameter {name} must be contiguous; pass np.ascontiguousarray of it")
 
 
+_Key = tuple[str, int, int, bool, np.dtype]
+
+
 class Weights(MutableMapping[str, np.ndarray]):
     """A dictionary of parameters. Call `changed()` after writing into one of its arrays.
 
@@ -35,8 +54,8 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
         self._arrays: dict[str, np.ndarray] = dict(arrays or {})
-        self._packed: dict[tuple[str, int, int, bool], Packed] = {}
-        self._stale: set[tuple[str, int, int, bool]] = set()
+        self._packed: dict[_Key, Packed] = {}
+        self._stale: set[_Key] = set()
         self._prefix = ""
 
     def view(self, prefix: str) -> Weights:
@@ -67,19 +86,26 @@ class Weights(MutableMapping[str, np.ndarray]):
         """The numbers have changed: packed forms are made again when next used."""
         self._stale.update(self._packed)
 
-    def packed(self, name: str, start: int, rows: int, transposed: bool, threads: int = 1) -> Packed:
-        """Rows [start, start + rows) of a matrix (or the transpose of them) laid out for the products."""
-        from nmt.rnn.kernels.products import pack, pack_transposed, packed_size
+    def packed(
+        self, name: str, start: int, rows: int, transposed: bool, threads: int = 1, dtype: np.dtype | None = None
+    ) -> Packed:
+        """Rows [start, start + rows) of a matrix (or the transpose of them) laid out for the products.
+
+        dtype: of the elements, see `packed_dtype`; None for the matrix's own.
+        """
+        from nmt.rnn.kernels import products
         from nmt.rnn.kernels.threads import run_parallel
 
-        key = (self._prefix + name, start, rows, transposed)
+        dtype = self[name].dtype if dtype is None else dtype
+        key = (self._prefix + name, start, rows, transposed, dtype)
         if key not in self._packed or key in self._stale:
             matrix = self[name]
             K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
             out = self._packed.get(key)
-            if out is None or out.dtype != matrix.dtype:
-                out = self._packed[key] = np.empty(packed_size(K, N, matrix.dtype), matrix.dtype)
-            run_parallel(pack_transposed if transposed else pack, threads, matrix, start, start + rows, out)
+            if out is None:
+                out = self._packed[key] = np.empty(products.packed_size(K, N, dtype), dtype)
+            packing = products.PACKING[dtype == PAIRS, transposed]
+            run_parallel(packing, threads, matrix, start, start + rows, out)
             self._stale.discard(key)
         return self._packed[key]
 

@@ -3,9 +3,10 @@ blocks of rows."""
 
 import numpy as np
 
+from nmt.rnn.kernels.bfloat16 import holds_pairs, pair_rows
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.microkernel import tile_f4, tile_f8
+from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8
 from nmt.rnn.kernels.moves import address, copy_panel_row, copy_tile_row_f4, copy_tile_row_f8
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.segments import by_panels, share
@@ -20,8 +21,10 @@ _PANELS_AT_A_TIME = 4
 
 
 @kernel
-def _tile(array, c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows):  # type: ignore[no-untyped-def]
-    if array.itemsize == 4:
+def _tile(inputs, c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    if holds_pairs(inputs):
+        tile_bf16(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows)
+    elif inputs.itemsize == 4:
         tile_f4(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows)
     else:
         tile_f8(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows)
@@ -77,6 +80,62 @@ def _pack_panels(G, g_col, columns, width, pieces, rows, out):  # type: ignore[n
 
 
 @kernel
+def _numbers_of(pieces, rows):  # type: ignore[no-untyped-def]
+    """The rows of all pieces, one after the other."""
+    numbers, seen = np.empty(rows, np.int64), 0
+    for p in range(len(pieces)):
+        for r in range(pieces[p, 0], pieces[p, 0] + pieces[p, 1]):
+            numbers[seen] = r
+            seen += 1
+    return numbers
+
+
+@kernel
+def _pack_input_pairs(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def]
+    """`_pack_inputs` in pairs of bfloat16 along the rows: [tile][pair][width]; an odd last row is
+    paired with zeros."""
+    tiles = (K + _MAX_ROWS - 1) // _MAX_ROWS
+    narrow, wider = K // tiles, K % tiles
+    rows = len(numbers)
+    pairs = (rows + 1) // 2
+    zeros = np.zeros(K, X.dtype)
+    # A whole tile may be read at its end.
+    line = np.empty(K + _MAX_ROWS, out.dtype)
+    for i in range(pairs):
+        earlier = address(X, numbers[2 * i] * X.shape[1] + x_col)
+        later = address(X, numbers[2 * i + 1] * X.shape[1] + x_col) if 2 * i + 1 < rows else address(zeros, 0)
+        pair_rows(address(line, 0), earlier, later, K)
+        at, exact = 0, 0 if i == pairs - 1 else tiles
+        # Whole tiles are copied even to a narrower place, as in `_pack_inputs`.
+        for tile in range(exact):
+            width = narrow + (1 if tile < wider else 0)
+            copy_tile_row_f4(address(out, at * pairs + i * width), address(line, at))
+            at += width
+        for tile in range(exact, tiles):
+            width = narrow + (1 if tile < wider else 0)
+            for j in range(width):
+                out[at * pairs + i * width + j] = line[at + j]
+            at += width
+
+
+@kernel
+def _pack_panel_pairs(G, g_col, columns, width, numbers, out):  # type: ignore[no-untyped-def]
+    """`_pack_panels` in pairs of bfloat16 along the rows: [panel][pair][width]."""
+    rows = len(numbers)
+    pairs = (rows + 1) // 2
+    zeros = np.zeros(width, G.dtype)
+    for i in range(pairs):
+        for n in range(0, columns, width):
+            count, at = min(width, columns - n), n * pairs + i * width
+            earlier = address(G, numbers[2 * i] * G.shape[1] + g_col + n)
+            later = address(zeros, 0)
+            if 2 * i + 1 < rows:
+                later = address(G, numbers[2 * i + 1] * G.shape[1] + g_col + n)
+            pair_rows(address(out, at), earlier, later, count)
+            out[at + count : at + width] = 0
+
+
+@kernel
 def _add_panel(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-untyped-def]
     """dW[k0:k0+K, n0:n0+columns] += inputs.T @ panel, tile by tile."""
     tiles = (K + _MAX_ROWS - 1) // _MAX_ROWS
@@ -85,14 +144,13 @@ def _add_panel(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-
     for tile in range(tiles):
         height = narrow + (1 if tile < wider else 0)
         c = address(dW, (k0 + at) * ldc + n0)
-        _tile(dW, c, ldc, address(inputs, at * rows), 1, height, panel, rows, columns, 1, height)
+        _tile(inputs, c, ldc, address(inputs, at * rows), 1, height, panel, rows, columns, 1, height)
         at += height
 
 
 @kernel
-def weight_gradient(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate):  # type: ignore[no-untyped-def]
-    """dW[K, N] (+)= the sum over rows r in `segments` of outer(X[r, x_col:x_col+K], G[r,
-    g_col:g_col+N])."""
+def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate, packed_type):  # type: ignore[no-untyped-def]
+    """The sum below; packed blocks hold elements like those of the array `packed_type`."""
     width = PANEL_BYTES // dW.itemsize
     panels = (N + width - 1) // width
     first_panel, last_panel, first_k, last_k = 0, panels, 0, K
@@ -104,18 +162,40 @@ def weight_gradient(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumul
         dW[first_k:last_k, first_panel * width : min(N, last_panel * width)] = 0
     if first_panel == last_panel or first_k == last_k:
         return
+    in_pairs = holds_pairs(packed_type)
     total = segments[:, 1].sum()
-    inputs = np.empty(_SUM_BLOCK * min(_INPUT_BLOCK, last_k - first_k), dW.dtype)
-    packed = np.empty(_SUM_BLOCK * width * _PANELS_AT_A_TIME, dW.dtype)
+    inputs = np.empty(_SUM_BLOCK * min(_INPUT_BLOCK, last_k - first_k), packed_type.dtype)
+    packed = np.empty(_SUM_BLOCK * width * _PANELS_AT_A_TIME, packed_type.dtype)
     for low in range(0, total, _SUM_BLOCK):
         rows = min(_SUM_BLOCK, total - low)
         pieces = share(segments, low, low + rows, _SUM_BLOCK)
+        numbers = _numbers_of(pieces, rows)
+        steps = (rows + 1) // 2 if in_pairs else rows
         for k0 in range(first_k, last_k, _INPUT_BLOCK):
             k_count = min(_INPUT_BLOCK, last_k - k0)
-            _pack_inputs(X, x_col + k0, k_count, pieces, rows, inputs)
+            if in_pairs:
+                _pack_input_pairs(X, x_col + k0, k_count, numbers, inputs)
+            else:
+                _pack_inputs(X, x_col + k0, k_count, pieces, rows, inputs)
             for p in range(first_panel, last_panel, _PANELS_AT_A_TIME):
                 n0, n1 = p * width, min(N, min(p + _PANELS_AT_A_TIME, last_panel) * width)
-                _pack_panels(G, g_col + n0, n1 - n0, width, pieces, rows, packed)
+                if in_pairs:
+                    _pack_panel_pairs(G, g_col + n0, n1 - n0, width, numbers, packed)
+                else:
+                    _pack_panels(G, g_col + n0, n1 - n0, width, pieces, rows, packed)
                 for n in range(n0, n1, width):
-                    panel = address(packed, (n - n0) * rows)
-                    _add_panel(inputs, k_count, panel, rows, dW, k0, n, min(width, n1 - n))
+                    panel = address(packed, (n - n0) * steps)
+                    _add_panel(inputs, k_count, panel, steps, dW, k0, n, min(width, n1 - n))
+
+
+@kernel
+def weight_gradient(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate):  # type: ignore[no-untyped-def]
+    """dW[K, N] (+)= the sum over rows r in `segments` of outer(X[r, x_col:x_col+K], G[r,
+    g_col:g_col+N])."""
+    _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate, dW)
+
+
+@kernel
+def weight_gradient_bf16(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate):  # type: ignore[no-untyped-def]
+    """The same for float32 arrays whose numbers are rounded to bfloat16; sums are float32."""
+    _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate, np.empty(0, np.uint32))

@@ -3,9 +3,10 @@
     C[rows, P] (+)= A[rows, K] @ panel[K, P]        P = TARGET.panel_width(dtype)
 
 Every element of the product is one chain of multiply-adds in the order of k, whatever the height of
-the tile, and is added to C at the end: results do not depend on how rows were grouped. The idea of
-panels and register tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix
-Multiplication (2008).
+the tile, and is added to C at the end: results do not depend on how rows were grouped. Of bfloat16,
+A and the panel hold pairs along k (see bfloat16.py), and K counts pairs. The idea of panels and
+register tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication
+(2008).
 """
 
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from nmt.rnn.kernels.bfloat16 import add_products
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import external, intrinsic, numba_types
 
@@ -115,14 +117,18 @@ class _Tile:
         b = self.b
         columns = [self.load(b.gep(panel, [self.number(j * self.lanes * self.bytes)])) for j in range(self.vectors)]
         for offset, row in zip(row_offsets, self.sums, strict=True):
-            at = b.gep(a, [offset])
-            scalar = b.load(b.bitcast(at, self.element.as_pointer()))
-            undefined = ir.Constant(self.vector, ir.Undefined)
-            first = b.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
-            zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
-            operand = b.shuffle_vector(first, undefined, zeros)
+            operand = self.broadcast(b.gep(a, [offset]), self.vector)
             for slot, column in zip(row, columns, strict=True):
                 b.store(self.fma(operand, column, b.load(slot)), slot)
+
+    def broadcast(self, at: ir.Value, vector: ir.Type) -> ir.Value:
+        """One element of A in every lane."""
+        b = self.b
+        scalar = b.load(b.bitcast(at, vector.element.as_pointer()))
+        undefined = ir.Constant(vector, ir.Undefined)
+        first = b.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
+        zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
+        return b.shuffle_vector(first, undefined, zeros)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         b = self.b
@@ -184,18 +190,62 @@ class _Tile:
         return f"v{self.lanes}f{self.bytes * 8}.p0"
 
 
-def _tile_function(module: ir.Module, rows: int, double: bool) -> ir.Function:
-    name = f"nmt_tile_{TARGET.name}_f{8 if double else 4}_{rows}"
+class _PairTile(_Tile):
+    """The tile of bfloat16: A and the panel are pairs, C is float32."""
+
+    def __init__(self, function: ir.Function, rows: int) -> None:
+        super().__init__(function, rows, double=False)
+        self.pairs = ir.VectorType(_INT32, self.lanes)
+
+    def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
+        b = self.b
+        columns = []
+        for j in range(self.vectors):
+            at = b.gep(panel, [self.number(j * self.lanes * self.bytes)])
+            columns.append(b.bitcast(self.load(at), self.pairs))
+        if TARGET.has_bf16:
+            self.each_row(a, row_offsets, columns, lambda x, y, z: add_products(b, z, x, y))
+            return
+        # The later numbers' products first, as the instruction does it: one half of the panel at a
+        # time fits the registers.
+        for half in (self.later, self.earlier):
+            halves = [half(column) for column in columns]
+            self.each_row(a, row_offsets, halves, lambda x, y, z, half=half: self.fma(half(x), y, z))
+
+    def each_row(self, a: ir.Value, row_offsets: list[ir.Value], columns: list[ir.Value], add: Any) -> None:
+        b = self.b
+        for offset, row in zip(row_offsets, self.sums, strict=True):
+            operand = self.broadcast(b.gep(a, [offset]), self.pairs)
+            for slot, column in zip(row, columns, strict=True):
+                b.store(add(operand, column, b.load(slot)), slot)
+
+    def later(self, pairs: ir.Value) -> ir.Value:
+        upper = ir.Constant(self.pairs, [0xFFFF0000] * self.lanes)
+        return self.b.bitcast(self.b.and_(pairs, upper), self.vector)
+
+    def earlier(self, pairs: ir.Value) -> ir.Value:
+        return self.b.bitcast(self.b.shl(pairs, ir.Constant(self.pairs, [16] * self.lanes)), self.vector)
+
+
+_TILES: dict[str, Any] = {
+    "f4": lambda function, rows: _Tile(function, rows, double=False),
+    "f8": lambda function, rows: _Tile(function, rows, double=True),
+    "bf16": _PairTile,
+}
+
+
+def _tile_function(module: ir.Module, rows: int, kind: str) -> ir.Function:
+    name = f"nmt_tile_{TARGET.name}_{kind}_{rows}"
     if name in module.globals:
         return module.globals[name]
     function = ir.Function(module, _TILE_TYPE, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    _Tile(function, rows, double).emit()
+    _TILES[kind](function, rows).emit()
     return function
 
 
-def _make_tile(double: bool) -> Any:
+def _make_tile(kind: str) -> Any:
     # The parameters are those of _TILE_ARGUMENTS below; Numba wants them by name.
     def tile(  # type: ignore[no-untyped-def]
         typing_context, c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows
@@ -210,7 +260,7 @@ def _make_tile(double: bool) -> Any:
                 block = builder.append_basic_block(f"tile_{rows}")
                 switch.add_case(ir.Constant(_INT64, rows), block)
                 builder.position_at_end(block)
-                builder.call(_tile_function(builder.module, rows, double), operands)
+                builder.call(_tile_function(builder.module, rows, kind), operands)
                 builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
@@ -220,7 +270,7 @@ def _make_tile(double: bool) -> Any:
     return intrinsic(tile)
 
 
-_tile_code_f4, _tile_code_f8 = _make_tile(double=False), _make_tile(double=True)
+_tile_code_f4, _tile_code_f8, _tile_code_bf16 = (_make_tile(kind) for kind in _TILES)
 
 
 def _tile_f4(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
@@ -231,7 +281,12 @@ def _tile_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, row
     _tile_code_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
 
 
+def _tile_bf16(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    _tile_code_bf16(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
+
+
 # tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to
 # TARGET.max_rows, columns at most the panel's width; more columns than that in C stay untouched.
 tile_f4 = external(_tile_f4, _TILE_ARGUMENTS)
 tile_f8 = external(_tile_f8, _TILE_ARGUMENTS)
+tile_bf16 = external(_tile_bf16, _TILE_ARGUMENTS)

@@ -60,7 +60,7 @@ copy_tile_row_f4, copy_tile_row_f8 = (
 )
 
 
-def _exchange(b: ir.IRBuilder, vectors: list[ir.Value], distance: int) -> list[ir.Value]:
+def exchange(b: ir.IRBuilder, vectors: list[ir.Value], distance: int) -> list[ir.Value]:
     """One stage of a transposition: swap the off-diagonal squares of side `distance`."""
     lanes, result = len(vectors), list(vectors)
     for i in range(lanes):
@@ -94,7 +94,7 @@ def _make_transpose(double: bool) -> Any:
                 vectors[-1].align = size
             distance = lanes // 2
             while distance:
-                vectors = _exchange(builder, vectors, distance)
+                vectors = exchange(builder, vectors, distance)
                 distance //= 2
             for row, vector in enumerate(vectors):
                 builder.store(vector, at(builder, args[0], args[1], row)).align = size

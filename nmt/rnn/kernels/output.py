@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nmt.errors import ShapeError
 from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.products import product, sum_rows, weight_gradient
+from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.softmax import log_sum_exp, row_loss, row_max
 from nmt.rnn.kernels.threads import run_parallel
 
@@ -78,7 +78,8 @@ def output_loss(
 
     Args:
         h: [R, H], C-contiguous, float32 or float64; all arrays but targets are of this dtype.
-        W_packed: W [H, V] packed (for a tied embedding [V, H]: pack_transposed of it).
+        W_packed: W [H, V] packed (for a tied embedding [V, H]: pack_transposed of it). Where it is packed in
+            bfloat16, all three products are computed so, from float32 and to float32.
         Wt_packed: its transpose [V, H] packed (for a tied embedding: pack of it); needed for d_h.
         b: [V].
         targets: int32 [R], each below V.
@@ -101,6 +102,7 @@ def output_loss(
     rows, hidden = h.shape
     vocab = b.shape[0]
     gradients = d_h is not None or dW is not None or db is not None
+    sum_products = weight_gradient_bf16 if W_packed.dtype == np.uint32 else weight_gradient
     logits = np.empty((min(chunk, rows), vocab), h.dtype)
     nll, smoothed, correct = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
     for r0 in range(0, rows, chunk):
@@ -115,7 +117,7 @@ def output_loss(
         if dW is not None:
             left, right = ((block, vocab), (h_part, hidden)) if transposed else ((h_part, hidden), (block, vocab))
             run_parallel(
-                weight_gradient,
+                sum_products,
                 num_threads,
                 left[0],
                 0,

@@ -2,12 +2,14 @@
 TARGET.panel_width(dtype).
 
 The last panel is filled up with zeros, so that the tiles can always read whole vectors. Parts
-divide the panels.
+divide the panels. In bfloat16 an element is a pair along K, a uint32 (see bfloat16.py); an odd last
+row is paired with zeros.
 """
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from nmt.rnn.kernels.bfloat16 import PAIR_LANES, pair_block, pair_columns, pair_rows
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.moves import address, copy_panel_row, transpose_f4, transpose_f8
@@ -18,9 +20,10 @@ _PANELS_AT_A_TIME = 8
 
 
 def packed_size(K: int, N: int, dtype: DTypeLike) -> int:
-    """Elements of the packed form of a K x N matrix."""
+    """Elements of the packed form of a K x N matrix; `dtype` is theirs, uint32 for pairs of bfloat16."""
     width = TARGET.panel_width(dtype)
-    return -(-N // width) * width * K
+    rows = (K + 1) // 2 if np.dtype(dtype) == np.uint32 else K
+    return -(-N // width) * width * rows
 
 
 @kernel
@@ -72,3 +75,44 @@ def pack_transposed(part, parts, weights, row0, row1, out):  # type: ignore[no-u
             for j in range(columns):
                 target[j] = weights[start + j, k]
             target[columns:] = 0
+
+
+@kernel
+def pack_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
+    """`pack` of float32 weights to pairs of bfloat16."""
+    K, N = row1 - row0, weights.shape[1]
+    width, half = PANEL_BYTES // 4, (K + 1) // 2
+    panels = (N + width - 1) // width
+    first, last = panels * part // parts, panels * (part + 1) // parts
+    zeros = np.zeros(width, weights.dtype)
+    for p0 in range(first, last, _PANELS_AT_A_TIME):
+        p1 = min(p0 + _PANELS_AT_A_TIME, last)
+        for k in range(half):
+            row = row0 + 2 * k
+            for p in range(p0, p1):
+                columns, at = min(width, N - p * width), (p * half + k) * width
+                later = address(weights, (row + 1) * N + p * width) if row + 1 < row1 else address(zeros, 0)
+                pair_rows(address(out, at), address(weights, row * N + p * width), later, columns)
+                out[at + columns : at + width] = 0
+
+
+@kernel
+def pack_transposed_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
+    """`pack_transposed` of float32 weights to pairs of bfloat16."""
+    K, N = weights.shape[1], row1 - row0
+    width, half = PANEL_BYTES // 4, (K + 1) // 2
+    panels = (N + width - 1) // width
+    row = np.empty(half, np.uint32)
+    for p in range(panels * part // parts, panels * (part + 1) // parts):
+        columns, start, at = min(width, N - p * width), row0 + p * width, p * half * width
+        in_blocks = K // (2 * PAIR_LANES) * PAIR_LANES if columns == width else 0
+        for k in range(0, in_blocks, PAIR_LANES):
+            for j in range(0, width, PAIR_LANES):
+                source = address(weights, (start + j) * K + 2 * k)
+                pair_block(address(out, at + k * width + j), width, source, K)
+        for j in range(columns):
+            pair_columns(address(row, 0), address(weights, (start + j) * K + 2 * in_blocks), K - 2 * in_blocks)
+            for k in range(in_blocks, half):
+                out[at + k * width + j] = row[k - in_blocks]
+        for k in range(in_blocks, half):
+            out[at + k * width + columns : at + (k + 1) * width] = 0

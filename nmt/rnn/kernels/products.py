@@ -1,6 +1,8 @@
 """Matrix products on packed weights, and the weight gradients they need.
 
-Arrays are C-contiguous; float32 or float64, one kind in a call. `segments` is int64 [n, 2]: start
+Arrays are C-contiguous; float32 or float64, one kind in a call. A weight packed in pairs of bfloat16
+(uint32, see bfloat16.py) multiplies float32 rows, which are rounded on the way in; sums are float32.
+`segments` is int64 [n, 2]: start
 row and number of rows of each run of rows that takes part. Functions with (part, parts, ...) do one
 thread's share: see threads.run_parallel. Results are the same bits for any number of parts and any
 division into segments, weight gradients included.
@@ -10,26 +12,39 @@ from typing import Any
 
 import numpy as np
 
+from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.gradients import weight_gradient
+from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.jit import external, kernel, numba_types
-from nmt.rnn.kernels.microkernel import tile_f4, tile_f8
+from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8
 from nmt.rnn.kernels.moves import address, advance
-from nmt.rnn.kernels.packing import PANEL_BYTES, pack, pack_transposed, packed_size
+from nmt.rnn.kernels.packing import (
+    PANEL_BYTES,
+    pack,
+    pack_bf16,
+    pack_transposed,
+    pack_transposed_bf16,
+    packed_size,
+)
 from nmt.rnn.kernels.segments import by_panels, share
 
 __all__ = [
-    "PRODUCT_ROWS",
+    "PACKING",
     "address",
     "advance",
     "pack",
+    "pack_bf16",
     "pack_transposed",
+    "pack_transposed_bf16",
     "packed_size",
     "product",
+    "product_rows_bf16",
     "product_rows_f4",
     "product_rows_f8",
     "sum_rows",
+    "to_pairs",
     "weight_gradient",
+    "weight_gradient_bf16",
 ]
 
 
@@ -41,55 +56,46 @@ _ROW_BLOCK = 24 * _MAX_ROWS
 _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
 
 
-def _product_rows_f4(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+_F4, _F8, _BF16 = 0, 1, 2
+
+
+@kernel
+def _tile(kind, c, ldc, a, lda, panel, K, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    if kind == _F4:
+        tile_f4(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
+    elif kind == _F8:
+        tile_f8(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
+    else:
+        tile_bf16(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
+
+
+@kernel
+def _all_rows(kind, width, size, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+    """A product whose panels are `width` columns of elements of `size` bytes."""
     for m0 in range(0, M, _ROW_BLOCK):
         block = min(_ROW_BLOCK, M - m0)
         # Tiles of nearly equal height: a lone last row would cost as much time as five.
         tiles = (block + _MAX_ROWS - 1) // _MAX_ROWS
         height, taller = block // tiles, block % tiles
-        for n0 in range(0, N, _PANEL_F4):
-            columns, panel, m = min(_PANEL_F4, N - n0), advance(b, n0 * K * 4), m0
+        for n0 in range(0, N, width):
+            columns, panel, m = min(width, N - n0), advance(b, n0 * K * size), m0
             for tile in range(tiles):
                 rows = height + (1 if tile < taller else 0)
-                target = advance(c, (m * ldc + n0) * 4)
-                tile_f4(
-                    target,
-                    ldc,
-                    advance(a, m * lda * 4),
-                    lda,
-                    1,
-                    panel,
-                    K,
-                    columns,
-                    accumulate,
-                    rows,
-                )
+                target = advance(c, (m * ldc + n0) * size)
+                _tile(kind, target, ldc, advance(a, m * lda * size), lda, panel, K, columns, accumulate, rows)
                 m += rows
+
+
+def _product_rows_f4(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+    _all_rows(_F4, _PANEL_F4, 4, a, lda, b, c, ldc, M, N, K, accumulate)
 
 
 def _product_rows_f8(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    for m0 in range(0, M, _ROW_BLOCK):
-        block = min(_ROW_BLOCK, M - m0)
-        tiles = (block + _MAX_ROWS - 1) // _MAX_ROWS
-        height, taller = block // tiles, block % tiles
-        for n0 in range(0, N, _PANEL_F8):
-            columns, panel, m = min(_PANEL_F8, N - n0), advance(b, n0 * K * 8), m0
-            for tile in range(tiles):
-                rows = height + (1 if tile < taller else 0)
-                target = advance(c, (m * ldc + n0) * 8)
-                tile_f8(
-                    target,
-                    ldc,
-                    advance(a, m * lda * 8),
-                    lda,
-                    1,
-                    panel,
-                    K,
-                    columns,
-                    accumulate,
-                    rows,
-                )
-                m += rows
+    _all_rows(_F8, _PANEL_F8, 8, a, lda, b, c, ldc, M, N, K, accumulate)
+
+
+def _product_rows_bf16(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+    _all_rows(_BF16, _PANEL_F4, 4, a, lda, b, c, ldc, M, N, K, accumulate)
 
 
 _ROWS_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
@@ -98,15 +104,22 @@ _ROWS_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _SIZE, _SI
 # accumulate 0 or 1.
 product_rows_f4 = external(_product_rows_f4, _ROWS_ARGUMENTS)
 product_rows_f8 = external(_product_rows_f8, _ROWS_ARGUMENTS)
-PRODUCT_ROWS: dict[np.dtype[Any], Any] = {
-    np.dtype("f4"): product_rows_f4,
-    np.dtype("f8"): product_rows_f8,
+# Of pairs: lda and K count pairs.
+product_rows_bf16 = external(_product_rows_bf16, _ROWS_ARGUMENTS)
+# By whether the elements are pairs of bfloat16, and whether the transpose is packed.
+PACKING: dict[tuple[bool, bool], Any] = {
+    (False, False): pack,
+    (False, True): pack_transposed,
+    (True, False): pack_bf16,
+    (True, True): pack_transposed_bf16,
 }
 
 
 @kernel
-def _rows(array, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    if array.itemsize == 4:
+def _rows(packed, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+    if holds_pairs(packed):
+        product_rows_bf16(a, lda, b, c, ldc, M, N, K, accumulate)
+    elif packed.itemsize == 4:
         product_rows_f4(a, lda, b, c, ldc, M, N, K, accumulate)
     else:
         product_rows_f8(a, lda, b, c, ldc, M, N, K, accumulate)
@@ -126,18 +139,30 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
         low, high = total * part // parts, total * (part + 1) // parts
     pieces = share(segments, low, high, _ROW_BLOCK)
     lda, ldc = A.shape[1], C.shape[1]
+    in_pairs = holds_pairs(B)
+    steps = (K + 1) // 2 if in_pairs else K
+    rounded = np.empty(_ROW_BLOCK * steps if in_pairs else 0, np.uint32)
     begin = 0
     while begin < len(pieces):
         end, rows = begin, 0
         while end < len(pieces) and (end == begin or rows + pieces[end, 1] <= _ROW_BLOCK):
             rows += pieces[end, 1]
             end += 1
-        for p in range(first_panel, last_panel):
-            panel, columns = address(B, p * K * width), min(width, N - p * width)
+        if in_pairs:
+            at = 0
             for i in range(begin, end):
-                a = address(A, pieces[i, 0] * lda + a_col)
+                to_pairs(address(A, pieces[i, 0] * lda + a_col), lda, pieces[i, 1], K, address(rounded, at * steps))
+                at += pieces[i, 1]
+        for p in range(first_panel, last_panel):
+            panel, columns = address(B, p * steps * width), min(width, N - p * width)
+            at = 0
+            for i in range(begin, end):
+                a, stride = address(A, pieces[i, 0] * lda + a_col), lda
+                if in_pairs:
+                    a, stride = address(rounded, at * steps), steps
+                    at += pieces[i, 1]
                 c = address(C, pieces[i, 0] * ldc + c_col + p * width)
-                _rows(A, a, lda, panel, c, ldc, pieces[i, 1], columns, K, accumulate)
+                _rows(B, a, stride, panel, c, ldc, pieces[i, 1], columns, steps, accumulate)
         begin = end
 
 

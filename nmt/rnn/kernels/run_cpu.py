@@ -11,12 +11,12 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, Plan
 from nmt.rnn.compiler.program import Place, Product
-from nmt.rnn.kernels.emit_cpu import Function, Module, Weight, emit, weight_key
+from nmt.rnn.kernels.emit_cpu import Function, Module, emit, weight_key
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
-from nmt.rnn.kernels.products import product, sum_rows, weight_gradient
+from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.threads import run_parallel
-from nmt.rnn.weights import Weights
+from nmt.rnn.weights import PAIRS, Weights
 
 Arrays = dict[str, np.ndarray]
 Allocate = Callable[[tuple[int, ...], Any], np.ndarray]
@@ -71,12 +71,13 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
 
 
 class Executable:
-    """A plan compiled for one dtype."""
+    """A plan compiled for one dtype, and one of the elements of packed weights (see weights.packed_dtype)."""
 
-    def __init__(self, plan: Plan, dtype: np.dtype) -> None:
+    def __init__(self, plan: Plan, dtype: np.dtype, packed: np.dtype | None = None) -> None:
         self.plan, self.dtype = plan, dtype
-        self.forward_module = emit(plan.forward, dtype, "forward")
-        self.backward_module = emit(plan.backward, dtype, "backward") if plan.backward else None
+        self.packed = dtype if packed is None else packed
+        self.forward_module = emit(plan.forward, dtype, "forward", self.packed)
+        self.backward_module = emit(plan.backward, dtype, "backward", self.packed) if plan.backward else None
 
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
@@ -104,7 +105,7 @@ class Executable:
                 K = (sink.left.width if sink.left else 0) or 0
                 part = target[sink.start : sink.start + (sink.rows or 0)]
                 run_parallel(
-                    weight_gradient,
+                    weight_gradient_bf16 if self.packed == PAIRS else weight_gradient,
                     rows.threads,
                     X,
                     placed.left_offset,
@@ -166,7 +167,7 @@ class Executable:
                 self._product(step, program.places, arrays, weights, rows)
             elif isinstance(step, Function):
                 function = getattr(code, step.name)
-                packed = [_packed(weights, w, rows.threads) for w in step.weights]
+                packed = [weights.packed(*w, rows.threads, self.packed) for w in step.weights]
                 run_parallel(
                     function, rows.threads, *fixed, *(_argument(arrays, weights, a) for a in step.arrays), *packed
                 )
@@ -177,13 +178,9 @@ class Executable:
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target = places[x.id], places[step.out.id]
         A, C = self._rows_of(source, arrays, rows), self._rows_of(target, arrays, rows)
-        packed = _packed(weights, weight_key(step), rows.threads)
+        packed = weights.packed(*weight_key(step), rows.threads, self.packed)
         segments = rows.segments(source.source_axis)
         run_parallel(product, rows.threads, A, offset, packed, C, 0, step.x.width, step.out.width, segments, 0)
-
-
-def _packed(weights: Weights, key: Weight, threads: int) -> np.ndarray:
-    return weights.packed(*key, threads)
 
 
 def _argument(arrays: Arrays, weights: Weights, name: str) -> np.ndarray:
