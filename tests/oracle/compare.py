@@ -11,6 +11,10 @@ TOLERANCE = {
     # float32 rounds at 6e-8; gradients through 3 layers and 9 steps of relu grow that to some 1e-5.
     "float32": 1e-4,
 }
+# Products of numbers rounded to bfloat16, each by up to 4e-3, against those of the numbers themselves, by
+# norm: 3e-3 for one product, some 5e-3 after gradients through a few steps. Two numbers of a pair exchanged
+# on one side only give an error of about 1.
+BFLOAT16_TOLERANCE = 2e-2
 
 
 def tolerance_of(dtype):
@@ -24,6 +28,12 @@ def error(got, expected):
     if expected.size == 0:
         return 0.0
     return float(np.max(np.abs(got - expected)) / max(1.0, float(np.max(np.abs(expected)))))
+
+
+def norm_error(got, expected):
+    """Norm of the difference over the norm expected (at least a tiny one)."""
+    got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
+    return float(np.linalg.norm(got - expected) / max(1e-30, float(np.linalg.norm(expected))))
 
 
 def assert_close(got, expected, tolerance, what):

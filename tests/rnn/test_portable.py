@@ -25,6 +25,11 @@ for name in ("lstm", "lstm_bahdanau_feed"):
         assert set(found) == set(wanted)
         for key, value in wanted.items():
             compare.assert_close(found[key], value, compare.TOLERANCE["float32"], f"{name} {key}")
+    if name == "lstm":
+        rounded = cases.compiled(case, threads=2, compute_dtype="bfloat16")
+        for found, wanted in zip(rounded, expected, strict=False):
+            for key, value in wanted.items():
+                assert 0 < compare.norm_error(found[key], value) < compare.BFLOAT16_TOLERANCE, f"{name} {key}"
 generated = [m for m in sys.modules.values() if m.__name__.startswith("nmt_")]
 print(TARGET.name, len(generated), *{str(m.__file__).rsplit("/", 1)[0] for m in generated})
 """
@@ -45,6 +50,7 @@ def test_scans_on_a_smaller_vector_unit(name, tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    # Forward and backward of both cells, and of the attention's keys: all in the folder asked for.
-    assert result.stdout.split() == [name, "6", str(tmp_path)]
-    assert len(list(tmp_path.glob("nmt_*.py"))) == 6
+    # Forward and backward of both cells, of the attention's keys, and of the LSTM in bfloat16: all in the folder
+    # asked for.
+    assert result.stdout.split() == [name, "8", str(tmp_path)]
+    assert len(list(tmp_path.glob("nmt_*.py"))) == 8

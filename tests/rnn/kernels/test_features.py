@@ -46,6 +46,7 @@ def _run(forced, code=CHECK):
 
 
 def test_the_tile_fits_the_registers():
+    assert TARGET.lanes == 16 or not TARGET.has_bf16
     registers = 16 if TARGET.name in ("avx2", "generic") else 32
     assert (TARGET.rows[0] + 1) * TARGET.vectors + 1 <= registers
     assert TARGET.rows[-1] == 1
@@ -69,7 +70,7 @@ def test_an_unknown_target_is_refused_in_one_line():
         "except DeviceError as error:\n    print(error)"
     )
     assert _run("sse9", code).stdout == (
-        "NMT_CPU: must be one of avx512, avx2, generic, got 'sse9'; unset it to use the whole machine\n"
+        "NMT_CPU: must be one of avx512_bf16, avx512, avx2, generic, got 'sse9'; unset it to use the whole machine\n"
     )
 
 

@@ -8,6 +8,8 @@ from nmt.rnn.kernels import products
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.output import output_loss
 from nmt.rnn.kernels.softmax import log_sum_exp
+from tests.oracle import compare
+from tests.rnn.kernels.test_bfloat16 import rounded
 
 TOLERANCE = {"f4": 3e-5, "f8": 1e-12}  # sums of up to 300 roundings of numbers around 10
 SIZES = [(0, 5, 7), (1, 5, 7), (33, 20, 101), (300, 32, 64)]
@@ -156,3 +158,29 @@ def test_log_sum_exp(dtype, size):
     assert out[0] == row.max()
     expected = row.max() + np.log(np.exp(row.astype("f8") - row.max()).sum())
     assert out[1] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "hidden", "vocab"), SIZES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_in_bfloat16(rows, hidden, vocab, transposed):
+    """Rounded numbers in, float32 out: the loss is that of rounded h and W, softmax and bias are exact."""
+    h, W, b, targets = _case(rows, hidden, vocab, "f4")
+    packed = [np.empty(products.packed_size(*shape, "u4"), "u4") for shape in ((hidden, vocab), (vocab, hidden))]
+    products.pack_bf16(0, 1, W, 0, hidden, packed[0])
+    products.pack_transposed_bf16(0, 1, W, 0, hidden, packed[1])
+    results = []
+    for threads in (1, 3):
+        d_h, db = np.full_like(h, np.nan), np.zeros_like(b)
+        dW = np.zeros((vocab, hidden) if transposed else (hidden, vocab), "f4")
+        losses = output_loss(h, *packed, b, targets, 0.1, d_h, dW, db, 0.5, threads, chunk=50, transposed=transposed)
+        results.append((losses, d_h.tobytes(), dW.tobytes(), db.tobytes()))
+    assert results[0] == results[1]
+    near_h, near_W = rounded(h), rounded(W)
+    wanted, (want_h, want_W, want_b) = _reference(near_h, near_W, b, targets, 0.1, 0.5)
+    np.testing.assert_allclose(losses, wanted, rtol=TOLERANCE["f4"])
+    np.testing.assert_allclose(db, want_b, atol=TOLERANCE["f4"])
+    for found, want in ((d_h, want_h), (dW.T if transposed else dW, want_W)):
+        assert compare.norm_error(found, want) < compare.BFLOAT16_TOLERANCE
+    if rows:
+        exact = _reference(h, W, b, targets, 0.1, 0.5)[0]
+        assert abs(losses[0] - exact[0]) > 10 * abs(losses[0] - wanted[0])

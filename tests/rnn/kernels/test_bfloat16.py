@@ -1,0 +1,223 @@
+"""bfloat16 pairs: rounding, layouts, products and weight gradients, against NumPy on rounded numbers."""
+
+import os
+import platform
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.rnn.kernels import bfloat16, products
+from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.threads import run_parallel
+
+ROOT = Path(__file__).resolve().parents[3]
+WIDTH = TARGET.panel_width("f4")
+SIZES = [(1, 1), (7, 31), (13, 64), (32, WIDTH), (33, WIDTH + 1), (64, 2 * WIDTH), (129, 100)]
+ROWS = [0, 1, 2, 3, 11, 21, 247, 601]
+# Products of bfloat16 are exact in float32; what remains is the rounding of sums of up to 600, relative to
+# the sum of the products' magnitudes.
+EPSILON = 2e-6
+
+
+def rounded(x):
+    """float32 -> the nearest bfloat16, ties to even, as float32; what is below normal numbers is zero."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    upper = (bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)
+    upper = np.where(bits & 0x7FFFFFFF < 0x00800000, bits & np.uint32(0x80000000), upper)
+    upper = np.where(np.isnan(x), np.uint32(0x7FC00000), upper)
+    return upper.astype(np.uint32).view(np.float32)
+
+
+def paired(x):
+    """Rows 2k and 2k + 1 of a matrix as one row of pairs; an odd last one with zeros."""
+    even = np.vstack([x, np.zeros((len(x) % 2, x.shape[1]), "f4")])
+    upper = rounded(even).view(np.uint32) >> 16
+    return upper[0::2] | upper[1::2] << 16
+
+
+def packed_of(weights, row0=0, row1=None, parts=1):
+    row1 = len(weights) if row1 is None else row1
+    out = np.full(products.packed_size(row1 - row0, weights.shape[1], "u4"), 0xFFFFFFFF, "u4")
+    run_parallel(products.pack_bf16, parts, weights, row0, row1, out)
+    return out
+
+
+def normal(rng, *shape):
+    return rng.standard_normal(shape).astype("f4")
+
+
+def segments_of(rows):
+    """Two runs of rows out of order, one empty; and the rows themselves."""
+    runs = np.array([[rows // 2, rows - rows // 2], [0, rows // 3], [rows // 3, 0]], np.int64)
+    return runs, np.r_[rows // 2 : rows, 0 : rows // 3]
+
+
+def as_exact(x):
+    return rounded(x).astype("f8")
+
+
+@kernel
+def _columns(source, out):
+    bfloat16.pair_columns(products.address(out, 0), products.address(source, 0), source.size)
+
+
+@kernel
+def _rows(earlier, later, out):
+    first, second = products.address(earlier, 0), products.address(later, 0)
+    bfloat16.pair_rows(products.address(out, 0), first, second, earlier.size)
+
+
+def numbers():
+    """Ordinary numbers of all sizes, ties between two neighbours, and everything that is special."""
+    rng = np.random.default_rng(0)
+    some = normal(rng, 400) * np.float32(10) ** rng.integers(-36, 36, 400)
+    ties = (np.arange(0x3F80_0000, 0x3F84_0000, 0x8000, np.uint32)).view("f4")
+    almost = np.array([0x3F807FFF, 0x3F808001, 0x3F817FFF, 0x3F818001, 0x7F7FFFFF, 0x007FFFFF, 0x00800000], "u4")
+    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3.4e38], "f4")
+    return np.concatenate([some, ties, almost.view("f4"), special]).astype("f4")
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 31, 32, 33, 47, 423])
+def test_rounding_to_the_nearest_even(count):
+    for x in (numbers()[:count], numbers()[-count:]):
+        out = np.full(count, 0xFFFFFFFF, "u4")
+        _columns(x, out)
+        np.testing.assert_array_equal(out[(count + 1) // 2 :], 0xFFFFFFFF)
+        halves = (out[: (count + 1) // 2].view("u2").astype("u4") << 16).view("f4")
+        np.testing.assert_array_equal(halves[:count], rounded(x))
+        np.testing.assert_array_equal(halves[count:], 0)
+        _rows(x, x[::-1].copy(), out)
+        np.testing.assert_array_equal((out << 16).view("f4"), rounded(x))
+        np.testing.assert_array_equal((out & np.uint32(0xFFFF0000)).view("f4"), rounded(x[::-1]))
+
+
+@pytest.mark.parametrize(("K", "N"), SIZES)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_packing_is_panels_of_pairs_filled_with_zeros(K, N, parts):
+    weights = normal(np.random.default_rng(K), K + 2, N)
+    half = (K + 1) // 2
+    padded = np.zeros((half, -(-N // WIDTH) * WIDTH), "u4")
+    padded[:, :N] = paired(weights[1 : K + 1])
+    expected = padded.reshape(half, -1, WIDTH).transpose(1, 0, 2).ravel()
+    np.testing.assert_array_equal(packed_of(weights, 1, K + 1, parts), expected)
+    transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), "f4"), weights[1 : K + 1].T]))
+    out = np.full_like(expected, 0xFFFFFFFF)
+    run_parallel(products.pack_transposed_bf16, parts, transposed, 1, N + 1, out)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(("K", "N"), SIZES)
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("parts", "accumulate"), [(1, 0), (3, 1)])
+def test_product_on_segments_and_column_offsets(K, N, rows, parts, accumulate):
+    rng = np.random.default_rng(rows)
+    A, W, C = normal(rng, rows, K + 3), normal(rng, K, N), normal(rng, rows, N + 5)
+    segments, active = segments_of(rows)
+    before = C.copy()
+    run_parallel(products.product, parts, A, 2, packed_of(W), C, 3, K, N, segments, accumulate)
+    a, w = as_exact(A[active, 2 : 2 + K]), as_exact(W)
+    start = accumulate * before[active, 3 : 3 + N].astype("f8")
+    error = np.abs(C[active, 3 : 3 + N] - (start + a @ w))
+    assert (error <= EPSILON * (np.abs(start) + np.abs(a) @ np.abs(w))).all()
+    before[active, 3 : 3 + N] = C[active, 3 : 3 + N]
+    np.testing.assert_array_equal(C, before)
+
+
+@pytest.mark.parametrize("rows", range(1, 22))
+def test_product_of_few_rows(rows):
+    rng = np.random.default_rng(rows)
+    A, W, C = normal(rng, rows, 45), normal(rng, 45, 70), np.empty((rows, 70), "f4")
+    products.product(0, 1, A, 0, packed_of(W), C, 0, 45, 70, np.array([[0, rows]]), 0)
+    np.testing.assert_allclose(C, as_exact(A) @ as_exact(W), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(("K", "N"), [*SIZES, (300, 700)])
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("parts", "accumulate"), [(1, 1), (3, 0)])
+def test_weight_gradient(K, N, rows, parts, accumulate):
+    rng = np.random.default_rng(rows)
+    X, G, dW = normal(rng, rows, K + 3), normal(rng, rows, N + 5), normal(rng, K, N)
+    segments, active = segments_of(rows)
+    start = accumulate * dW.astype("f8")
+    run_parallel(products.weight_gradient_bf16, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
+    x, g = as_exact(X[active, 2 : 2 + K]), as_exact(G[active, 3 : 3 + N])
+    error = np.abs(dW - (start + x.T @ g))
+    assert (error <= EPSILON * (np.abs(start) + np.abs(x).T @ np.abs(g))).all()
+
+
+def test_a_product_over_nothing_is_zero_unless_it_is_added():
+    for accumulate, expected in ((0, 0.0), (1, 7.0)):
+        C = np.full((4, 9), 7, "f4")
+        products.product(0, 1, np.zeros((4, 0), "f4"), 0, np.zeros(0, "u4"), C, 0, 0, 9, np.array([[0, 4]]), accumulate)
+        assert (C == expected).all()
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+def test_what_is_no_number_stays_in_its_row_and_is_seen(special):
+    rng = np.random.default_rng(1)
+    A, W, C = normal(rng, 23, 33), np.abs(normal(rng, 33, 50)) + 1, np.empty((23, 50), "f4")
+    A[7, 32] = A[9, 0] = special
+    products.product(0, 1, A, 0, packed_of(W), C, 0, 33, 50, np.array([[0, 23]]), 0)
+    np.testing.assert_array_equal(C[[7, 9]], np.full((2, 50), special))
+    assert np.isfinite(np.delete(C, [7, 9], axis=0)).all()
+    dW, G = np.zeros((33, 50), "f4"), np.abs(normal(rng, 23, 50)) + 1
+    products.weight_gradient_bf16(0, 1, A, 0, 33, G, 0, 50, np.array([[0, 23]]), dW, 1)
+    np.testing.assert_array_equal(dW[[0, 32]], np.full((2, 50), special))
+    assert np.isfinite(dW[1:32]).all()
+
+
+def test_a_row_has_the_same_bits_in_any_company():
+    rng = np.random.default_rng(3)
+    A, packed = normal(rng, 29, 77), packed_of(normal(rng, 77, 70))
+    whole = np.empty((29, 70), "f4")
+    products.product(0, 1, A, 0, packed, whole, 0, 77, 70, np.array([[0, 29]]), 0)
+    for runs in ([[3, 1]], [[0, 5], [20, 9]], [[28, 1], [0, 1], [7, 12]]):
+        some = np.empty((29, 70), "f4")
+        products.product(0, 1, A, 0, packed, some, 0, 77, 70, np.array(runs), 0)
+        for start, count in runs:
+            np.testing.assert_array_equal(some[start : start + count], whole[start : start + count])
+
+
+def results(parts):
+    """Bytes of a product and a gradient whose order of sums could show."""
+    rng = np.random.default_rng(4)
+    X, G, W = normal(rng, 501, 131), normal(rng, 501, 300), normal(rng, 131, 300)
+    C, dW, segments = np.empty((501, 300), "f4"), np.empty((131, 300), "f4"), np.array([[7, 494], [0, 7]])
+    run_parallel(products.product, parts, X, 0, packed_of(W), C, 0, 131, 300, segments, 0)
+    run_parallel(products.weight_gradient_bf16, parts, X, 0, 131, G, 0, 300, segments, dW, 0)
+    return sha256(C.tobytes() + dW.tobytes()).hexdigest()
+
+
+def test_results_have_the_same_bits_for_any_number_of_parts():
+    assert len({results(parts) for parts in (1, 2, 3, 5)}) == 1
+
+
+def test_the_division_of_rows_into_segments_does_not_show_in_a_gradient():
+    rng = np.random.default_rng(5)
+    X, G = normal(rng, 600, 20), normal(rng, 600, 40)
+    found = []
+    for runs in ([[0, 600]], [[0, 1], [1, 256], [257, 343]], [[n, 1] for n in range(600)]):
+        dW = np.empty((20, 40), "f4")
+        products.weight_gradient_bf16(0, 1, X, 0, 20, G, 0, 40, np.array(runs), dW, 0)
+        found.append(dW.tobytes())
+    assert len(set(found)) == 1
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 targets")
+@pytest.mark.parametrize("name", ["avx512", "avx2", "generic"])
+def test_every_target_gives_the_same_bits(name):
+    """Products of bfloat16 are exact in float32, so that only the order of the sums could differ."""
+    if {"avx512": 16, "avx2": 8}.get(name, 0) > TARGET.lanes:
+        pytest.skip(f"this machine has no {name}")
+    code = (
+        "from nmt.rnn.kernels.features import TARGET; from tests.rnn.kernels.test_bfloat16 import results; "
+        "print(TARGET.name, TARGET.has_bf16, results(2))"
+    )
+    environment = {**os.environ, "NMT_CPU": name, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert found.stdout.split() == [name, "False", results(1)], found.stderr

@@ -1,0 +1,119 @@
+"""Whole scans with products in bfloat16: near the exact ones, but not them; nothing else changes."""
+
+import numpy as np
+import pytest
+
+from nmt.errors import NMTError
+from nmt.rnn import GRU, LSTM, RNN, LSTMCell, Scan, Weights
+from tests.oracle import compare
+from tests.rnn import scan_cases as cases
+
+CELLS = ["lstm", "gru", "gru_reset_before", "rnn_tanh", "stack", "lstm_bahdanau_feed"]
+
+
+def draw(name, lengths="mixed", **sizes):
+    return cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS[lengths], **sizes)
+
+
+def assert_near(found, expected, what):
+    """Rounded, and to what bfloat16 allows. Gradients of initial states of rows without a step are exact."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        error = compare.norm_error(found[name], value)
+        assert error < compare.BFLOAT16_TOLERANCE, f"{what} {name}: off by {error:.2e} of its norm"
+        assert error > 1e-5, f"{what} {name}: was not computed in bfloat16"
+        assert found[name].dtype == np.float32
+
+
+def assert_same_bits(found, expected):
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, name)
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("name", CELLS)
+def test_a_scan_is_near_the_exact_one(name, reverse):
+    case = draw(name)
+    outputs, found, masks = cases.compiled(case, reverse=reverse, compute_dtype="bfloat16")
+    expected, expected_gradients = cases.interpreted(case, masks, reverse=reverse)
+    assert_near(outputs, expected, "training")
+    assert_near(found, expected_gradients, "gradient")
+    plain, _ = cases.interpreted(case, None, reverse=reverse)
+    assert_near(cases.inferred(case, reverse=reverse, compute_dtype="bfloat16"), plain, "inference")
+
+
+@pytest.mark.parametrize("name", ["lstm", "lstm_bahdanau_feed"])
+def test_thread_count_never_shows(name):
+    lengths = tuple(40 - 7 * row % 33 for row in range(23))
+    case = cases.draw(cases.CELLS[name](), "float32", lengths, rows=23, steps=40)
+    one, two = (cases.compiled(case, threads=n, compute_dtype="bfloat16") for n in (1, 2))
+    assert_same_bits(two[0], one[0])
+    assert_same_bits(two[1], one[1])
+
+
+@pytest.mark.parametrize("name", ["lstm", "lstm_bahdanau_feed"])
+def test_a_row_has_the_same_bits_in_any_company(name):
+    case = draw(name)
+    whole, found, _ = cases.compiled(case, compute_dtype="bfloat16")
+    for company in ([3], [4, 1], [4, 3, 2, 1, 0]):
+        outputs, gradients, _ = cases.compiled(case.rows(company), compute_dtype="bfloat16")
+        assert_same_bits(outputs, {k: a[..., company, :] for k, a in whole.items()})
+        of_rows = {k: a for k, a in found.items() if k.startswith(("d_x", "d_initial", "d_captured"))}
+        assert_same_bits(gradients, {k: a[..., company, :] for k, a in of_rows.items()})
+
+
+def test_padding_is_never_read():
+    case = draw("lstm_bahdanau_feed")
+    clean = cases.compiled(case, compute_dtype="bfloat16")
+    for row, n in enumerate(case.lengths):
+        case.x[n:, row] = case.d_y[n:, row] = np.nan
+    for array in case.captured.values():
+        for row, n in enumerate(case.source_lengths):
+            array[n:, row] = np.nan
+    found = cases.compiled(case, compute_dtype="bfloat16")
+    assert_same_bits(found[0], clean[0])
+    assert_same_bits(found[1], clean[1])
+
+
+def test_both_kinds_of_products_share_one_set_of_weights():
+    case = draw("lstm")
+    weights = Weights(case.params)
+    results = []
+    for compute_dtype in ("float32", "bfloat16", "float32", "bfloat16"):
+        scan = Scan(case.cell, compute_dtype=compute_dtype, threads=1)
+        results.append(scan.forward(weights, case.x).y)
+    np.testing.assert_array_equal(results[2], results[0])
+    np.testing.assert_array_equal(results[3], results[1])
+    assert 1e-5 < compare.norm_error(results[1], results[0]) < compare.BFLOAT16_TOLERANCE
+    case.params["W_h"] *= 2
+    weights.changed()
+    changed = Scan(case.cell, compute_dtype="bfloat16", threads=1).forward(weights, case.x).y
+    assert compare.norm_error(changed, results[1]) > compare.BFLOAT16_TOLERANCE
+
+
+@pytest.mark.parametrize("kind", [LSTM, GRU, RNN])
+def test_layers_take_the_type_of_their_products(kind):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((6, 4, 5)).astype("f4")
+    options = {"num_layers": 2, "bidirectional": True, "threads": 1}
+    layers = [kind(5, 7, compute_dtype=name, **options) for name in (None, "float32", "bfloat16")]
+    exact, same, near = (layer.forward(x)[0] for layer in layers)
+    np.testing.assert_array_equal(same, exact)
+    assert 1e-5 < compare.norm_error(near, exact) < compare.BFLOAT16_TOLERANCE
+    exact, _, near = (layer.backward(np.ones_like(exact)) for layer in layers)
+    for name, g in exact.params.items():
+        assert 1e-5 < compare.norm_error(near.params[name], g) < 2 * compare.BFLOAT16_TOLERANCE, name
+
+
+@pytest.mark.parametrize(
+    ("dtype", "compute_dtype", "choices"),
+    [
+        ("float32", "float16", "float32 or bfloat16"),
+        ("float64", "bfloat16", "float64"),
+        ("float64", "float32", "float64"),
+    ],
+)
+def test_another_type_is_refused_in_one_line(dtype, compute_dtype, choices):
+    with pytest.raises(NMTError) as caught:
+        Scan(LSTMCell(5, 7), dtype=dtype, compute_dtype=compute_dtype)
+    assert str(caught.value) == f"LSTMCell: compute_dtype must be {choices} with {dtype}, got {compute_dtype}"
