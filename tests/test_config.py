@@ -140,6 +140,7 @@ def test_interface_defaults():
     config = config_from_dict(MINIMAL)
     training, decoder = config.training, config.model.decoder
     assert (config.seed, config.threads, config.name) == (42, None, "model")
+    assert config.compute_dtype == "float32"
     assert (training.learning_rate, training.adam_betas, training.adam_eps) == (
         1e-3,
         (0.9, 0.999),

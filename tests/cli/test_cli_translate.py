@@ -37,6 +37,11 @@ def test_order_does_not_depend_on_batches(model: Path, setup: Path, run: Run) ->
         assert run("nmt-translate", model, setup / "train.xx", *options).lines == want
 
 
+def test_the_type_of_the_products_can_be_chosen(model: Path, run: Run) -> None:
+    for name in ("float32", "bfloat16"):
+        assert run("nmt-translate", model, "--compute-dtype", name, stdin=b"w1 w2\n").lines == ["z1 z2"]
+
+
 def test_empty_input_gives_empty_output(model: Path, run: Run) -> None:
     result = run("nmt-translate", model, stdin=b"")
     assert (result.code, result.out) == (0, b"")
@@ -103,6 +108,7 @@ MISTAKES = {
     "option": (["{model}", "--beamsize", "3"], 2, "--beam-size"),
     "value": (["{model}", "--beam-size", "0"], 2, "0 is not in the range"),
     "penalty": (["{model}", "--length-penalty", "long"], 2, "'long' is not none, average"),
+    "compute dtype": (["{model}", "--compute-dtype", "half"], 2, "'half' is not one of 'float32', 'bfloat16'"),
     "no model": ([], 2, "Missing argument 'MODEL_DIR'"),
 }
 

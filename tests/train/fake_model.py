@@ -45,7 +45,15 @@ class TranslationModel:
     broken_calls: set[int] = set()
     """Calls of loss_and_gradients, counted from 1, that return NaN."""
 
-    def __init__(self, config: Any, src_vocab_size: int, tgt_vocab_size: int, joint: bool) -> None:
+    def __init__(
+        self,
+        config: Any,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        joint: bool,
+        compute_dtype: str | None = None,
+    ) -> None:
+        self.compute_dtype = compute_dtype
         self.params = {
             "table": np.zeros((src_vocab_size, tgt_vocab_size), dtype=np.float32),
             "bias": np.zeros(tgt_vocab_size, dtype=np.float32),

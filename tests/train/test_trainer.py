@@ -44,6 +44,12 @@ def test_a_run_learns_and_leaves_a_model(make_trainer: Make, tmp_path: Path) -> 
     assert Translator.load(trainer.folder).translate(["w1 w2", "", "w3"]) == ["z1 z2", "", "z3"]
 
 
+def test_the_type_of_the_products_is_configured_and_can_be_chosen_again(make_trainer: Make) -> None:
+    folder = make_trainer({"compute_dtype": "bfloat16"}, updates=1).run().best_path.parent
+    seen = [Translator.load(folder, compute_dtype=name).model for name in (None, "float32", "bfloat16")]
+    assert [model.compute_dtype for model in seen] == ["bfloat16", "float32", "bfloat16"]  # type: ignore[attr-defined]
+
+
 def test_events_tell_losses_rates_and_scores(make_trainer: Make) -> None:
     trainer = make_trainer(logging_freq=1)
     trainer.run()
