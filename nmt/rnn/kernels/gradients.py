@@ -163,12 +163,14 @@ def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulat
     if first_panel == last_panel or first_k == last_k:
         return
     in_pairs = holds_pairs(packed_type)
+    # A row of pairs is two rows, of which twice as many fit.
+    block = 2 * _SUM_BLOCK if in_pairs else _SUM_BLOCK
     total = segments[:, 1].sum()
     inputs = np.empty(_SUM_BLOCK * min(_INPUT_BLOCK, last_k - first_k), packed_type.dtype)
     packed = np.empty(_SUM_BLOCK * width * _PANELS_AT_A_TIME, packed_type.dtype)
-    for low in range(0, total, _SUM_BLOCK):
-        rows = min(_SUM_BLOCK, total - low)
-        pieces = share(segments, low, low + rows, _SUM_BLOCK)
+    for low in range(0, total, block):
+        rows = min(block, total - low)
+        pieces = share(segments, low, low + rows, block)
         numbers = _numbers_of(pieces, rows)
         steps = (rows + 1) // 2 if in_pairs else rows
         for k0 in range(first_k, last_k, _INPUT_BLOCK):
