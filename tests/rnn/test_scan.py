@@ -8,7 +8,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from nmt.errors import ShapeError
-from nmt.rnn import LSTMCell, Scan, Weights
+from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
 from nmt.rnn import scan as engine
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes
@@ -53,9 +53,24 @@ def test_compiled_program_means_what_the_interpreter_says(name, dtype, lengths, 
 @pytest.mark.parametrize("name", cases.CELLS)
 def test_thread_count_never_shows(name, lengths):
     case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
-    one, two = (cases.compiled(case, threads=n) for n in (1, 2))
-    assert_same_bits(two[0], one[0], "output")
-    assert_same_bits(two[1], one[1], "gradient")
+    one = cases.compiled(case, threads=1)
+    for division in ("rows", "units"):
+        two = cases.compiled(case, threads=2, division=division)
+        assert_same_bits(two[0], one[0], f"output, divided by {division}")
+        assert_same_bits(two[1], one[1], f"gradient, divided by {division}")
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_units_may_be_divided_between_threads(threads, reverse):
+    """Several panels of columns, not a whole number of them, and more threads than some products have panels."""
+    inner = LSTMCell(40 + 70, 70)
+    cell = AttentionCell(inner, 33, 70)
+    case = cases.draw(cell, "float32", tuple(9 - row for row in range(7)), rows=7, steps=9, places=4)
+    one = cases.compiled(case, reverse=reverse)
+    many = cases.compiled(case, reverse=reverse, threads=threads, division="units")
+    assert_same_bits(many[0], one[0], "output")
+    assert_same_bits(many[1], one[1], "gradient")
 
 
 def test_thread_count_never_shows_in_long_sums():

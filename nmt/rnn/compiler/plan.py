@@ -53,16 +53,16 @@ class Plan:
     d_captured: dict[str, Place] = field(default_factory=dict)
 
 
-def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True) -> Plan:
+def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True, single_step: bool = False) -> Plan:
     """Compile a trace; `training` adds the backward pass for parameters, initial states, captured arrays and, where
-    wanted, inputs."""
+    wanted, inputs. `single_step`: for inference one step at a time, all of it inside the loop's function."""
     known = _leaf_places(trace)
     roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
     slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
     outputs = {k: slots.get(v.id) or Place("seq", k, "S" in v.axes, v.width) for k, v in trace.outputs.items()}
     roots += [Entry(v, outputs[k]) for k, v in trace.outputs.items() if v.id not in slots]
     if not training:
-        return Plan(trace, _make_pass(roots, known, trace, "state"), outputs)
+        return Plan(trace, _make_pass(roots, known, trace, "state", leave_loop=not single_step), outputs)
     num_forward = len(trace.graph.values)
     back = _backward_roots(trace, want_inputs)
     operands = list(
@@ -172,20 +172,24 @@ def _terms(v: Value) -> list[Value]:
     return [t for a in v.args for t in _terms(a)] if v.op == "add" else [v]
 
 
-def _phases(roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str) -> dict[int, str]:
+def _phases(
+    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str, *, leave_loop: bool = True
+) -> dict[int, str]:
     if carried == "state":
         carried_in, out = {v.id for v in trace.states.values()}, "after"
     else:
         carried_in = {v.id for v in trace.graph.values if v.op == "cotangent" and v.attrs["name"].startswith("D_")}
         out = "carry_out"
     carried_out = [e.value for e in roots if e.place.kind == out]
-    return assign_phases([e.value for e in roots], carried_in, carried_out, set(known))
+    return assign_phases([e.value for e in roots], carried_in, carried_out, set(known), leave_loop=leave_loop)
 
 
-def _make_pass(roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str) -> Pass:
+def _make_pass(
+    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str, *, leave_loop: bool = True
+) -> Pass:
     """Split roots into the three phases and build their programs; what crosses from one to a later one is a `seq`
     array."""
-    phases = _phases(roots, known, trace, carried)
+    phases = _phases(roots, known, trace, carried, leave_loop=leave_loop)
     by_phase: dict[str, list[Entry]] = {"before": [], "loop": [], "after": []}
     for e in roots:
         by_phase[phases.get(e.value.id, "loop")].append(e)

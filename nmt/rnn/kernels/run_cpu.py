@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,8 +15,17 @@ from nmt.rnn.kernels.emit_cpu import Function, Module, Weight, emit, weight_key
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.threads import run_parallel, run_together
 from nmt.rnn.weights import Weights
+
+Division = Literal["rows", "units"]
+"""What the threads divide in a time loop: each its own rows of the batch, or each its own hidden units."""
+
+UNITS_BELOW = 16
+"""Rows a thread below which the threads divide units; from benchmarks/schedules.py."""
+
+_SMALL = 1 << 16
+"""Numbers below which one thread has written them before a second is awake."""
 
 Arrays = dict[str, np.ndarray]
 Allocate = Callable[[tuple[int, ...], Any], np.ndarray]
@@ -35,6 +44,7 @@ class Rows:
     owner: np.ndarray  # int64 [B]
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
+    division: Division = "rows"
     _segments: dict[tuple[bool, bool], np.ndarray] = field(default_factory=dict)
 
     @property
@@ -61,13 +71,27 @@ class Rows:
         return self._segments[wide, exact]
 
 
+def choose_division(rows: int, threads: int) -> Division:
+    """How the threads share a loop with products in it.
+
+    With few rows a step lasts as long as its weights take to arrive from the cache, and divided by rows every thread
+    fetches all of them. With many, meeting after every product costs more than that.
+    """
+    return "units" if threads > 1 and rows < UNITS_BELOW * threads else "rows"
+
+
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
-    """Bounds that give each thread about as many steps to do; few rows stay on one thread each."""
+    """Bounds that give each thread about as many steps to do; with fewer rows than threads some have none."""
     B = len(lengths)
-    threads = max(1, min(threads, B))
     work = np.concatenate([[0], np.cumsum(lengths + 1)])
     inner = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads, side="left")
     return np.maximum.accumulate(np.concatenate([[0], np.clip(inner, 0, B), [B]])).astype(np.int64)
+
+
+def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
+    """Zero each row of [T, B, n] from its length on."""
+    if len(lengths) and lengths.min() < len(array):
+        run_parallel(zero_inactive, threads if array.size >= _SMALL else 1, array, lengths)
 
 
 class Executable:
@@ -141,23 +165,11 @@ class Executable:
             if name not in arrays:
                 arrays[name] = allocate(_shape(place, rows), self.dtype)
                 if turned and not place.source_axis:
-                    run_parallel(zero_inactive, rows.threads, arrays[name], rows.lengths)
+                    clear_ended(arrays[name], rows.lengths, rows.threads)
         backwards = int(rows.reverse != turned)
         dims = np.array(module.dims, np.int64)
         C = len(rows.source_lengths)
-        fixed = (
-            rows.bounds,
-            rows.T,
-            rows.B,
-            C,
-            rows.S,
-            backwards,
-            flip,
-            dims,
-            rows.lengths,
-            rows.source_lengths,
-            rows.owner,
-        )
+        sizes = (rows.T, rows.B, C, rows.S, backwards, flip, dims, rows.lengths, rows.source_lengths, rows.owner)
         steps = [(s, one.before) for s in module.before]
         steps += [(module.loop, one.loop)] if module.loop else []
         steps += [(s, one.after) for s in module.after]
@@ -165,11 +177,27 @@ class Executable:
             if isinstance(step, Product):
                 self._product(step, program.places, arrays, weights, rows)
             elif isinstance(step, Function):
-                function = getattr(code, step.name)
-                packed = [_packed(weights, w, rows.threads) for w in step.weights]
-                run_parallel(
-                    function, rows.threads, *fixed, *(_argument(arrays, weights, a) for a in step.arrays), *packed
+                units = bool(step.weights) and rows.division == "units"
+                operands = [_argument(arrays, weights, a) for a in step.arrays]
+                operands += [self._zeros(place, rows, allocate) for place in step.scratch.values()]
+                operands += [_packed(weights, w, rows.threads) for w in step.weights]
+                run = run_together if units else run_parallel
+                run(
+                    getattr(code, step.name),
+                    rows.threads,
+                    rows.bounds,
+                    int(units),
+                    np.zeros(1, np.int64),
+                    *sizes,
+                    *operands,
                 )
+
+    def _zeros(self, place: Place, rows: Rows, allocate: Allocate) -> np.ndarray:
+        """Scratch of all rows. Products also run over rows that have ended: their results are dropped, but must be
+        numbers."""
+        array = allocate(_shape(place, rows)[1:], self.dtype)
+        array[...] = 0
+        return array
 
     def _product(
         self, step: Product, places: Mapping[int, Place], arrays: Arrays, weights: Weights, rows: Rows
