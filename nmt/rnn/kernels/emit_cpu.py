@@ -187,11 +187,7 @@ class _Writer:
             body += self._product(step) if isinstance(step, Product) else self._rows(step)
             follows = self.steps[(n + 1) % len(self.steps)]
             if mixed and isinstance(follows, Product) != is_product:
-                body += [
-                    "        if units:",
-                    "            goal += parts",
-                    "            meet(address(counter, 0), goal)",
-                ]
+                body += meeting
         return body
 
     def _product(self, step: Product) -> list[str]:
