@@ -10,6 +10,7 @@ from numba.core.dispatcher import Dispatcher
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
 from nmt.rnn import scan as engine
+from nmt.rnn.kernels import run_cpu
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
@@ -58,6 +59,20 @@ def test_thread_count_never_shows(name, lengths):
         two = cases.compiled(case, threads=2, division=division)
         assert_same_bits(two[0], one[0], f"output, divided by {division}")
         assert_same_bits(two[1], one[1], f"gradient, divided by {division}")
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("lengths", cases.LENGTHS)
+@pytest.mark.parametrize("name", cases.CELLS)
+def test_blocks_of_time_never_show(name, lengths, reverse, monkeypatch):
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
+    whole = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
+    for rows in (1, 11):  # one step at a time; blocks that do not divide the steps
+        monkeypatch.setattr(run_cpu, "BLOCK_ROWS", rows)
+        (outputs, found, _), inferred = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
+        assert_same_bits(outputs, whole[0][0], "output")
+        assert_same_bits(inferred, whole[1], "inference")
+        assert_all_close(found, whole[0][1], 1e-12, "gradient")  # sums of weights' gradients are grouped anew
 
 
 @pytest.mark.parametrize("threads", [2, 3, 5])

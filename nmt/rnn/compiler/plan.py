@@ -6,21 +6,21 @@ the wanted gradients).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import choose_kept
 from nmt.rnn.compiler.phases import assign_phases
-from nmt.rnn.compiler.program import Entry, Place, Product, Program
+from nmt.rnn.compiler.program import Entry, Place, Product, Program, in_block, with_blocks
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, topological
 
 
 @dataclass
 class Pass:
-    """One direction: programs before, inside and after the time loop. `arrays` are the `seq` arrays this pass fills,
-    with their shapes."""
+    """One direction: programs before, inside and after the time loop. `arrays` are the `seq` and `block` arrays this
+    pass fills."""
 
     before: Program
     loop: Program
@@ -62,7 +62,8 @@ def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True, single_
     outputs = {k: slots.get(v.id) or Place("seq", k, "S" in v.axes, v.width) for k, v in trace.outputs.items()}
     roots += [Entry(v, outputs[k]) for k, v in trace.outputs.items() if v.id not in slots]
     if not training:
-        return Plan(trace, _make_pass(roots, known, trace, "state", leave_loop=not single_step), outputs)
+        alone = _make_pass(roots, known, trace, "state", leave_loop=not single_step)
+        return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs)
     num_forward = len(trace.graph.values)
     back = _backward_roots(trace, want_inputs)
     operands = list(
@@ -86,7 +87,52 @@ def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True, single_
     for s in back.sinks:
         left, left_offset = _span(s.left, places) if s.left is not None else (None, 0)
         placed.append(PlacedSink(s, left, left_offset, *_span(s.right, places)))
+    filled = {i: p for i, p in available.items() if p.name in forward.arrays}
+    forward = _in_blocks(forward, {p.name for p in outputs.values()} | _read(backward, placed, filled))
+    backward = _in_blocks(backward, {p.name for p in back.d_inputs.values()})
+    placed = [_sink_in_block(s, backward) for s in placed]
     return Plan(trace, forward, outputs, backward, placed, back.d_inputs, back.d_captured)
+
+
+def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[str]:
+    """Names of the arrays of an earlier pass (`before`: places by value) that a pass and its sinks may read."""
+    pending = [v for s in sinks for v in (s.sink.left, s.sink.right) if v is not None]
+    for program in (one.before, one.loop, one.after):
+        for step in program.steps:
+            if isinstance(step, Product):
+                pending.append(step.x)
+            else:
+                pending += [e.value for nest in step.nests for e in nest.entries]
+    names: set[str] = set()
+    seen: set[int] = set()
+    while pending:
+        v = pending.pop()
+        if v.id in seen:
+            continue
+        seen.add(v.id)
+        if v.id in before:
+            names.add(before[v.id].name)
+        if v.id not in before or v.op == "slice":  # a slice may be read from what it is a slice of
+            pending.extend(v.args)
+    return names
+
+
+def _in_blocks(one: Pass, lasting: set[str]) -> Pass:
+    """Keep for a block of time only what nobody reads after the pass."""
+    names = set(one.arrays) - lasting
+    return Pass(
+        with_blocks(one.before, names),
+        with_blocks(one.loop, names),
+        with_blocks(one.after, names),
+        {name: in_block(place, names) for name, place in one.arrays.items()},
+    )
+
+
+def _sink_in_block(placed: PlacedSink, one: Pass) -> PlacedSink:
+    def moved(place: Place | None) -> Place | None:
+        return place and one.arrays.get(place.name, place)
+
+    return replace(placed, left=moved(placed.left), right=one.arrays.get(placed.right.name, placed.right))
 
 
 def _written_by_row(v: Value) -> Value:

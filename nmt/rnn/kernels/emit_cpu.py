@@ -30,7 +30,9 @@ F = np.{dtype}
 ZERO, ONE, LOWEST = F(0), F(1), F(-np.inf)
 """
 
-FIXED = "part, parts, bounds, units, counter, T, B, C, S, backwards, flip, dims, lengths, source_lengths, owner"
+_DIVISION = "part, parts, bounds, units, counter, start, stop"
+FIXED = f"{_DIVISION}, T, B, C, S, backwards, flip, dims, lengths, source_lengths, owner"
+
 
 Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
 
@@ -136,6 +138,8 @@ class _Writer:
         match place.kind:
             case "seq":
                 return f"((t * S + s) * B + {row}){size}" if wide else f"(t * B + {row}){size}"
+            case "block":
+                return f"(((t - lowest) * S + s) * B + {row}){size}" if wide else f"((t - lowest) * B + {row}){size}"
             case "before" | "after":
                 return f"({place.kind} * B + {row}){size}"
             case "carry":
@@ -162,9 +166,10 @@ class _Writer:
         lines += [
             "    low, high = bounds[part], bounds[part + 1]",
             "    first, last = (0, B) if units else (low, high)",
+            "    lowest = T - stop if backwards != 0 else start",
             "    goal = 0",
             *(f"    {name} = {size}" for name, size in self.row_scratch.items()),
-            "    for step in range(T):",
+            "    for step in range(start, stop):",
             "        t = T - 1 - step if backwards != 0 else step",
             "        before, after = t + flip, t + 1 - flip",
             "        old = step % 2",
