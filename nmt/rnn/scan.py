@@ -15,6 +15,7 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import Mask, Trace, trace
 from nmt.rnn.kernels.run_cpu import Division, Executable, Rows, choose_division, clear_ended, identity, split_rows
@@ -67,9 +68,11 @@ class Compiled:
 
 
 @lru_cache(maxsize=256)
-def _compile(signature: Any, dtype: str, training: bool, want_inputs: bool, single_step: bool) -> Compiled:
+def _compile(
+    signature: Any, dtype: str, training: bool, want_inputs: bool, single_step: bool, recompute: Recompute
+) -> Compiled:
     traced = trace(_CELLS[signature], training=training)
-    plan = make_plan(traced, training=training, want_inputs=want_inputs, single_step=single_step)
+    plan = make_plan(traced, training=training, want_inputs=want_inputs, single_step=single_step, recompute=recompute)
     step = Executable(plan, np.dtype(dtype))
     constant = None
     if traced.invariants is not None:
@@ -122,9 +125,12 @@ class Scan:
         threads: int | None = None,
         want_inputs: bool = True,
         division: Division | None = None,
+        recompute: Recompute = "attention",
     ) -> None:
         """`division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the batch's size.
-        The results are the same bits."""
+        The results are the same bits. `recompute` in the backward pass: what is large in `attention` alone, or
+        `gates` as well, so that nothing but the states is stored for each step."""
+        self.recompute: Recompute = recompute
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.threads, self.division = threads or default_threads(), division
         self.want_inputs = want_inputs
@@ -136,7 +142,8 @@ class Scan:
 
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use."""
-        return _compile(self._signature, self.dtype.name, training, self.want_inputs, single_step and not training)
+        single_step, recompute = single_step and not training, self.recompute if training else "attention"
+        return _compile(self._signature, self.dtype.name, training, self.want_inputs, single_step, recompute)
 
     def plan(self, training: bool) -> Plan:
         """The programs of a kind of run, to look at."""

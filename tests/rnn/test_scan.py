@@ -75,6 +75,24 @@ def test_blocks_of_time_never_show(name, lengths, reverse, monkeypatch):
         assert_all_close(found, whole[0][1], 1e-12, "gradient")  # sums of weights' gradients are grouped anew
 
 
+@pytest.mark.parametrize("lengths", cases.LENGTHS)
+@pytest.mark.parametrize("name", cases.CELLS)
+def test_recomputing_gates_changes_nothing(name, lengths, monkeypatch):
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
+    monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 11)
+    kept, again = (cases.compiled(case, reverse=True, recompute=r) for r in ("attention", "gates"))
+    assert_all_close(again[0], kept[0], 1e-12, "output")
+    assert_all_close(again[1], kept[1], 1e-12, "gradient")
+
+
+@pytest.mark.parametrize("name", cases.RECURRENT)
+def test_recomputing_gates_stores_nothing_but_states(name):
+    plans = [Scan(cases.CELLS[name](), recompute=r).plan(True) for r in ("attention", "gates")]
+    kept, again = ([n for n, place in p.forward.arrays.items() if place.kind == "seq"] for p in plans)
+    assert again == [] or name == "gru_reset_before"  # r * h is the left side of a weight's gradient
+    assert len(again) < len(kept) or not kept
+
+
 @pytest.mark.parametrize("threads", [2, 3, 5])
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 def test_units_may_be_divided_between_threads(threads, reverse):

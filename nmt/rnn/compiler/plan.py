@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.fuse import build_program
-from nmt.rnn.compiler.keep import choose_kept
+from nmt.rnn.compiler.keep import Recompute, choose_kept
 from nmt.rnn.compiler.phases import assign_phases
 from nmt.rnn.compiler.program import Entry, Place, Product, Program, in_block, with_blocks
 from nmt.rnn.compiler.trace import Trace
@@ -53,9 +53,17 @@ class Plan:
     d_captured: dict[str, Place] = field(default_factory=dict)
 
 
-def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True, single_step: bool = False) -> Plan:
+def make_plan(
+    trace: Trace,
+    *,
+    training: bool,
+    want_inputs: bool = True,
+    single_step: bool = False,
+    recompute: Recompute = "attention",
+) -> Plan:
     """Compile a trace; `training` adds the backward pass for parameters, initial states, captured arrays and, where
-    wanted, inputs. `single_step`: for inference one step at a time, all of it inside the loop's function."""
+    wanted, inputs. `single_step`: for inference one step at a time, all of it inside the loop's function. `recompute`:
+    see `keep.py`."""
     known = _leaf_places(trace)
     roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
     slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
@@ -71,13 +79,16 @@ def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True, single_
     )
     phases = _phases(roots, known, trace, "state")
     in_memory = {e.value.id for e in roots}
-    in_memory |= {i for i, phase in phases.items() if phase == "before" and trace.graph.values[i].kind == "product"}
-    kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, in_memory)
+    if recompute != "gates":
+        in_memory |= {i for i, phase in phases.items() if phase == "before" and trace.graph.values[i].kind == "product"}
+    kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, in_memory, recompute)
     roots += [Entry(v, Place("seq", f"k{v.id}", "S" in v.axes, v.width)) for v in kept]
     forward = _make_pass(roots, known, trace, "state")
     available = known | _cotangent_places(trace)
     for program in (forward.before, forward.loop, forward.after):
-        available |= {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
+        stored = {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
+        lasting = {e.value.id for e in roots}
+        available |= {i: p for i, p in stored.items() if recompute != "gates" or i in lasting}
     back.roots += [
         Entry(v, Place("seq", f"g{v.id}", "S" in v.axes, v.width)) for v in operands if v.id not in available
     ]
