@@ -159,9 +159,10 @@ def masks_of(cell):
     return trace(cell, training=True).masks
 
 
-def compiled(case, *, reverse=False, threads=1, seed=3, compute_dtype=None):
+def compiled(case, *, reverse=False, threads=1, seed=3, division=None, recompute="attention", compute_dtype=None):
     """(outputs, gradients, masks) of the compiled program, both dicts of arrays by name."""
-    scan = Scan(case.cell, dtype=case.x.dtype, compute_dtype=compute_dtype, threads=threads)
+    options = {"division": division, "recompute": recompute, "compute_dtype": compute_dtype}
+    scan = Scan(case.cell, dtype=case.x.dtype, threads=threads, **options)
     weights = Weights(case.params)
     result = scan.forward(weights, case.x, case.initial, **case.options, reverse=reverse, training=True, seed=seed)
     masks = {m.name: result.tape.arrays[f"C_{m.name}" if m.variational else m.name] for m in masks_of(case.cell)}

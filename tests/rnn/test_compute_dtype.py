@@ -42,11 +42,12 @@ def test_a_scan_is_near_the_exact_one(name, reverse):
     assert_near(cases.inferred(case, reverse=reverse, compute_dtype="bfloat16"), plain, "inference")
 
 
+@pytest.mark.parametrize("division", ["rows", "units"])
 @pytest.mark.parametrize("name", ["lstm", "lstm_bahdanau_feed"])
-def test_thread_count_never_shows(name):
+def test_thread_count_never_shows(name, division):
     lengths = tuple(40 - 7 * row % 33 for row in range(23))
     case = cases.draw(cases.CELLS[name](), "float32", lengths, rows=23, steps=40)
-    one, two = (cases.compiled(case, threads=n, compute_dtype="bfloat16") for n in (1, 2))
+    one, two = (cases.compiled(case, threads=n, division=division, compute_dtype="bfloat16") for n in (1, 2))
     assert_same_bits(two[0], one[0])
     assert_same_bits(two[1], one[1])
 
@@ -60,6 +61,17 @@ def test_a_row_has_the_same_bits_in_any_company(name):
         assert_same_bits(outputs, {k: a[..., company, :] for k, a in whole.items()})
         of_rows = {k: a for k, a in found.items() if k.startswith(("d_x", "d_initial", "d_captured"))}
         assert_same_bits(gradients, {k: a[..., company, :] for k, a in of_rows.items()})
+
+
+@pytest.mark.parametrize("K", [35, 64])
+def test_threads_that_divide_units_find_their_panels(K):
+    """Wide enough for several panels a thread, with an odd and an even number of rows in each."""
+    case = cases.draw(LSTMCell(5, K), "float32", rows=3, places=4)
+    one = cases.compiled(case, compute_dtype="bfloat16")
+    for threads in (2, 3):
+        found = cases.compiled(case, threads=threads, division="units", compute_dtype="bfloat16")
+        assert_same_bits(found[0], one[0])
+        assert_same_bits(found[1], one[1])
 
 
 def test_padding_is_never_read():

@@ -102,8 +102,8 @@ def _choose_target() -> Target:
 
 # The files whose functions are compiled into others' machine code.
 _COMPILED_IN = (
-    *("activations", "bfloat16", "features", "gradients", "jit", "memory", "microkernel", "moves", "packing"),
-    *("products", "segments", "softmax", "threads", "update"),
+    *("activations", "barrier", "bfloat16", "features", "gradients", "jit", "memory", "microkernel", "moves"),
+    *("packing", "products", "segments", "softmax", "threads", "update"),
 )
 
 
