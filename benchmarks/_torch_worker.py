@@ -70,7 +70,7 @@ class TorchBench(Bench):
             batch_sizes = self.given.batch_sizes
             d_x = torch.nn.utils.rnn.pad_packed_sequence(torch.nn.utils.rnn.PackedSequence(d_x, batch_sizes))[0]
         found["d_x"] = d_x
-        for name, state in zip(("d_hx", "d_cx"), self.states):
+        for name, state in zip(("d_hx", "d_cx")[: len(self.states)], self.states, strict=True):
             found[name] = state.grad
         for ours, theirs in self.names.items():
             gradient = getattr(self.module, theirs).grad

@@ -254,7 +254,7 @@ class Unfused:
     def _layer(
         self, at: int, direction: int, x: np.ndarray, y: np.ndarray, final: np.ndarray, training: bool
     ) -> list[Any]:
-        step, H, tape = self.steps[at], self.shape.H, []
+        step, tape = self.steps[at], []
         step.pack(transposed=False)
         h, c = self.arrays["hx"][at], self.arrays["cx"][at] if "cx" in self.arrays else None
         for t in range(self.shape.T)[:: -1 if direction else 1]:

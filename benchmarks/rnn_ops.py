@@ -62,6 +62,7 @@ class _Here(Contender):
     calls: dict[str, Callable[[], Any]]
 
     def time(self, mode: str, count: int) -> float:
+        """Seconds of one call, the mean of `count`."""
         call, start = self.calls[mode], time.perf_counter()
         for _ in range(count):
             call()
@@ -94,6 +95,7 @@ class Ours(_Here):
         return self.layer.forward(*self.given, lengths=self.lengths)
 
     def results(self) -> Arrays:
+        """Both kinds of pass."""
         y, hy = self.layer(*self.given, lengths=self.lengths)[:2]
         found = {"inference_y": y, "inference_hy": hy}
         found["training_y"], found["training_hy"] = (array.copy() for array in self._forward()[:2])
@@ -117,6 +119,7 @@ class UnfusedOurs(_Here):
         }
 
     def results(self) -> Arrays:
+        """Both kinds of pass."""
         y, hy, _ = self.bench.forward(False)
         found = {"inference_y": y, "inference_hy": hy}
         found["training_y"], found["training_hy"], tapes = self.bench.forward(True)
@@ -132,9 +135,11 @@ class Foreign(Contender):
         peer.load(name, request | {"dtype": dtype}, arrays)
 
     def results(self) -> Arrays:
+        """What the peer computes."""
         return self.peer.results(self.name)
 
     def time(self, mode: str, count: int) -> float:
+        """As the peer itself measures it, without the pipe."""
         return self.peer.time(self.name, mode, count)
 
 
