@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,11 @@ from nmt.rnn.kernels.threads import default_threads
 # A turn repeats a call that is shorter than this.
 _TURN_SECONDS = 0.02
 # Relative errors ||a - b|| / ||b|| allowed against our float32. Float32: other orders of sums, over up
-# to 6,000 rows. Bfloat16 keeps 8 bits: 0.4 % for a rounding, which recurrences and relu's corner enlarge.
-_TOLERANCES = {"float32": 1e-4, "bfloat16": 0.1}
+# to 25,600 rows. Bfloat16 keeps 8 bits: 0.4 % for a rounding, several in a step. Such a rounding moves
+# about every 256th unit across relu's corner, and that one's gradient is wrong by all of its size:
+# 1 / sqrt(256) = 6 % for each step and layer it passes.
+_TOLERANCES = {"float32": 1e-4, "bfloat16": 0.03}
+_RELU_BFLOAT16 = 0.25
 _OPERATORS: dict[str, tuple[Any, dict[str, Any]]] = {
     "lstm": (nmt.rnn.LSTM, {}),
     "gru": (nmt.rnn.GRU, {"reset_after": True}),
@@ -54,6 +58,10 @@ class Contender:
     def time(self, mode: str, count: int) -> float:
         """Seconds of one call, the mean of `count`."""
         raise NotImplementedError
+
+    def calibrate(self, mode: str) -> float:
+        """About how many seconds one call takes."""
+        return self.time(mode, 1)
 
 
 class _Here(Contender):
@@ -127,20 +135,28 @@ class UnfusedOurs(_Here):
 
 
 class Foreign(Contender):
-    """A network inside a peer's process."""
+    """A network inside a peer's processes, which differ in how their threads wait: the faster one counts."""
 
-    def __init__(self, name: str, peer: Peer, request: dict[str, Any], arrays: Arrays, dtype: str) -> None:
+    def __init__(self, name: str, peers: list[Peer], request: dict[str, Any], arrays: Arrays, dtype: str) -> None:
         super().__init__(name, dtype)
-        self.peer = peer
-        peer.load(name, request | {"dtype": dtype}, arrays)
+        self.peers, self.chosen = peers, {mode: peers for mode in MODES}
+        for peer in peers:
+            peer.load(name, request | {"dtype": dtype}, arrays)
 
     def results(self) -> Arrays:
         """What the peer computes."""
-        return self.peer.results(self.name)
+        return [peer.results(self.name) for peer in self.peers][0]
+
+    def calibrate(self, mode: str) -> float:
+        """Of the processes, leave those out that are clearly slower."""
+        seconds = [min(peer.time(self.name, mode, 1) for _ in range(2)) for peer in self.peers]
+        pairs = zip(self.peers, seconds, strict=True)
+        self.chosen[mode] = [peer for peer, needed in pairs if needed <= 1.3 * min(seconds)]
+        return min(seconds)
 
     def time(self, mode: str, count: int) -> float:
         """As the peer itself measures it, without the pipe."""
-        return self.peer.time(self.name, mode, count)
+        return min(peer.time(self.name, mode, count) for peer in self.chosen[mode])
 
 
 def has_compute_dtype(cell: str) -> bool:
@@ -153,7 +169,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def contenders(cell: str, shape: Shape, peers: dict[str, Peer], args: argparse.Namespace) -> list[Contender]:
+def contenders(cell: str, shape: Shape, peers: dict[str, list[Peer]], args: argparse.Namespace) -> list[Contender]:
     """All that can run this case; ours in float32 comes first."""
     params, arrays = make_inputs(cell, shape)
     found: list[Contender] = [Ours(cell, shape, params, arrays, args.threads, "float32")]
@@ -167,7 +183,7 @@ def contenders(cell: str, shape: Shape, peers: dict[str, Peer], args: argparse.N
     kinds = [("torch", "torch", "float32"), ("torch", "torch bf16", "bfloat16")]
     kinds += [("mxnet", "mxnet", "float32"), ("mxnet", "mxnet unfused", "float32")]
     for peer, name, dtype in kinds:
-        if peer not in peers or (dtype == "bfloat16" and not args.bfloat16) or (name.endswith("fused") and args.quick):
+        if peer not in peers or (dtype == "bfloat16" and not args.bfloat16) or (name == "mxnet unfused" and args.quick):
             continue
         try:
             found.append(Foreign(name, peers[peer], request | {"fused": name == "mxnet"}, sent, dtype))
@@ -176,7 +192,7 @@ def contenders(cell: str, shape: Shape, peers: dict[str, Peer], args: argparse.N
     return found
 
 
-def check(found: list[Contender], where: str) -> dict[str, float]:
+def check(found: list[Contender], where: str, relu: bool) -> dict[str, float]:
     """Compare everything with our float32 run; the largest relative error of each. Exits on a wrong result."""
     reference = found[0].results()
     worst = {found[0].name: 0.0}
@@ -190,7 +206,7 @@ def check(found: list[Contender], where: str) -> dict[str, float]:
         for name, array in results.items():
             expected = reference[name]
             error = float(np.linalg.norm(array - expected) / max(float(np.linalg.norm(expected)), 1e-30))
-            tolerance = max(_TOLERANCES[one.dtype], _TOLERANCES[found[0].dtype])
+            tolerance = _RELU_BFLOAT16 if relu and one.dtype == "bfloat16" else _TOLERANCES[one.dtype]
             if array.shape != expected.shape or not error < tolerance:
                 message = f"must agree with ours within {tolerance}, got {array.shape} and an error of {error:.1e}"
                 raise SystemExit(f"{where}: {name} of {one.name} {message}")
@@ -200,7 +216,7 @@ def check(found: list[Contender], where: str) -> dict[str, float]:
 
 def take_turns(found: list[Contender], mode: str, turns: int) -> dict[str, list[float]]:
     """Seconds of a call, of each contender in each turn."""
-    counts = {one.name: max(1, round(_TURN_SECONDS / max(one.time(mode, 1), 1e-6))) for one in found}
+    counts = {one.name: max(1, round(_TURN_SECONDS / max(one.calibrate(mode), 1e-6))) for one in found}
     times: dict[str, list[float]] = {one.name: [] for one in found}
     for _ in range(turns):
         for one in found:
@@ -208,11 +224,11 @@ def take_turns(found: list[Contender], mode: str, turns: int) -> dict[str, list[
     return times
 
 
-def run_case(cell: str, shape: Shape, peers: dict[str, Peer], args: argparse.Namespace) -> list[dict[str, Any]]:
+def run_case(cell: str, shape: Shape, peers: dict[str, list[Peer]], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Check, time and print one shape of one cell."""
     where, start = f"{shape.name} {cell}", time.perf_counter()
     found = contenders(cell, shape, peers, args)
-    errors = check(found, where)
+    errors = check(found, where, cell == "rnn_relu")
     records = []
     for mode in args.modes:
         before = measure_peak(args.threads)
@@ -231,7 +247,7 @@ def run_case(cell: str, shape: Shape, peers: dict[str, Peer], args: argparse.Nam
             record["relative_error"] = errors[one.name]
             records.append(record)
             print(row(record), flush=True)
-    for peer in peers.values():
+    for peer in chain(*peers.values()):
         peer.ask(op="drop")
     note(f"{where}: {time.perf_counter() - start:.0f} s")
     return records
@@ -254,17 +270,23 @@ def row(r: dict[str, Any]) -> str:
     )
 
 
-def start_peers(args: argparse.Namespace) -> dict[str, Peer]:
-    """The peers that are installed; a line for each that is not."""
-    found = {}
+def start_peers(args: argparse.Namespace) -> dict[str, list[Peer]]:
+    """The peers that are installed; a line for each that is not.
+
+    OpenMP's threads spin between two parallel loops. That is fastest on cores of one's own and many
+    times slower where anything else runs, so each peer has a process of either kind.
+    """
+    found: dict[str, list[Peer]] = {}
+    kinds = {"spin": [{}], "sleep": [{"OMP_WAIT_POLICY": "PASSIVE"}]}
+    kinds["best"] = kinds["spin"] + kinds["sleep"]
     for name, python in (("torch", args.torch_python), ("mxnet", args.mxnet_python)):
         if not python:
             note(f"{name}: skipped; name a Python that has it with --{name}-python or NMT_{name.upper()}_PYTHON")
             continue
         try:
-            environment = {"OMP_WAIT_POLICY": args.wait_policy} if args.wait_policy else {}
-            found[name] = Peer(python, f"_{name}_worker.py", args.threads, environment)
-            note(f"{name}: {found[name].version}")
+            worker = f"_{name}_worker.py"
+            found[name] = [Peer(python, worker, args.threads, e) for e in kinds[args.peers_wait]]
+            note(f"{name}: {found[name][0].version}")
         except PeerError as e:
             note(f"{name}: skipped: {e}")
     return found
@@ -294,7 +316,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--torch-python", default=os.environ.get("NMT_TORCH_PYTHON"), metavar="PATH")
     parser.add_argument("--mxnet-python", default=os.environ.get("NMT_MXNET_PYTHON"), metavar="PATH")
-    parser.add_argument("--wait-policy", choices=("active", "passive"), help="OMP_WAIT_POLICY of the peers")
+    parser.add_argument("--peers-wait", choices=("spin", "sleep", "best"), default="best", help="their OpenMP threads")
     args = parser.parse_args()
     args.turns = args.turns or (3 if args.quick else 7)
     args.shapes = args.shapes or list(QUICK_SHAPES if args.quick else SHAPES)
@@ -315,12 +337,12 @@ def main() -> None:
             for cell in args.cells:
                 records += run_case(cell, SHAPES[shape], peers, args)
     finally:
-        for peer in peers.values():
+        for peer in chain(*peers.values()):
             peer.close()
     peaks = [record["peak"] for record in records]
     print(f"peak: {min(peaks):.0f} to {max(peaks):.0f} GFLOP/s")
     if args.json:
-        versions = {name: peer.version for name, peer in peers.items()}
+        versions = {name: found[0].version for name, found in peers.items()}
         whole = {"machine": machine | versions, "records": records}
         args.json.write_text(json.dumps(whole, indent=1) + "\n")
 
