@@ -37,7 +37,7 @@ def watch(
         stdout=log or subprocess.DEVNULL,
         stderr=subprocess.STDOUT if log else subprocess.DEVNULL,
         env=os.environ | (env or {}),
-        start_new_session=True,
+        process_group=0,  # the same session: it is scheduled as what runs beside it is
     )
     peaks: dict[int, float] = {}
     stopped = False
