@@ -286,6 +286,10 @@ def test_a_mistake_is_one_line(name, value, line):
             "training.learning_rate_warmup must be at least 1",
         ),
         ({"training.scheduling": "linear"}, "training.updates must be above learning_rate_warmup"),
+        (
+            {"training.scheduling": "linear", "training.updates": 9, "training.cooldown": 0.2},
+            "training.cooldown must be 0 with scheduling: linear, got 0.2",
+        ),
         ({"training.momentum": 0.9}, "training.momentum must be 0"),
         ({"decoding.n_best": 6}, "decoding.n_best must be at most beam_size (5), got 6"),
         (

@@ -52,6 +52,12 @@ class TrainingConfig(Section):
     learning_rate_warmup: NonNegativeInt = Field(
         default=0, description="Updates over which the learning rate rises from 0 to its value."
     )
+    cooldown: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="Last share of the run in which the learning rate falls in a straight line to zero, "
+        "whichever of updates, epochs and max_minutes ends it: 0.2 for its last fifth, 0 for never. Early stopping "
+        "ends a run without one.",
+    )
     learning_rate_min: NonNegativeFloat = Field(
         default=1e-6,
         description="Training stops when the learning rate falls below this after the warm-up.",
@@ -106,6 +112,11 @@ class TrainingConfig(Section):
             raise ValueError(
                 "updates must be above learning_rate_warmup with scheduling: linear, "
                 f"got {self.updates}; it is where the learning rate reaches zero"
+            )
+        if self.scheduling == "linear" and self.cooldown:
+            raise ValueError(
+                f"cooldown must be 0 with scheduling: linear, got {self.cooldown:g}; "
+                "that falls to zero by itself: set scheduling: constant"
             )
         if self.momentum > 0 and self.optimizer != "sgd":
             raise ValueError(

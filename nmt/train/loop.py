@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nmt.errors import NMTError
-from nmt.train.limits import seconds_left, stop_reason
+from nmt.train.limits import progress, seconds_left, stop_reason
 from nmt.train.optimizer import clip_scale, gradient_norm
 from nmt.train.progress import format_seconds
+from nmt.train.schedule import cooldown_factor
 from nmt.train.state import update_seed
 from nmt.train.validation import is_better
 
@@ -72,6 +73,8 @@ class Loop:
         self._first_update = parts.state.update
         self._num_batches = 0
         self._norm = math.nan
+        self._rate = 0.0
+        self._is_cooling = False
         self._grads: Arrays | None = None
         self._skips_in_row = 0
         self._validation_seconds = 0.0
@@ -117,6 +120,7 @@ class Loop:
         parts, state = self.parts, self.state
         state.update += 1
         state.position += 1
+        self._rate = self._learning_rate()
         began = time.monotonic()
         with parts.watch.measure("training"):
             stats, grads = parts.model.loss_and_gradients(
@@ -142,10 +146,26 @@ class Loop:
 
     def _step(self, grads: Arrays, norm: float) -> None:
         parts = self.parts
-        rate = parts.schedule.learning_rate(self.state.update)
         scale = clip_scale(norm, self.settings.clip_grad_norm)
-        parts.optimizer.step(parts.model.params, grads, rate, scale)
+        parts.optimizer.step(parts.model.params, grads, self._rate, scale)
         parts.model.changed()
+
+    def _learning_rate(self) -> float:
+        """Return the rate of the update under way, and say so where it begins to fall."""
+        done = progress(
+            self.state,
+            self.settings,
+            num_batches=self._num_batches,
+            elapsed=self._elapsed,
+            validation_seconds=self._validation_seconds,
+        )
+        factor = cooldown_factor(self.settings, done)
+        if factor < 1 and not self._is_cooling:
+            self._is_cooling = True
+            self.parts.reporter.log.line(
+                f"cooldown: from update {self.state.update}, {done:.0%} of the run, the learning rate falls to zero"
+            )
+        return self.parts.schedule.learning_rate(self.state.update) * factor
 
     def _skip(self, stats: LossStats, norm: float) -> None:
         """Leave out an update that would spoil the parameters; give up when it goes on."""
@@ -187,7 +207,7 @@ class Loop:
         if state.update % self.settings.logging_freq == 0:
             parts.reporter.progress(
                 state,
-                learning_rate=parts.schedule.learning_rate(state.update),
+                learning_rate=self._rate,
                 norm=self._norm,
                 left=left,
                 elapsed=self._elapsed,
