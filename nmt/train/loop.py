@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from nmt.errors import NMTError
 from nmt.train.limits import progress, seconds_left, stop_reason
-from nmt.train.optimizer import clip_scale, gradient_norm
 from nmt.train.progress import format_seconds
 from nmt.train.schedule import cooldown_factor
-from nmt.train.state import update_seed
+from nmt.train.update import Updater
 from nmt.train.validation import is_better
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.model.translation import LossStats, TranslationModel
     from nmt.train.interrupt import StopRequest
     from nmt.train.keeper import Keeper
-    from nmt.train.optimizer import Arrays, Optimizer
+    from nmt.train.optimizer import Optimizer
     from nmt.train.progress import Stopwatch
     from nmt.train.report import Reporter
     from nmt.train.schedule import Constant
@@ -75,7 +74,7 @@ class Loop:
         self._norm = math.nan
         self._rate = 0.0
         self._is_cooling = False
-        self._grads: Arrays | None = None
+        self._updater = Updater(parts.config, parts.model, parts.optimizer, parts.num_threads)
         self._skips_in_row = 0
         self._validation_seconds = 0.0
 
@@ -123,32 +122,15 @@ class Loop:
         self._rate = self._learning_rate()
         began = time.monotonic()
         with parts.watch.measure("training"):
-            stats, grads = parts.model.loss_and_gradients(
-                batch,
-                seed=update_seed(parts.config.seed, state.update),
-                label_smoothing=self.settings.label_smoothing,
-                threads=parts.num_threads,
-                into=self._grads,
-            )
-            self._grads = grads
-            norm = gradient_norm(grads, parts.num_threads)
-            is_finite = math.isfinite(stats.loss) and math.isfinite(norm)
-            if is_finite:
-                self._step(grads, norm)
-        if not is_finite:
-            self._skip(stats, norm)
+            done = self._updater.update(batch, state.update, self._rate)
+        if not done.is_finite:
+            self._skip(done.stats, done.norm)
             return
         self._skips_in_row = 0
-        self._norm = norm
+        self._norm = done.norm
         state.src_tokens += batch.num_src_tokens
         state.tgt_tokens += batch.num_tgt_tokens
-        parts.reporter.add(batch, stats, time.monotonic() - began)
-
-    def _step(self, grads: Arrays, norm: float) -> None:
-        parts = self.parts
-        scale = clip_scale(norm, self.settings.clip_grad_norm)
-        parts.optimizer.step(parts.model.params, grads, self._rate, scale)
-        parts.model.changed()
+        parts.reporter.add(batch, done.stats, time.monotonic() - began)
 
     def _learning_rate(self) -> float:
         """Return the rate of the update under way, and say so where it begins to fall."""

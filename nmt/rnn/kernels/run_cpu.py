@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, Plan
-from nmt.rnn.compiler.program import Place, Product
+from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.kernels.emit_cpu import Function, Module, Weight, emit, weight_key
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient
 from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.profile import operation
 from nmt.rnn.weights import Weights
 
 Arrays = dict[str, np.ndarray]
@@ -35,6 +36,7 @@ class Rows:
     owner: np.ndarray  # int64 [B]
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
+    label: str = "scan"  # what a profile calls the run
     _segments: dict[tuple[bool, bool], np.ndarray] = field(default_factory=dict)
 
     @property
@@ -98,24 +100,28 @@ class Executable:
             segments = rows.segments(placed.right.source_axis, exact=True)
             N = sink.right.width or 0
             if placed.left is None:
-                run_parallel(sum_rows, rows.threads, G, placed.right_offset, N, segments, target, 1)
+                with operation(rows.label, " gradients: sums for ", sink.name):
+                    run_parallel(sum_rows, rows.threads, G, placed.right_offset, N, segments, target, 1)
             else:
                 X = self._rows_of(placed.left, arrays, rows)
                 K = (sink.left.width if sink.left else 0) or 0
                 part = target[sink.start : sink.start + (sink.rows or 0)]
-                run_parallel(
-                    weight_gradient,
-                    rows.threads,
-                    X,
-                    placed.left_offset,
-                    K,
-                    G,
-                    placed.right_offset,
-                    N,
-                    segments,
-                    part,
-                    1,
-                )
+                with operation(
+                    rows.label, " gradients: weights ", sink.name, multiply_adds=_product_size(segments, K, N)
+                ):
+                    run_parallel(
+                        weight_gradient,
+                        rows.threads,
+                        X,
+                        placed.left_offset,
+                        K,
+                        G,
+                        placed.right_offset,
+                        N,
+                        segments,
+                        part,
+                        1,
+                    )
 
     def _rows_of(self, place: Place, arrays: Arrays, rows: Rows) -> np.ndarray:
         """A [T, B, n] array, or one slot of a state stack for every step, as a matrix of rows."""
@@ -137,11 +143,13 @@ class Executable:
         turned: bool = False,
     ) -> None:
         code = load_module(module.source, module.key)
+        label = f"{rows.label} gradients" if turned else rows.label
         for name, place in one.arrays.items():
             if name not in arrays:
                 arrays[name] = allocate(_shape(place, rows), self.dtype)
                 if turned and not place.source_axis:
-                    run_parallel(zero_inactive, rows.threads, arrays[name], rows.lengths)
+                    with operation(label, ": zeroing"):
+                        run_parallel(zero_inactive, rows.threads, arrays[name], rows.lengths)
         backwards = int(rows.reverse != turned)
         dims = np.array(module.dims, np.int64)
         C = len(rows.source_lengths)
@@ -158,28 +166,43 @@ class Executable:
             rows.source_lengths,
             rows.owner,
         )
-        steps = [(s, one.before) for s in module.before]
-        steps += [(module.loop, one.loop)] if module.loop else []
-        steps += [(s, one.after) for s in module.after]
-        for step, program in steps:
+        steps = [(s, one.before, "before the loop") for s in module.before]
+        steps += [(module.loop, one.loop, "time loop")] if module.loop else []
+        steps += [(s, one.after, "after the loop") for s in module.after]
+        for step, program, phase in steps:
             if isinstance(step, Product):
-                self._product(step, program.places, arrays, weights, rows)
+                self._product(step, program.places, arrays, weights, rows, f"{label}: products {phase}")
             elif isinstance(step, Function):
                 function = getattr(code, step.name)
                 packed = [_packed(weights, w, rows.threads) for w in step.weights]
-                run_parallel(
-                    function, rows.threads, *fixed, *(_argument(arrays, weights, a) for a in step.arrays), *packed
-                )
+                count = _loop_size(program, rows) if step is module.loop else 0
+                with operation(label, ": ", phase if step is module.loop else f"row work {phase}", multiply_adds=count):
+                    run_parallel(
+                        function, rows.threads, *fixed, *(_argument(arrays, weights, a) for a in step.arrays), *packed
+                    )
 
     def _product(
-        self, step: Product, places: Mapping[int, Place], arrays: Arrays, weights: Weights, rows: Rows
+        self, step: Product, places: Mapping[int, Place], arrays: Arrays, weights: Weights, rows: Rows, name: str
     ) -> None:
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target = places[x.id], places[step.out.id]
         A, C = self._rows_of(source, arrays, rows), self._rows_of(target, arrays, rows)
         packed = _packed(weights, weight_key(step), rows.threads)
         segments = rows.segments(source.source_axis)
-        run_parallel(product, rows.threads, A, offset, packed, C, 0, step.x.width, step.out.width, segments, 0)
+        K, N = step.x.width or 0, step.out.width or 0
+        with operation(name, multiply_adds=_product_size(segments, K, N)):
+            run_parallel(product, rows.threads, A, offset, packed, C, 0, K, N, segments, 0)
+
+
+def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
+    """Counts the multiply-adds of a product over the rows in `segments`."""
+    return lambda: int(segments[:, 1].sum()) * K * N
+
+
+def _loop_size(program: Program, rows: Rows) -> Callable[[], int]:
+    """Counts the multiply-adds of a time loop's products."""
+    products = [step for step in program.steps if isinstance(step, Product)]
+    return lambda: int(rows.lengths.sum()) * sum((p.x.width or 0) * (p.out.width or 0) for p in products)
 
 
 def _packed(weights: Weights, key: Weight, threads: int) -> np.ndarray:
