@@ -201,8 +201,9 @@ def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
 
 def _loop_size(program: Program, rows: Rows) -> Callable[[], int]:
     """Counts the multiply-adds of a time loop's products."""
-    products = [step for step in program.steps if isinstance(step, Product)]
-    return lambda: int(rows.lengths.sum()) * sum((p.x.width or 0) * (p.out.width or 0) for p in products)
+    return lambda: int(rows.lengths.sum()) * sum(
+        (step.x.width or 0) * (step.out.width or 0) for step in program.steps if isinstance(step, Product)
+    )
 
 
 def _packed(weights: Weights, key: Weight, threads: int) -> np.ndarray:
