@@ -1,7 +1,7 @@
 """How much memory a scan takes, from its plan alone: nothing is compiled or run.
 
-`scan_bytes` follows `Scan.forward` and `Scan.backward` piece by piece; what they take from `allocate` and what is
-counted here is the same, tested against the `Workspace` of real batches.
+`scan_bytes` follows `Scan.forward` and `Scan.backward` piece by piece: what they take from `allocate` is what is
+counted here, tested against the `Workspace` of real batches.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from nmt.rnn.compiler.plan import Pass, Plan
+from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, Product
-from nmt.rnn.kernels.emit_cpu import weight_key
+from nmt.rnn.kernels.emit_cpu import Function, weight_key
 from nmt.rnn.kernels.products import packed_size
+from nmt.rnn.kernels.run_cpu import Executable, Rows
 from nmt.rnn.scan import PIECE_BYTES, Scan
 
 STATES, KEPT, MASKS = "states", "kept for the way back", "dropout masks"
-CONSTANTS, CARRIED = "constant over time", "gradients of activations"
+CONSTANTS, CARRIED, BLOCKS = "constant over time", "gradients of activations", "blocks of time"
 
 
 def piece_bytes(dtype: np.dtype, *shape: int) -> int:
@@ -38,11 +39,10 @@ def scan_bytes(scan: Scan, T: int, B: int, S: int = 1) -> Counter[str]:
     for width in scan.states.values():
         sizes[STATES] += piece_bytes(dtype, T + 1, B, width)
         sizes[CARRIED] += piece_bytes(dtype, 2, B, width)
-    forward, backward = _plan_bytes(plan, dtype, T, B, S)
-    sizes[KEPT] += forward
-    sizes[CARRIED] += backward + sum(_bytes(place, dtype, 1, B, S) for place in plan.d_captured.values())
+    sizes[CARRIED] += sum(_bytes(place, dtype, 1, B, S) for place in plan.d_captured.values())
+    sizes += _executable_bytes(compiled.step, T, B, S)
     if compiled.constant is not None:
-        sizes[CONSTANTS] += sum(_plan_bytes(compiled.constant.plan, dtype, 1, B, S))
+        sizes[CONSTANTS] += _executable_bytes(compiled.constant, 1, B, S).total()
     return sizes
 
 
@@ -68,14 +68,31 @@ def _products(one: Pass) -> Iterable[Product]:
         yield from (step for step in program.steps if isinstance(step, Product))
 
 
-def _plan_bytes(plan: Plan, dtype: np.dtype, T: int, B: int, S: int) -> tuple[int, int]:
-    """Bytes of the arrays that the forward and the backward pass fill."""
-    forward, backward = plan.forward.arrays, plan.backward.arrays if plan.backward else {}
-    given = {*forward, *plan.trace.inputs, *(f"d_{name}" for name in plan.outputs)}
-    return (
-        sum(_bytes(place, dtype, T, B, S) for place in forward.values()),
-        sum(_bytes(place, dtype, T, B, S) for name, place in backward.items() if name not in given),
-    )
+def _executable_bytes(executable: Executable, T: int, B: int, S: int) -> Counter[str]:
+    """What `Executable.forward` and `backward` take."""
+    plan = executable.plan
+    whole = np.full(B, T, np.int64)
+    rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False)
+    count = len(rows.blocks(turned=False))
+    given = {*plan.trace.inputs}
+    sizes: Counter[str] = Counter()
+    for one, module, purpose in (
+        (plan.forward, executable.forward_module, KEPT),
+        (plan.backward, executable.backward_module, CARRIED),
+    ):
+        if one is None or module is None:
+            continue
+        for name, place in one.arrays.items():
+            if name not in given:
+                is_block = place.kind == "block"
+                steps = rows.block_steps if is_block else T
+                sizes[BLOCKS if is_block else purpose] += _bytes(place, executable.dtype, steps, B, S)
+        for step in (*module.before, module.loop, *module.after):
+            if isinstance(step, Function):
+                scratch = sum(_bytes(place, executable.dtype, 1, B, S) for place in step.scratch.values())
+                sizes[BLOCKS] += count * scratch
+        given |= {*one.arrays, *(f"d_{name}" for name in plan.outputs)}
+    return sizes
 
 
 def _bytes(place: Place, dtype: np.dtype, T: int, B: int, S: int) -> int:

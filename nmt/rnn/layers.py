@@ -43,7 +43,8 @@ class _Kept:
 class RecurrentLayers:
     """A stack whose subclasses name the cell, its `states` and the number of its `gates`.
 
-    `params` may be written into at any time; each pass takes the numbers that are there.
+    `params` may be written into at any time; each pass takes the numbers that are there, and lays them out for the
+    products anew. After `freeze` that is done once.
     """
 
     states: tuple[str, ...] = ("h",)
@@ -86,6 +87,7 @@ class RecurrentLayers:
 
     def initialize(self, seed: int) -> None:
         """Draw new parameters: Glorot uniform matrices, zero biases, the LSTM's forget bias one."""
+        self._frozen: set[tuple[int, int]] = set()
         rng = np.random.default_rng(seed)
         H, G = self.hidden_size, self.gates
         for layer, scan in enumerate(self._scans):
@@ -96,6 +98,16 @@ class RecurrentLayers:
                 for name, shape in shapes.items():
                     array = initial_array(shape, rng, self.dtype)
                     self.params[f"{name}_l{layer}{suffix}"] = array
+
+    def freeze(self) -> None:
+        """Make the parameters read-only: passes after the first find them laid out for the products.
+
+        For inference step by step, where laying out would cost more than the step. `initialize`, and new arrays in
+        `params` followed by `freeze`, end the old state.
+        """
+        self._frozen.clear()
+        for array in self.params.values():
+            array.flags.writeable = False
 
     # ------------------------------------------------------------ what differs from cell to cell
 
@@ -116,6 +128,9 @@ class RecurrentLayers:
 
     def _refresh(self, layer: int, direction: int) -> Weights:
         """The cell's weights from `params` as they are now."""
+        weights = self._weights[layer][direction]
+        if (layer, direction) in self._frozen:
+            return weights
         end = f"_l{layer}{self._suffixes[direction]}"
         names = ("W_x", "W_h", "b_x", "b_h") if self.bias else ("W_x", "W_h")
         try:
@@ -123,11 +138,12 @@ class RecurrentLayers:
         except KeyError as e:
             have = ", ".join(self.params)
             raise ShapeError(f"{self.name}: params must hold {e.args[0]}, got {have}") from None
-        weights = self._weights[layer][direction]
         for name, array in self._to_cell(own).items():
             if name not in weights or weights[name] is not array:
                 weights[name] = array
         weights.changed()
+        if not any(array.flags.writeable for array in own.values()):
+            self._frozen.add((layer, direction))
         return weights
 
     def _run(
@@ -144,13 +160,15 @@ class RecurrentLayers:
             results: list[Result] = []
             for direction in range(len(self._suffixes)):
                 at = len(final)
+                weights = self._refresh(layer, direction)
                 result = scan.forward(
-                    self._refresh(layer, direction),
+                    weights,
                     below,
                     {name: array[at] for name, array in first.items()},
                     lengths=lengths,
                     reverse=direction == 1,
                     training=training,
+                    single_step=len(below) == 1 and (layer, direction) in self._frozen,
                 )
                 results.append(result)
                 final.append(result.final)

@@ -15,10 +15,10 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import Mask, Trace, trace
-from nmt.rnn.kernels.memory import zero_inactive
-from nmt.rnn.kernels.run_cpu import Executable, Rows, identity, split_rows
+from nmt.rnn.kernels.run_cpu import Division, Executable, Rows, choose_division, clear_ended, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import dropout_mask
 from nmt.rnn.profile import operation
@@ -77,9 +77,12 @@ class Compiled:
 
 
 @lru_cache(maxsize=256)
-def _compile(signature: Any, dtype: str, training: bool, want_inputs: bool) -> Compiled:
+def _compile(
+    signature: Any, dtype: str, training: bool, want_inputs: bool, single_step: bool, recompute: Recompute
+) -> Compiled:
     traced = trace(_CELLS[signature], training=training)
-    step = Executable(make_plan(traced, training=training, want_inputs=want_inputs), np.dtype(dtype))
+    plan = make_plan(traced, training=training, want_inputs=want_inputs, single_step=single_step, recompute=recompute)
+    step = Executable(plan, np.dtype(dtype))
     constant = None
     if traced.invariants is not None:
         constant = Executable(make_plan(traced.invariants, training=training), np.dtype(dtype))
@@ -124,10 +127,21 @@ class Scan:
     """A cell over time."""
 
     def __init__(
-        self, cell: Cell, *, dtype: Any = np.float32, threads: int | None = None, want_inputs: bool = True
+        self,
+        cell: Cell,
+        *,
+        dtype: Any = np.float32,
+        threads: int | None = None,
+        want_inputs: bool = True,
+        division: Division | None = None,
+        recompute: Recompute = "attention",
     ) -> None:
+        """`division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the batch's size.
+        The results are the same bits. `recompute` in the backward pass: what is large in `attention` alone, or
+        `gates` as well, so that nothing but the states is stored for each step."""
+        self.recompute: Recompute = recompute
         self.cell, self.dtype = cell, np.dtype(dtype)
-        self.threads = threads or default_threads()
+        self.threads, self.division = threads or default_threads(), division
         self.want_inputs = want_inputs
         self.params = cell.params()
         self.states = cell.states()
@@ -135,9 +149,10 @@ class Scan:
         self._signature = (cell.signature(),)
         _CELLS.setdefault(self._signature, cell)
 
-    def compiled(self, training: bool) -> Compiled:
+    def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use."""
-        return _compile(self._signature, self.dtype.name, training, self.want_inputs)
+        single_step, recompute = single_step and not training, self.recompute if training else "attention"
+        return _compile(self._signature, self.dtype.name, training, self.want_inputs, single_step, recompute)
 
     def plan(self, training: bool) -> Plan:
         """The programs of a kind of run, to look at."""
@@ -156,6 +171,7 @@ class Scan:
         training: bool = False,
         seed: int = 0,
         allocate: Any = fresh,
+        single_step: bool = False,
         label: str = "scan",
     ) -> Result:
         """Run the cell over x [T, B, D].
@@ -163,12 +179,13 @@ class Scan:
         initial: states [B, n] by name; missing ones are zero. lengths: steps of each row, all T where None.
         captured: arrays that
         stay the same, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each
-        row's last step to its first. training: dropout from `seed`, and a tape for `backward`. label: what a
-        profile calls this run and its way back. Raises ShapeError.
+        row's last step to its first. training: dropout from `seed`, and a tape for `backward`. single_step: for
+        inference with a T of 1, the program that does it in one call. label: what a profile calls this run and its
+        way back. Raises ShapeError.
         """
         rows = self._rows(x, lengths, captured or {}, source_lengths, reverse, label)
         check_params(type(self.cell).__name__, self.params, weights, self.dtype)
-        compiled = self.compiled(training)
+        compiled = self.compiled(training, single_step)
         traced = compiled.step.plan.trace
         arrays: Arrays = {"x": x}
         for name, mask in self._masks(traced, rows, seed, allocate).items():
@@ -243,7 +260,8 @@ class Scan:
         wide = [captured[k] for k, c in self.captured.items() if c.source_axis and k in captured]
         S = wide[0].shape[0] if wide else 1
         sources = self._lengths("source_lengths", source_lengths, B, S)
-        return Rows(T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse, label)
+        division = self.division or choose_division(B, self.threads)
+        return Rows(T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse, division, label)
 
     def _lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         if lengths is None:
@@ -288,8 +306,7 @@ class Scan:
         """The state stack [T + 1, B, n]: zero where no step writes, the initial state in each row's first slot."""
         stack = allocate((rows.T + 1, rows.B, width), self.dtype)
         ends = rows.lengths if rows.reverse else rows.lengths + 1
-        with operation(rows.label, ": zeroing"):
-            run_parallel(zero_inactive, rows.threads, stack, ends)
+        clear_ended(stack, ends, rows.threads)
         first: Any = (rows.lengths, np.arange(rows.B)) if rows.reverse else 0
         given = initial.get(name)
         stack[first] = 0 if given is None else self._check_array(f"initial {name}", given, (rows.B, width))
@@ -299,13 +316,12 @@ class Scan:
         place = compiled.step.plan.outputs["y"]
         array = arrays[place.name]
         if place.kind != "after":
-            with operation(rows.label, ": zeroing"):
-                run_parallel(zero_inactive, rows.threads, array, rows.lengths)
+            clear_ended(array, rows.lengths, rows.threads)
             return array
         y = array[: rows.T] if rows.reverse else array[1:]
         if rows.reverse and place.name[2:] in initial and (rows.lengths < rows.T).any():
             y = y.copy()  # the initial state lies where a shorter row's output must be zero
-            run_parallel(zero_inactive, rows.threads, y, rows.lengths)
+            clear_ended(y, rows.lengths, rows.threads)
         return y
 
     # ------------------------------------------------------------ what is constant over time
@@ -321,7 +337,7 @@ class Scan:
             rows.owner,
             split_rows(rows.source_lengths, self.threads),
             False,
-            f"{rows.label} constants",
+            label=f"{rows.label} constants",
         )
 
     def _constant(self, compiled: Compiled, arrays: Arrays, weights: Weights, rows: Rows, allocate: Any) -> Arrays:
@@ -351,7 +367,7 @@ class Scan:
 
     def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
         if array.ndim == 3:
-            run_parallel(zero_inactive, rows.threads, array, rows.source_lengths)
+            clear_ended(array, rows.source_lengths, rows.threads)
         return array
 
 
@@ -377,7 +393,7 @@ class Stepper:
         empty = np.zeros((1, rows_captured, scan.cell.input_size), scan.dtype)
         rows = scan._rows(empty, None, given, source_lengths, False)
         self._arrays: Arrays = {f"C_{k}": a for k, a in scan._check_captured(given, rows).items()}
-        self._compiled = scan.compiled(training=False)
+        self._compiled = scan.compiled(training=False, single_step=True)
         scan._constant(self._compiled, self._arrays, weights, rows, fresh)
         self._sources, self._S = rows.source_lengths, rows.S
         self._memory = Workspace()
@@ -387,7 +403,9 @@ class Stepper:
         call."""
         R = len(x)
         ones = np.ones(R, np.int64)
-        rows = Rows(1, R, self._S, ones, self._sources, owner, split_rows(ones, self.scan.threads), False)
+        threads = self.scan.threads
+        division = self.scan.division or choose_division(R, threads)
+        rows = Rows(1, R, self._S, ones, self._sources, owner, split_rows(ones, threads), False, division)
         self._memory.reset()
         arrays = {**self._arrays, "x": x[None]}
         for name, width in self.scan.states.items():

@@ -28,7 +28,7 @@ MODELS = {
 def test_the_workspace_of_an_update_is_predicted(name):
     model = build(50, **MODELS[name])
     rng = np.random.default_rng(1)
-    for count, longest in ((3, 4), (40, 23)):
+    for count, longest in ((3, 4), (40, 23), (300, 23)):
         batch = batch_of(
             list(
                 zip(

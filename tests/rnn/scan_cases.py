@@ -159,9 +159,9 @@ def masks_of(cell):
     return trace(cell, training=True).masks
 
 
-def compiled(case, *, reverse=False, threads=1, seed=3):
+def compiled(case, *, reverse=False, threads=1, seed=3, division=None, recompute="attention"):
     """(outputs, gradients, masks) of the compiled program, both dicts of arrays by name."""
-    scan = Scan(case.cell, dtype=case.x.dtype, threads=threads)
+    scan = Scan(case.cell, dtype=case.x.dtype, threads=threads, division=division, recompute=recompute)
     weights = Weights(case.params)
     result = scan.forward(weights, case.x, case.initial, **case.options, reverse=reverse, training=True, seed=seed)
     masks = {m.name: result.tape.arrays[f"C_{m.name}" if m.variational else m.name] for m in masks_of(case.cell)}

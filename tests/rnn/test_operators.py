@@ -71,6 +71,26 @@ def test_parameters_may_be_written_between_calls(make):
     assert not np.array_equal(layer(x)[0], before)
 
 
+@pytest.mark.parametrize("make", [LSTM, GRU, RNN])
+def test_frozen_layers_step_as_others_do_and_cannot_be_written(make):
+    x = np.random.default_rng(0).standard_normal((4, 2, 3))
+    free, frozen = (make(3, 5, num_layers=2, dtype=np.float64) for _ in range(2))
+    frozen.freeze()
+    states = [None] * len(free.states)
+    for step in x:
+        expected, got = free(step[None], *states), frozen(step[None], *states)
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+        states = list(expected[1:])
+    with pytest.raises(ValueError, match="read-only"):
+        frozen.params["W_h_l0"][0, 0] = 1.0
+    frozen.params["W_h_l0"] = 2 * free.params["W_h_l0"]
+    frozen.freeze()
+    free.params["W_h_l0"] *= 2
+    for a, b in zip(frozen(x), free(x), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_dropout_lies_between_layers_in_training_only():
     options = {"nonlinearity": "tanh", "dtype": np.float64}
     layer, plain = RNN(D, H, 2, dropout=0.5, **options), RNN(D, H, 2, **options)

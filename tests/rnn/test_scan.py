@@ -8,8 +8,9 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from nmt.errors import ShapeError
-from nmt.rnn import LSTMCell, Scan, Weights
+from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
 from nmt.rnn import scan as engine
+from nmt.rnn.kernels import run_cpu
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
@@ -53,9 +54,56 @@ def test_compiled_program_means_what_the_interpreter_says(name, dtype, lengths, 
 @pytest.mark.parametrize("name", cases.CELLS)
 def test_thread_count_never_shows(name, lengths):
     case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
-    one, two = (cases.compiled(case, threads=n) for n in (1, 2))
-    assert_same_bits(two[0], one[0], "output")
-    assert_same_bits(two[1], one[1], "gradient")
+    one = cases.compiled(case, threads=1)
+    for division in ("rows", "units"):
+        two = cases.compiled(case, threads=2, division=division)
+        assert_same_bits(two[0], one[0], f"output, divided by {division}")
+        assert_same_bits(two[1], one[1], f"gradient, divided by {division}")
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("lengths", cases.LENGTHS)
+@pytest.mark.parametrize("name", cases.CELLS)
+def test_blocks_of_time_never_show(name, lengths, reverse, monkeypatch):
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
+    whole = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
+    for rows in (1, 11):  # one step at a time; blocks that do not divide the steps
+        monkeypatch.setattr(run_cpu, "BLOCK_ROWS", rows)
+        (outputs, found, _), inferred = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
+        assert_same_bits(outputs, whole[0][0], "output")
+        assert_same_bits(inferred, whole[1], "inference")
+        assert_all_close(found, whole[0][1], 1e-12, "gradient")  # sums of weights' gradients are grouped anew
+
+
+@pytest.mark.parametrize("lengths", cases.LENGTHS)
+@pytest.mark.parametrize("name", cases.CELLS)
+def test_recomputing_gates_changes_nothing(name, lengths, monkeypatch):
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
+    monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 11)
+    kept, again = (cases.compiled(case, reverse=True, recompute=r) for r in ("attention", "gates"))
+    assert_all_close(again[0], kept[0], 1e-12, "output")
+    assert_all_close(again[1], kept[1], 1e-12, "gradient")
+
+
+@pytest.mark.parametrize("name", cases.RECURRENT)
+def test_recomputing_gates_stores_nothing_but_states(name):
+    plans = [Scan(cases.CELLS[name](), recompute=r).plan(True) for r in ("attention", "gates")]
+    kept, again = ([n for n, place in p.forward.arrays.items() if place.kind == "seq"] for p in plans)
+    assert again == [] or name == "gru_reset_before"  # r * h is the left side of a weight's gradient
+    assert len(again) < len(kept) or not kept
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_units_may_be_divided_between_threads(threads, reverse):
+    """Several panels of columns, not a whole number of them, and more threads than some products have panels."""
+    inner = LSTMCell(40 + 70, 70)
+    cell = AttentionCell(inner, 33, 70)
+    case = cases.draw(cell, "float32", tuple(9 - row for row in range(7)), rows=7, steps=9, places=4)
+    one = cases.compiled(case, reverse=reverse)
+    many = cases.compiled(case, reverse=reverse, threads=threads, division="units")
+    assert_same_bits(many[0], one[0], "output")
+    assert_same_bits(many[1], one[1], "gradient")
 
 
 def test_thread_count_never_shows_in_long_sums():

@@ -1,6 +1,7 @@
 """Step by step is the same as all at once, rows may leave on the way, and captured rows are found by owner."""
 
 import numpy as np
+import pytest
 
 from nmt.rnn.cells import AttentionCell, LSTMCell
 from nmt.rnn.scan import Scan, Stepper
@@ -29,6 +30,20 @@ def test_steps_equal_the_scan():
         states = {k: v.copy() for k, v in new.items()}
     for name, final in whole.final.items():
         np.testing.assert_array_equal(states[name], final)
+
+
+@pytest.mark.parametrize("division", ["rows", "units"])
+def test_the_division_between_threads_never_shows_in_a_step(division):
+    scan, weights, memory, x = attention_scan()
+    divided = Scan(scan.cell, dtype=np.float64, threads=3, division=division)
+    states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
+    steps = [
+        Stepper(one, weights, {"memory": memory}, [6, 2, 1, 4]).step(x[0], states, np.arange(B))
+        for one in (Scan(scan.cell, dtype=np.float64, threads=1), divided)
+    ]
+    np.testing.assert_array_equal(steps[1][0], steps[0][0])
+    for name, state in steps[0][1].items():
+        np.testing.assert_array_equal(steps[1][1][name], state)
 
 
 def test_rows_share_and_leave():

@@ -15,9 +15,12 @@ from nmt.rnn.graph import Value, topological
 
 
 def assign_phases(
-    roots: list[Value], carried_in: set[int], carried_out: list[Value], known: set[int]
+    roots: list[Value], carried_in: set[int], carried_out: list[Value], known: set[int], *, leave_loop: bool = True
 ) -> dict[int, str]:
-    """Phase of every value the roots need; `known` ids are in memory already and are not looked behind."""
+    """Phase of every value the roots need; `known` ids are in memory already and are not looked behind.
+
+    A single step has nothing to gather over time: without `leave_loop` all of it is one function.
+    """
     order = topological([*roots, *carried_out], stop=known)
     moving: set[int] = set()
     for v in order:
@@ -28,7 +31,9 @@ def assign_phases(
     for v in order:
         if v.kind == "leaf" or v.id in known:
             continue
-        if any(phases.get(a.id) == "after" for a in v.args):
+        if not leave_loop:
+            phases[v.id] = "loop"
+        elif any(phases.get(a.id) == "after" for a in v.args):
             phases[v.id] = "after"
         elif v.kind != "product":
             phases[v.id] = "loop"

@@ -6,21 +6,21 @@ the wanted gradients).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.fuse import build_program
-from nmt.rnn.compiler.keep import choose_kept
+from nmt.rnn.compiler.keep import Recompute, choose_kept
 from nmt.rnn.compiler.phases import assign_phases
-from nmt.rnn.compiler.program import Entry, Place, Product, Program
+from nmt.rnn.compiler.program import Entry, Place, Product, Program, in_block, with_blocks
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, topological
 
 
 @dataclass
 class Pass:
-    """One direction: programs before, inside and after the time loop. `arrays` are the `seq` arrays this pass fills,
-    with their shapes."""
+    """One direction: programs before, inside and after the time loop. `arrays` are the `seq` and `block` arrays this
+    pass fills."""
 
     before: Program
     loop: Program
@@ -53,16 +53,25 @@ class Plan:
     d_captured: dict[str, Place] = field(default_factory=dict)
 
 
-def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True) -> Plan:
+def make_plan(
+    trace: Trace,
+    *,
+    training: bool,
+    want_inputs: bool = True,
+    single_step: bool = False,
+    recompute: Recompute = "attention",
+) -> Plan:
     """Compile a trace; `training` adds the backward pass for parameters, initial states, captured arrays and, where
-    wanted, inputs."""
+    wanted, inputs. `single_step`: for inference one step at a time, all of it inside the loop's function. `recompute`:
+    see `keep.py`."""
     known = _leaf_places(trace)
     roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
     slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
     outputs = {k: slots.get(v.id) or Place("seq", k, "S" in v.axes, v.width) for k, v in trace.outputs.items()}
     roots += [Entry(v, outputs[k]) for k, v in trace.outputs.items() if v.id not in slots]
     if not training:
-        return Plan(trace, _make_pass(roots, known, trace, "state"), outputs)
+        alone = _make_pass(roots, known, trace, "state", leave_loop=not single_step)
+        return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs)
     num_forward = len(trace.graph.values)
     back = _backward_roots(trace, want_inputs)
     operands = list(
@@ -70,13 +79,16 @@ def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True) -> Plan
     )
     phases = _phases(roots, known, trace, "state")
     in_memory = {e.value.id for e in roots}
-    in_memory |= {i for i, phase in phases.items() if phase == "before" and trace.graph.values[i].kind == "product"}
-    kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, in_memory)
+    if recompute != "gates":
+        in_memory |= {i for i, phase in phases.items() if phase == "before" and trace.graph.values[i].kind == "product"}
+    kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, in_memory, recompute)
     roots += [Entry(v, Place("seq", f"k{v.id}", "S" in v.axes, v.width)) for v in kept]
     forward = _make_pass(roots, known, trace, "state")
     available = known | _cotangent_places(trace)
     for program in (forward.before, forward.loop, forward.after):
-        available |= {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
+        stored = {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
+        lasting = {e.value.id for e in roots}
+        available |= {i: p for i, p in stored.items() if recompute != "gates" or i in lasting}
     back.roots += [
         Entry(v, Place("seq", f"g{v.id}", "S" in v.axes, v.width)) for v in operands if v.id not in available
     ]
@@ -86,7 +98,52 @@ def make_plan(trace: Trace, *, training: bool, want_inputs: bool = True) -> Plan
     for s in back.sinks:
         left, left_offset = _span(s.left, places) if s.left is not None else (None, 0)
         placed.append(PlacedSink(s, left, left_offset, *_span(s.right, places)))
+    filled = {i: p for i, p in available.items() if p.name in forward.arrays}
+    forward = _in_blocks(forward, {p.name for p in outputs.values()} | _read(backward, placed, filled))
+    backward = _in_blocks(backward, {p.name for p in back.d_inputs.values()})
+    placed = [_sink_in_block(s, backward) for s in placed]
     return Plan(trace, forward, outputs, backward, placed, back.d_inputs, back.d_captured)
+
+
+def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[str]:
+    """Names of the arrays of an earlier pass (`before`: places by value) that a pass and its sinks may read."""
+    pending = [v for s in sinks for v in (s.sink.left, s.sink.right) if v is not None]
+    for program in (one.before, one.loop, one.after):
+        for step in program.steps:
+            if isinstance(step, Product):
+                pending.append(step.x)
+            else:
+                pending += [e.value for nest in step.nests for e in nest.entries]
+    names: set[str] = set()
+    seen: set[int] = set()
+    while pending:
+        v = pending.pop()
+        if v.id in seen:
+            continue
+        seen.add(v.id)
+        if v.id in before:
+            names.add(before[v.id].name)
+        if v.id not in before or v.op == "slice":  # a slice may be read from what it is a slice of
+            pending.extend(v.args)
+    return names
+
+
+def _in_blocks(one: Pass, lasting: set[str]) -> Pass:
+    """Keep for a block of time only what nobody reads after the pass."""
+    names = set(one.arrays) - lasting
+    return Pass(
+        with_blocks(one.before, names),
+        with_blocks(one.loop, names),
+        with_blocks(one.after, names),
+        {name: in_block(place, names) for name, place in one.arrays.items()},
+    )
+
+
+def _sink_in_block(placed: PlacedSink, one: Pass) -> PlacedSink:
+    def moved(place: Place | None) -> Place | None:
+        return place and one.arrays.get(place.name, place)
+
+    return replace(placed, left=moved(placed.left), right=one.arrays.get(placed.right.name, placed.right))
 
 
 def _written_by_row(v: Value) -> Value:
@@ -172,20 +229,24 @@ def _terms(v: Value) -> list[Value]:
     return [t for a in v.args for t in _terms(a)] if v.op == "add" else [v]
 
 
-def _phases(roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str) -> dict[int, str]:
+def _phases(
+    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str, *, leave_loop: bool = True
+) -> dict[int, str]:
     if carried == "state":
         carried_in, out = {v.id for v in trace.states.values()}, "after"
     else:
         carried_in = {v.id for v in trace.graph.values if v.op == "cotangent" and v.attrs["name"].startswith("D_")}
         out = "carry_out"
     carried_out = [e.value for e in roots if e.place.kind == out]
-    return assign_phases([e.value for e in roots], carried_in, carried_out, set(known))
+    return assign_phases([e.value for e in roots], carried_in, carried_out, set(known), leave_loop=leave_loop)
 
 
-def _make_pass(roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str) -> Pass:
+def _make_pass(
+    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str, *, leave_loop: bool = True
+) -> Pass:
     """Split roots into the three phases and build their programs; what crosses from one to a later one is a `seq`
     array."""
-    phases = _phases(roots, known, trace, carried)
+    phases = _phases(roots, known, trace, carried, leave_loop=leave_loop)
     by_phase: dict[str, list[Entry]] = {"before": [], "loop": [], "after": []}
     for e in roots:
         by_phase[phases.get(e.value.id, "loop")].append(e)

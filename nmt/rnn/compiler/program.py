@@ -6,7 +6,8 @@ A program runs over all rows of one step (inside the time loop) or of all steps 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 from nmt.rnn.graph import Value
 
@@ -16,6 +17,7 @@ class Place:
     """Where a value lives. kind:
 
     `seq`     [T, (S,) B, width] one entry per step
+    `block`   [steps, (S,) B, width] the same for the steps of one block of time: nothing outside a pass reads it
     `before`, `after`  the state stack [T + 1, B, width], the slot before and after the step
     `carry`   [2, B, width] gradient of a state: read from one slot; `carry_out` writes the other
     `inv`     [(S,) B, width] constant over time; also its gradient, which only grows
@@ -82,3 +84,22 @@ class Program:
 
     steps: list[RowWork | Product]
     places: dict[int, Place]
+
+
+def in_block(place: Place, names: Collection[str]) -> Place:
+    """The place, in memory of a block of time if its name is among `names`."""
+    return replace(place, kind="block") if place.kind == "seq" and place.name in names else place
+
+
+def with_blocks(program: Program, names: Collection[str]) -> Program:
+    """The program with the arrays of these names in memory of a block of time."""
+
+    def row_work(step: RowWork) -> RowWork:
+        nests = [
+            replace(nest, entries=[replace(e, place=in_block(e.place, names)) for e in nest.entries])
+            for nest in step.nests
+        ]
+        return RowWork(nests)
+
+    steps = [row_work(step) if isinstance(step, RowWork) else step for step in program.steps]
+    return Program(steps, {i: in_block(place, names) for i, place in program.places.items()})

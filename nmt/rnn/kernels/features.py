@@ -92,7 +92,18 @@ def _choose_target() -> Target:
 
 # The files whose functions are compiled into others' machine code.
 _COMPILED_IN = (
-    *("activations", "features", "gradients", "jit", "memory", "microkernel", "moves", "packing", "products"),
+    *(
+        "activations",
+        "barrier",
+        "features",
+        "gradients",
+        "jit",
+        "memory",
+        "microkernel",
+        "moves",
+        "packing",
+        "products",
+    ),
     *("segments", "softmax", "threads", "update"),
 )
 

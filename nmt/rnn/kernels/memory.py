@@ -67,6 +67,15 @@ def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def active_prefix(lengths, first, last, t):  # type: ignore[no-untyped-def]
+    """The fewest rows from `first` on that hold every row below `last` still active at step t."""
+    for n in range(last - 1, first - 1, -1):
+        if lengths[n] > t:
+            return n - first + 1
+    return 0
+
+
+@kernel
 def prefix_rows(lengths, bounds, T):  # type: ignore[no-untyped-def]
     """Runs of rows [n, 2] of a [T * B] array: for every step and part the shortest prefix that holds all its active
     rows."""
@@ -76,11 +85,7 @@ def prefix_rows(lengths, bounds, T):  # type: ignore[no-untyped-def]
     count = 0
     for t in range(T):
         for part in range(parts):
-            rows = 0
-            for n in range(bounds[part + 1] - 1, bounds[part] - 1, -1):
-                if lengths[n] > t:
-                    rows = n - bounds[part] + 1
-                    break
+            rows = active_prefix(lengths, bounds[part], bounds[part + 1], t)
             if rows > 0:
                 start = t * B + bounds[part]
                 if count > 0 and runs[count - 1, 0] + runs[count - 1, 1] == start:

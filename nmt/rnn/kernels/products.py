@@ -22,6 +22,7 @@ __all__ = [
     "PRODUCT_ROWS",
     "address",
     "advance",
+    "columns_of",
     "pack",
     "pack_transposed",
     "packed_size",
@@ -110,6 +111,13 @@ def _rows(array, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-unt
         product_rows_f4(a, lda, b, c, ldc, M, N, K, accumulate)
     else:
         product_rows_f8(a, lda, b, c, ldc, M, N, K, accumulate)
+
+
+@kernel
+def columns_of(N, part, parts):  # type: ignore[no-untyped-def]
+    """First and last + 1 of the columns, whole panels, that are one thread's of N float32 columns."""
+    panels = (N + _PANEL_F4 - 1) // _PANEL_F4
+    return min(N, panels * part // parts * _PANEL_F4), min(N, panels * (part + 1) // parts * _PANEL_F4)
 
 
 @kernel

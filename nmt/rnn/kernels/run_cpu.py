@@ -5,22 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from nmt.rnn.compiler.plan import Pass, Plan
+from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.kernels.emit_cpu import Function, Module, Weight, emit, weight_key
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.threads import run_parallel, run_together
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import Weights
 
+Division = Literal["rows", "units"]
+"""What the threads divide in a time loop: each its own rows of the batch, or each its own hidden units."""
+
+UNITS_BELOW = 16
+"""Rows a thread below which the threads divide units; from benchmarks/schedules.py."""
+
+_SMALL = 1 << 16
+"""Numbers below which one thread has written them before a second is awake."""
+
 Arrays = dict[str, np.ndarray]
 Allocate = Callable[[tuple[int, ...], Any], np.ndarray]
+
+
+BLOCK_ROWS = 2048
+"""Rows, of all steps together, of a block of time: enough for products to run at full speed over them, few enough
+for what one program hands to the next to stay in the cache. Memory for that does not grow with T."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps [start, stop) of a loop: steps [low, high) of the sequence, the other way round where the loop runs
+    backwards."""
+
+    start: int
+    stop: int
+    low: int
+    high: int
 
 
 @dataclass
@@ -36,40 +61,73 @@ class Rows:
     owner: np.ndarray  # int64 [B]
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
+    division: Division = "rows"
     label: str = "scan"  # what a profile calls the run
-    _segments: dict[tuple[bool, bool], np.ndarray] = field(default_factory=dict)
+    _segments: dict[tuple[bool, bool, int], np.ndarray] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
         """How many threads share the rows."""
         return len(self.bounds) - 1
 
-    def segments(self, wide: bool, *, exact: bool = False) -> np.ndarray:
-        """Runs of rows of a [T, B, n] array that take part; with `wide`, of a [1, S, B, n] array.
+    @property
+    def block_steps(self) -> int:
+        """Steps in a block of time, of nearly equal blocks."""
+        count = -(-self.T * self.B // BLOCK_ROWS)
+        return -(-self.T // max(1, count))
+
+    def blocks(self, *, turned: bool) -> list[Block]:
+        """The blocks of a pass in the order it takes them; `turned`: against the direction of the rows."""
+        backwards, size = self.reverse != turned, self.block_steps
+        found = []
+        for start in range(0, self.T, max(1, size)):
+            stop = min(self.T, start + size)
+            low, high = (self.T - stop, self.T - start) if backwards else (start, stop)
+            found.append(Block(start, stop, low, high))
+        return found
+
+    def segments(self, wide: bool, block: Block, *, exact: bool = False) -> np.ndarray:
+        """Runs of rows of a block of a [T, B, n] array that take part; with `wide`, of a [1, S, B, n] array.
 
         A product may run over a prefix of rows that holds some that have ended. A sum over rows is `exact`: what
         lies in padding might be no number, and a row more or less would move the others to other blocks of the sum.
         """
-        if (wide, exact) not in self._segments:
-            steps = self.S if wide else self.T
-            lengths = self.source_lengths if wide else self.lengths
+        key = (wide, exact, block.low)
+        if key not in self._segments:
+            steps = self.S if wide else block.high - block.low
+            lengths = self.source_lengths if wide else np.clip(self.lengths - block.low, 0, steps)
             if len(lengths) and (lengths == steps).all():
                 runs = np.array([[0, steps * len(lengths)]], np.int64)
             elif exact:
                 runs = active_rows(lengths, steps)
             else:
                 runs = prefix_rows(lengths, np.array([0, len(lengths)], np.int64) if wide else self.bounds, steps)
-            self._segments[wide, exact] = runs
-        return self._segments[wide, exact]
+            self._segments[key] = runs
+        return self._segments[key]
+
+
+def choose_division(rows: int, threads: int) -> Division:
+    """How the threads share a loop with products in it.
+
+    With few rows a step lasts as long as its weights take to arrive from the cache, and divided by rows every thread
+    fetches all of them. With many, meeting after every product costs more than that.
+    """
+    return "units" if threads > 1 and rows < UNITS_BELOW * threads else "rows"
 
 
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
-    """Bounds that give each thread about as many steps to do; few rows stay on one thread each."""
+    """Bounds that give each thread about as many steps to do; with fewer rows than threads some have none."""
     B = len(lengths)
-    threads = max(1, min(threads, B))
     work = np.concatenate([[0], np.cumsum(lengths + 1)])
     inner = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads, side="left")
     return np.maximum.accumulate(np.concatenate([[0], np.clip(inner, 0, B), [B]])).astype(np.int64)
+
+
+def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
+    """Zero each row of [T, B, n] from its length on."""
+    if len(lengths) and lengths.min() < len(array):
+        with operation("zeroing ended rows"):
+            run_parallel(zero_inactive, threads if array.size >= _SMALL else 1, array, lengths)
 
 
 class Executable:
@@ -83,55 +141,26 @@ class Executable:
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
         vectors."""
-        self._run(self.plan.forward, self.forward_module, arrays, weights, rows, allocate, flip=int(rows.reverse))
+        run = _Run(self.plan.forward, self.forward_module, arrays, weights, rows, allocate, self.dtype)
+        for block in rows.blocks(turned=False):
+            run.block(block)
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
         if self.plan.backward is None or self.backward_module is None:
             raise RuntimeError("a plan for inference has no backward pass")
-        flip = int(rows.reverse)
-        self._run(self.plan.backward, self.backward_module, arrays, weights, rows, allocate, flip=flip, turned=True)
-        for placed in self.plan.sinks:
-            sink = placed.sink
-            if sink.name not in gradients:
-                continue
-            target = gradients[sink.name]
-            G = self._rows_of(placed.right, arrays, rows)
-            segments = rows.segments(placed.right.source_axis, exact=True)
-            N = sink.right.width or 0
-            if placed.left is None:
-                with operation(rows.label, " gradients: sums for ", sink.name):
-                    run_parallel(sum_rows, rows.threads, G, placed.right_offset, N, segments, target, 1)
-            else:
-                X = self._rows_of(placed.left, arrays, rows)
-                K = (sink.left.width if sink.left else 0) or 0
-                part = target[sink.start : sink.start + (sink.rows or 0)]
-                with operation(
-                    rows.label, " gradients: weights ", sink.name, multiply_adds=_product_size(segments, K, N)
-                ):
-                    run_parallel(
-                        weight_gradient,
-                        rows.threads,
-                        X,
-                        placed.left_offset,
-                        K,
-                        G,
-                        placed.right_offset,
-                        N,
-                        segments,
-                        part,
-                        1,
-                    )
+        run = _Run(self.plan.backward, self.backward_module, arrays, weights, rows, allocate, self.dtype, turned=True)
+        for block in rows.blocks(turned=True):
+            run.block(block)
+            for placed in self.plan.sinks:
+                if placed.sink.name in gradients:
+                    run.add_gradient(placed, gradients[placed.sink.name], block)
 
-    def _rows_of(self, place: Place, arrays: Arrays, rows: Rows) -> np.ndarray:
-        """A [T, B, n] array, or one slot of a state stack for every step, as a matrix of rows."""
-        array = arrays[place.name]
-        if place.kind in ("before", "after"):
-            first = (place.kind == "after") != rows.reverse
-            array = array[1:] if first else array[:-1]
-        return array.reshape(-1, array.shape[-1])
 
-    def _run(
+class _Run:
+    """One pass over one batch: the memory it fills, and what to call with it, block of time by block."""
+
+    def __init__(
         self,
         one: Pass,
         module: Module,
@@ -139,59 +168,118 @@ class Executable:
         weights: Weights,
         rows: Rows,
         allocate: Allocate,
-        flip: int,
+        dtype: np.dtype,
         turned: bool = False,
     ) -> None:
-        code = load_module(module.source, module.key)
-        label = f"{rows.label} gradients" if turned else rows.label
+        self.arrays, self.weights, self.rows, self.allocate, self.dtype = arrays, weights, rows, allocate, dtype
+        self.turned = turned
+        self.label = f"{rows.label} gradients" if turned else rows.label
+        self.code = load_module(module.source, module.key)
+        self.dims = np.array(module.dims, np.int64)
+        self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
         for name, place in one.arrays.items():
             if name not in arrays:
-                arrays[name] = allocate(_shape(place, rows), self.dtype)
-                if turned and not place.source_axis:
-                    with operation(label, ": zeroing"):
-                        run_parallel(zero_inactive, rows.threads, arrays[name], rows.lengths)
-        backwards = int(rows.reverse != turned)
-        dims = np.array(module.dims, np.int64)
-        C = len(rows.source_lengths)
-        fixed = (
-            rows.bounds,
-            rows.T,
-            rows.B,
-            C,
-            rows.S,
-            backwards,
-            flip,
-            dims,
-            rows.lengths,
-            rows.source_lengths,
-            rows.owner,
-        )
-        steps = [(s, one.before, "before the loop") for s in module.before]
-        steps += [(module.loop, one.loop, "time loop")] if module.loop else []
-        steps += [(s, one.after, "after the loop") for s in module.after]
-        for step, program, phase in steps:
-            if isinstance(step, Product):
-                self._product(step, program.places, arrays, weights, rows, f"{label}: products {phase}")
-            elif isinstance(step, Function):
-                function = getattr(code, step.name)
-                packed = [_packed(weights, w, rows.threads) for w in step.weights]
-                count = _loop_size(program, rows) if step is module.loop else 0
-                with operation(label, ": ", phase if step is module.loop else f"row work {phase}", multiply_adds=count):
-                    run_parallel(
-                        function, rows.threads, *fixed, *(_argument(arrays, weights, a) for a in step.arrays), *packed
-                    )
+                steps = rows.block_steps if name in self.local else rows.T
+                arrays[name] = allocate((steps, *_shape(place, rows)), dtype)
+                if self._cleared(place) and name not in self.local:
+                    clear_ended(arrays[name], rows.lengths, rows.threads)
+        self.cleared = [name for name in self.local if self._cleared(one.arrays[name])]
+        self.steps = [(s, one.before, "before the loop") for s in module.before]
+        self.steps += [(module.loop, one.loop, "time loop")] if module.loop else []
+        self.steps += [(s, one.after, "after the loop") for s in module.after]
 
-    def _product(
-        self, step: Product, places: Mapping[int, Place], arrays: Arrays, weights: Weights, rows: Rows, name: str
-    ) -> None:
+    def _cleared(self, place: Place) -> bool:
+        return self.turned and not place.source_axis
+
+    def block(self, block: Block) -> None:
+        """Run the programs for one block of time."""
+        for name in self.cleared:
+            left = np.clip(self.rows.lengths - block.low, 0, None)
+            clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
+        for step, program, phase in self.steps:
+            if isinstance(step, Product):
+                self._product(step, program.places, block, phase)
+            elif isinstance(step, Function):
+                self._function(step, program, block, phase)
+
+    def add_gradient(self, placed: PlacedSink, target: np.ndarray, block: Block) -> None:
+        """Add one sink's share of a parameter's gradient for one block of time."""
+        sink, threads = placed.sink, self.rows.threads
+        G = self._rows_of(placed.right, block)
+        segments = self.rows.segments(placed.right.source_axis, block, exact=True)
+        N = sink.right.width or 0
+        if placed.left is None:
+            with operation(self.label, ": sums for ", sink.name):
+                run_parallel(sum_rows, threads, G, placed.right_offset, N, segments, target, 1)
+            return
+        X = self._rows_of(placed.left, block)
+        K = (sink.left.width if sink.left else 0) or 0
+        part = target[sink.start : sink.start + (sink.rows or 0)]
+        operands = (X, placed.left_offset, K, G, placed.right_offset, N)
+        with operation(self.label, ": weights ", sink.name, multiply_adds=_product_size(segments, K, N)):
+            run_parallel(weight_gradient, threads, *operands, segments, part, 1)
+
+    def _rows_of(self, place: Place, block: Block) -> np.ndarray:
+        """A [T, B, n] array, or one slot of a state stack for every step, as a matrix of the block's rows."""
+        array = self.arrays[place.name]
+        if place.name in self.local:
+            array = array[: block.high - block.low]
+        else:
+            if place.kind in ("before", "after"):
+                first = (place.kind == "after") != self.rows.reverse
+                array = array[1:] if first else array[:-1]
+            array = array[block.low : block.high]
+        return array.reshape(-1, array.shape[-1])
+
+    def _function(self, step: Function, program: Program, block: Block, phase: str) -> None:
+        rows = self.rows
+        units = bool(step.weights) and rows.division == "units"
+        operands = [_argument(self.arrays, self.weights, a) for a in step.arrays]
+        operands += [self._zeros(place) for place in step.scratch.values()]
+        operands += [_packed(self.weights, w, rows.threads) for w in step.weights]
+        sizes = (rows.T, rows.B, len(rows.source_lengths), rows.S)
+        run = run_together if units else run_parallel
+        is_loop = phase == "time loop"
+        with operation(
+            self.label,
+            ": " if is_loop else ": row work ",
+            phase,
+            multiply_adds=(lambda: _loop_size(program, rows, block)) if is_loop else 0,
+        ):
+            run(
+                getattr(self.code, step.name),
+                rows.threads,
+                rows.bounds,
+                int(units),
+                np.zeros(1, np.int64),
+                block.start,
+                block.stop,
+                *sizes,
+                int(rows.reverse != self.turned),
+                int(rows.reverse),
+                self.dims,
+                rows.lengths,
+                rows.source_lengths,
+                rows.owner,
+                *operands,
+            )
+
+    def _zeros(self, place: Place) -> np.ndarray:
+        """Scratch of all rows. Products also run over rows that have ended: their results are dropped, but must be
+        numbers."""
+        array = self.allocate(_shape(place, self.rows), self.dtype)
+        array[...] = 0
+        return array
+
+    def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> None:
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
-        source, target = places[x.id], places[step.out.id]
-        A, C = self._rows_of(source, arrays, rows), self._rows_of(target, arrays, rows)
-        packed = _packed(weights, weight_key(step), rows.threads)
-        segments = rows.segments(source.source_axis)
+        source, target, threads = places[x.id], places[step.out.id], self.rows.threads
+        A, C = self._rows_of(source, block), self._rows_of(target, block)
+        packed = _packed(self.weights, weight_key(step), threads)
+        segments = self.rows.segments(source.source_axis, block)
         K, N = step.x.width or 0, step.out.width or 0
-        with operation(name, multiply_adds=_product_size(segments, K, N)):
-            run_parallel(product, rows.threads, A, offset, packed, C, 0, K, N, segments, 0)
+        with operation(self.label, ": products ", phase, multiply_adds=_product_size(segments, K, N)):
+            run_parallel(product, threads, A, offset, packed, C, 0, K, N, segments, 0)
 
 
 def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
@@ -199,11 +287,11 @@ def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
     return lambda: int(segments[:, 1].sum()) * K * N
 
 
-def _loop_size(program: Program, rows: Rows) -> Callable[[], int]:
-    """Counts the multiply-adds of a time loop's products."""
-    return lambda: int(rows.lengths.sum()) * sum(
-        (step.x.width or 0) * (step.out.width or 0) for step in program.steps if isinstance(step, Product)
-    )
+def _loop_size(program: Program, rows: Rows, block: Block) -> int:
+    """The multiply-adds of a time loop's products in a block of time."""
+    steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
+    products = (step for step in program.steps if isinstance(step, Product))
+    return int(steps) * sum((step.x.width or 0) * (step.out.width or 0) for step in products)
 
 
 def _packed(weights: Weights, key: Weight, threads: int) -> np.ndarray:
@@ -219,9 +307,10 @@ def _argument(arrays: Arrays, weights: Weights, name: str) -> np.ndarray:
 
 
 def _shape(place: Place, rows: Rows) -> tuple[int, ...]:
+    """Of one step."""
     source = (rows.S,) if place.source_axis else ()
     width = (place.width,) if place.width is not None else ()
-    return (rows.T, *source, rows.B, *width)
+    return (*source, rows.B, *width)
 
 
 @lru_cache(maxsize=1)

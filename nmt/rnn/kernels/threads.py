@@ -3,9 +3,12 @@ interpreter lock."""
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
+
+Task = tuple[Callable[..., Any], int, int, tuple[Any, ...], "SimpleQueue[BaseException | None]"]
 
 
 def default_threads() -> int:
@@ -15,10 +18,28 @@ def default_threads() -> int:
     return max(1, os.cpu_count() or 1)
 
 
+def _work(tasks: "SimpleQueue[Task]") -> None:
+    while True:
+        function, part, parts, args, done = tasks.get()
+        error: BaseException | None = None
+        try:
+            function(part, parts, *args)
+        except BaseException as e:  # noqa: BLE001 - it is raised again where the work was asked for
+            error = e
+        # A waiting worker must not keep the last call's arrays alive.
+        del function, args
+        done.put(error)
+        del error, done
+
+
 @cache
-def _pool(process_id: int, num_workers: int) -> ThreadPoolExecutor:
-    # Keyed by process: a forked child inherits the object but not its threads.
-    return ThreadPoolExecutor(num_workers, thread_name_prefix="nmt")
+def _worker(process_id: int, index: int) -> "SimpleQueue[Task]":
+    """The inbox of a thread that lives as long as the process. Handing over a task costs a tenth of what an
+    executor's future does; a step of a decoder hands over several."""
+    # Keyed by process: a forked child inherits the object but not its thread.
+    tasks: SimpleQueue[Task] = SimpleQueue()
+    Thread(target=_work, args=(tasks,), name=f"nmt-{index}", daemon=True).start()
+    return tasks
 
 
 def run_parallel(function: Callable[..., Any], num_threads: int, *args: Any) -> None:
@@ -31,12 +52,25 @@ def run_parallel(function: Callable[..., Any], num_threads: int, *args: Any) -> 
     if num_threads <= 1:
         function(0, 1, *args)
         return
-    submit = _pool(os.getpid(), num_threads - 1).submit
-    futures: list[Future[Any]] = [submit(function, part, num_threads, *args) for part in range(num_threads - 1)]
+    done: SimpleQueue[BaseException | None] = SimpleQueue()
+    process = os.getpid()
+    for part in range(num_threads - 1):
+        _worker(process, part).put((function, part, num_threads, args, done))
     try:
         function(num_threads - 1, num_threads, *args)
     finally:
-        errors = [future.exception() for future in futures]
+        errors = [done.get() for _ in range(num_threads - 1)]
     for error in errors:
         if error is not None:
             raise error
+
+
+# Held while threads that wait for one another are at work: two such groups could each hold back a
+# thread the other waits for.
+_together = Lock()
+
+
+def run_together(function: Callable[..., Any], num_threads: int, *args: Any) -> None:
+    """`run_parallel` for functions whose parts wait for one another: all of them do run at once."""
+    with _together:
+        run_parallel(function, num_threads, *args)
