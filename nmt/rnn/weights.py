@@ -67,10 +67,16 @@ class Weights(MutableMapping[str, np.ndarray]):
         """The numbers have changed: packed forms are made again when next used."""
         self._stale.update(self._packed)
 
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of all packed forms, also of what lies above the view."""
+        return sum(packed.nbytes for packed in self._packed.values())
+
     def packed(self, name: str, start: int, rows: int, transposed: bool, threads: int = 1) -> Packed:
         """Rows [start, start + rows) of a matrix (or the transpose of them) laid out for the products."""
         from nmt.rnn.kernels.products import pack, pack_transposed, packed_size
         from nmt.rnn.kernels.threads import run_parallel
+        from nmt.rnn.profile import operation
 
         key = (self._prefix + name, start, rows, transposed)
         if key not in self._packed or key in self._stale:
@@ -79,7 +85,8 @@ class Weights(MutableMapping[str, np.ndarray]):
             out = self._packed.get(key)
             if out is None or out.dtype != matrix.dtype:
                 out = self._packed[key] = np.empty(packed_size(K, N, matrix.dtype), matrix.dtype)
-            run_parallel(pack_transposed if transposed else pack, threads, matrix, start, start + rows, out)
+            with operation("packing"):
+                run_parallel(pack_transposed if transposed else pack, threads, matrix, start, start + rows, out)
             self._stale.discard(key)
         return self._packed[key]
 
