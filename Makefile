@@ -66,10 +66,12 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Scripts that know --quick get it: minutes instead of an hour.
 bench: $(STAMP)
 	@set -e; for script in benchmarks/[!_]*.py; do \
 	  [ -f "$$script" ] || { echo 'benchmarks/ holds no script'; exit 0; }; \
-	  echo "== $$script"; $(BIN)/python "$$script"; done
+	  quick=$$(grep -q -e '"--quick"' "$$script" && echo --quick || true); \
+	  echo "== $$script $$quick"; $(BIN)/python "$$script" $$quick; done
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py

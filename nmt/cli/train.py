@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from nmt.cli.command import Command, threads_option, version_option
+
+if TYPE_CHECKING:
+    from nmt.config import Config
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -25,24 +29,52 @@ from nmt.cli.command import Command, threads_option, version_option
     show_default="seed of the config, there 42",
     help="Start of all random numbers.",
 )
+@click.option(
+    "--profile",
+    "profile_updates",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=20,
+    metavar="[N]",
+    show_default=False,
+    help="Train nothing: run N updates (20) and print where their time goes, by name of operation.",
+)
+@click.option(
+    "--plan",
+    is_flag=True,
+    help="Train nothing: run a few batches and print parameters, memory, speed and how long training will take.",
+)
 @version_option()
-def train(config_file: str, overrides: tuple[str, ...], threads: int | None, seed: int | None) -> None:
+def train(
+    config_file: str,
+    overrides: tuple[str, ...],
+    threads: int | None,
+    seed: int | None,
+    profile_updates: int | None,
+    plan: bool,
+) -> None:
     """Train a translator as CONFIG.yaml says.
 
     The model goes to the folder its model_dir names. The same command goes on where an earlier run
     stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a second
     one exits at once. Progress goes to standard error, and with more detail to train.log and
-    metrics.jsonl in the folder; standard output gets the results.
+    metrics.jsonl in the folder; standard output gets the results. --plan and --profile write no
+    file and make no folder: they print to standard output.
 
     \b
-    Example:
+    Examples:
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
+        nmt-train configs/quickstart.yaml --plan
+        nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     from nmt.config import load_config  # what is slow to load waits until there is work to do
 
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
     config = load_config(config_file, overrides)
+    if plan or profile_updates is not None:
+        _try(config, threads, profile_updates, plan)
+        return
 
     from nmt.train.trainer import Trainer
 
@@ -54,6 +86,22 @@ def train(config_file: str, overrides: tuple[str, ...], threads: int | None, see
         click.echo(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
+
+
+def _try(config: Config, threads: int | None, profile_updates: int | None, plan: bool) -> None:
+    """Print what some updates tell; nothing is saved."""
+
+    from nmt.train.plan_page import plan_page
+    from nmt.train.profile_table import profile_page
+    from nmt.train.trial import Trial
+
+    trial = Trial(config, threads, lambda text: click.echo(text, err=True))
+    pages = []
+    if plan:
+        pages.append(plan_page(trial))
+    if profile_updates is not None:
+        pages.append(profile_page(trial, profile_updates))
+    click.echo("\n\n".join(pages))
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def describe(node: dict[str, Any], schema: dict[str, Any]) -> str:
     if "anyOf" in node:
         return ", or ".join(describe(resolve(option, schema), schema) for option in node["anyOf"])
     if "enum" in node:
-        return "one of " + ", ".join(map(str, node["enum"]))
+        return ("one of " if len(node["enum"]) > 1 else "") + ", ".join(map(str, node["enum"]))
     kind = node.get("type")
     if kind == "array":
         items = node.get("prefixItems")

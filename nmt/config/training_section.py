@@ -1,5 +1,6 @@
 """The `training` and `decoding` sections."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -11,7 +12,24 @@ from nmt.config.section import (
     PositiveFloat,
     PositiveInt,
     Section,
+    Text,
 )
+
+_UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def _batch_size(value: Any) -> int | str:
+    """A name or a number: pydantic would report a mistake once for each of them."""
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise ValueError("")
+
+
+BatchSize = Annotated[
+    int | Literal["auto"],
+    BeforeValidator(_batch_size),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"enum": ["auto"], "type": "string"}]}),
+]
 
 
 class TrainingConfig(Section):
@@ -37,9 +55,15 @@ class TrainingConfig(Section):
         default=0.0,
         description="Probability taken from the right word and shared among all the others.",
     )
-    batch_size: PositiveInt = Field(
+    batch_size: BatchSize = Field(
         default=4096,
-        description="Target tokens a batch (without padding), or sentences: see batch_type.",
+        description="Target tokens a batch (without padding), or sentences: see batch_type. auto takes the most tokens "
+        "that fit memory_limit, up to 8192, and keeps that number when the run is resumed.",
+    )
+    memory_limit: Text | None = Field(
+        default=None,
+        description="With batch_size: auto, the memory that the process may take at its peak, as in 2 GiB or 800 MiB; "
+        "null is half of what the machine has free.",
     )
     batch_type: Literal["token", "sentence"] = Field(default="token", description="What batch_size counts.")
     scheduling: Literal["plateau", "inverse_square_root", "linear", "constant"] = Field(
@@ -51,6 +75,12 @@ class TrainingConfig(Section):
     )
     learning_rate_warmup: NonNegativeInt = Field(
         default=0, description="Updates over which the learning rate rises from 0 to its value."
+    )
+    cooldown: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="Last share of the run in which the learning rate falls in a straight line to zero, "
+        "whichever of updates, epochs and max_minutes ends it: 0.2 for its last fifth, 0 for never. Early stopping "
+        "ends a run without one.",
     )
     learning_rate_min: NonNegativeFloat = Field(
         default=1e-6,
@@ -89,6 +119,32 @@ class TrainingConfig(Section):
     )
     keep_best_ckpts: PositiveInt = Field(default=1, description="Best checkpoints to keep, beside the last one.")
 
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """`memory_limit` as a number."""
+        if self.memory_limit is None:
+            return None
+        found = re.fullmatch(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})", self.memory_limit)
+        if found is None or float(found[1]) == 0:
+            raise ValueError(
+                "memory_limit must be a number above 0 and one of MB, GB, MiB and GiB, as in 2 GiB, "
+                f"got {self.memory_limit!r}"
+            )
+        return int(float(found[1]) * _UNITS[found[2]])
+
+    @model_validator(mode="after")
+    def _check_batches(self) -> "TrainingConfig":
+        if self.batch_size == "auto" and self.batch_type == "sentence":
+            raise ValueError(
+                "batch_size must be a number with batch_type: sentence, got auto; that counts target tokens"
+            )
+        if self.memory_limit_bytes is not None and self.batch_size != "auto":
+            raise ValueError(
+                f"memory_limit must be null with batch_size: {self.batch_size}, got {self.memory_limit!r}; "
+                "only auto keeps to it"
+            )
+        return self
+
     @model_validator(mode="after")
     def _check_rates(self) -> "TrainingConfig":
         if self.learning_rate_min >= self.learning_rate:
@@ -106,6 +162,11 @@ class TrainingConfig(Section):
             raise ValueError(
                 "updates must be above learning_rate_warmup with scheduling: linear, "
                 f"got {self.updates}; it is where the learning rate reaches zero"
+            )
+        if self.scheduling == "linear" and self.cooldown:
+            raise ValueError(
+                f"cooldown must be 0 with scheduling: linear, got {self.cooldown:g}; "
+                "that falls to zero by itself: set scheduling: constant"
             )
         if self.momentum > 0 and self.optimizer != "sgd":
             raise ValueError(

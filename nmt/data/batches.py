@@ -124,15 +124,19 @@ class TrainBatches:
         self._tgt_lengths = corpus.tgt.lengths + 1
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
 
-    def target_counts(self, vocab_size: int) -> np.ndarray:
-        """How often each target token is to be predicted in an epoch, EOS included: int64 [V]."""
-        counts = np.bincount(self._corpus.tgt.tokens, minlength=vocab_size)
-        counts[EOS_ID] += len(self._corpus.tgt)
-        return counts
-
     def num_batches(self, epoch: int = 0) -> int:
         """Batches in an epoch; with shuffling it can differ by a few from one epoch to the next."""
         return len(self._batches(epoch))
+
+    def shapes(self, epoch: int = 0) -> np.ndarray:
+        """Target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
+        return np.array(
+            [(self._tgt_lengths[rows].max(), self._src_lengths[rows].max(), len(rows)) for rows in self._batches(epoch)]
+        )
+
+    def batch(self, epoch: int, number: int) -> Batch:
+        """One batch of an epoch, counted from 0."""
+        return next(self.epoch(epoch, start=number))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch in order, from number `start` on."""

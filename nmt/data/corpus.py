@@ -16,6 +16,7 @@ import numpy as np
 from nmt.data.rows import TokenRows
 from nmt.data.subwords import Subwords
 from nmt.errors import DataError
+from nmt.special_tokens import EOS_ID
 
 if TYPE_CHECKING:
     from nmt.config import SideConfig
@@ -119,6 +120,23 @@ class ParallelCorpus:
     def __len__(self) -> int:
         """Return the number of pairs that were kept."""
         return len(self.src)
+
+    def target_counts(self, vocab_size: int) -> np.ndarray:
+        """How often each target token is to be predicted in an epoch, EOS included: int64 [V]."""
+        counts = np.bincount(self.tgt.tokens, minlength=vocab_size)
+        counts[EOS_ID] += len(self.tgt)
+        return counts
+
+    @property
+    def num_tgt_tokens(self) -> int:
+        """Target tokens to predict in an epoch: EOS counted."""
+        return len(self.tgt.tokens) + len(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all ids, texts not counted."""
+        arrays = (self.src.tokens, self.src.starts, self.tgt.tokens, self.tgt.starts, self.line_numbers)
+        return sum(array.nbytes for array in arrays)
 
 
 @dataclass(frozen=True)

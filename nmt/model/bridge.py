@@ -55,7 +55,9 @@ class Bridge:
         states, tapes = {}, {}
         for name, (layer, state) in self.routes.items():
             x = np.ascontiguousarray(final[layer][state])[None]
-            result = self.scan.forward(weights.view(name), x, training=training, allocate=allocate)
+            result = self.scan.forward(
+                weights.view(name), x, training=training, allocate=allocate, label=f"bridge.{name}"
+            )
             states[name], tapes[name] = result.y[0], result.tape
         return states, tapes
 

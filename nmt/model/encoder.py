@@ -10,6 +10,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.cells import encoder_cells
 from nmt.rnn.cell import Param, under
+from nmt.rnn.profile import operation
 from nmt.rnn.scan import Scan, Tape
 from nmt.rnn.weights import Weights
 
@@ -60,11 +61,13 @@ class Encoder:
                     training=training,
                     seed=seed * 64 + layer * 2 + n,
                     allocate=allocate,
+                    label=f"encoder.{layer}.{direction}",
                 )
                 for n, direction in enumerate(self.directions)
             ]
-            y = np.concatenate([r.y for r in results], axis=-1) if len(results) > 1 else results[0].y
-            x = y + x if layer and self.residual else y
+            with operation("encoder: joining directions"):
+                y = np.concatenate([r.y for r in results], axis=-1) if len(results) > 1 else results[0].y
+                x = y + x if layer and self.residual else y
             final.append({k: np.concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
             tapes.append([r.tape for r in results])
         return Encoded(x, final, tapes)
@@ -85,9 +88,12 @@ class Encoder:
                 if tape is None:
                     raise RuntimeError("the encoder ran without training=True")
                 d_last = {k: np.ascontiguousarray(g[:, half]) for k, g in d_final[layer].items()}
-                got = self.scans[layer].backward(tape, np.ascontiguousarray(d[..., half]), d_last, inner).x
+                with operation("encoder gradients: splitting directions"):
+                    d_half = np.ascontiguousarray(d[..., half])
+                got = self.scans[layer].backward(tape, d_half, d_last, inner).x
                 if got is not None:
-                    d_x = got if d_x is None else d_x + got
+                    with operation("encoder gradients: joining directions"):
+                        d_x = got if d_x is None else d_x + got
             if d_x is None:
                 raise RuntimeError("the encoder's scans gave no gradient for their input")
             d = d_x + d if layer and self.residual else d_x

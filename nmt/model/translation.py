@@ -18,6 +18,7 @@ from nmt.rnn.kernels.output import output_loss
 from nmt.rnn.kernels.products import product
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import embedding_gradient, embedding_rows
+from nmt.rnn.profile import operation
 from nmt.rnn.scan import Scan, Stepper, Workspace, fresh
 from nmt.rnn.weights import Weights, initial_array
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
@@ -82,6 +83,11 @@ class TranslationModel:
     def num_params(self) -> int:
         """How many numbers are learned."""
         return sum(a.size for a in self.weights.values())
+
+    @property
+    def workspace_taken(self) -> int:
+        """Bytes of arrays that the last batch took from the workspace."""
+        return self._workspace.taken
 
     def changed(self) -> None:
         """Parameters were written in place."""
@@ -155,7 +161,8 @@ class TranslationModel:
         table = self.weights[self.table(side)]
         out = allocate((*ids.shape, table.shape[1]), self.dtype)
         flat = np.ascontiguousarray(ids).reshape(-1)
-        run_parallel(embedding_rows, threads, flat, table, out.reshape(-1, table.shape[1]), self._scale(side))
+        with operation(side, " embedding: lookup"):
+            run_parallel(embedding_rows, threads, flat, table, out.reshape(-1, table.shape[1]), self._scale(side))
         return out
 
     def _scale(self, side: str) -> float:
@@ -209,8 +216,9 @@ class TranslationModel:
         `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
         """
         gradients = into if into is not None else {k: np.empty_like(v) for k, v in self.weights.items()}
-        for g in gradients.values():
-            g[...] = 0
+        with operation("gradients: zeroing"):
+            for g in gradients.values():
+                g[...] = 0
         stats = self._run(
             batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients
         )
@@ -250,6 +258,7 @@ class TranslationModel:
             training=training,
             seed=2 * seed + 1,
             allocate=allocate,
+            label="decoder",
         )
         real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
         stats, d_y = self._output(result.y, real, batch, label_smoothing, threads, gradients)
@@ -281,7 +290,8 @@ class TranslationModel:
         packed, packed_back, bias = self.output_weights(threads, gradients is not None)
         rows = np.flatnonzero(real.reshape(-1))
         H = y.shape[-1]
-        h = np.ascontiguousarray(y.reshape(-1, H)[rows])
+        with operation("output layer: gathering rows"):
+            h = np.ascontiguousarray(y.reshape(-1, H)[rows])
         d_h, d_W, d_b = None, None, None
         if gradients is not None:
             d_h, d_b = np.empty_like(h), gradients["output.b"]
@@ -295,8 +305,9 @@ class TranslationModel:
         if d_h is None:
             return stats, None
         d_y = self._workspace(y.shape, self.dtype)
-        d_y[...] = 0
-        d_y.reshape(-1, H)[rows] = d_h
+        with operation("output layer gradients: scattering rows"):
+            d_y[...] = 0
+            d_y.reshape(-1, H)[rows] = d_h
         return stats, d_y
 
     def _embedding_gradient(
@@ -306,7 +317,8 @@ class TranslationModel:
             raise RuntimeError("the embeddings received no gradient")
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]
-        run_parallel(embedding_gradient, threads, flat, d.reshape(-1, d.shape[-1]), table, self._scale(side))
+        with operation(side, " embedding: gradient"):
+            run_parallel(embedding_gradient, threads, flat, d.reshape(-1, d.shape[-1]), table, self._scale(side))
 
 
 class ModelDecoder:

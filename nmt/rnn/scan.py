@@ -21,9 +21,13 @@ from nmt.rnn.compiler.trace import Mask, Trace, trace
 from nmt.rnn.kernels.run_cpu import Division, Executable, Rows, choose_division, clear_ended, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import dropout_mask
+from nmt.rnn.profile import operation
 from nmt.rnn.weights import Weights, check_params, packed_dtype
 
 Arrays = dict[str, np.ndarray]
+
+PIECE_BYTES = 64
+"""Arrays of a workspace begin on a cache line."""
 
 
 class Workspace:
@@ -38,7 +42,7 @@ class Workspace:
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """An array of stale but finite numbers."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        step = (size + 63) // 64 * 64
+        step = -(-size // PIECE_BYTES) * PIECE_BYTES
         if not self._chunks or self._used + step > self._chunks[-1].size:
             self._chunks.append(np.zeros(max(step, 1 << 22), np.uint8))
             self._used = 0
@@ -46,6 +50,11 @@ class Workspace:
         self._used += step
         self._total += step
         return piece.view(dtype).reshape(shape)
+
+    @property
+    def taken(self) -> int:
+        """Bytes handed out since the last reset."""
+        return self._total
 
     def reset(self) -> None:
         """Everything taken is free again. Arrays handed out before must not be used any more."""
@@ -174,6 +183,7 @@ class Scan:
         seed: int = 0,
         allocate: Any = fresh,
         single_step: bool = False,
+        label: str = "scan",
     ) -> Result:
         """Run the cell over x [T, B, D].
 
@@ -181,9 +191,10 @@ class Scan:
         captured: arrays that
         stay the same, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each
         row's last step to its first. training: dropout from `seed`, and a tape for `backward`. single_step: for
-        inference with a T of 1, the program that does it in one call. Raises ShapeError.
+        inference with a T of 1, the program that does it in one call. label: what a profile calls this run and its
+        way back. Raises ShapeError.
         """
-        rows = self._rows(x, lengths, captured or {}, source_lengths, reverse)
+        rows = self._rows(x, lengths, captured or {}, source_lengths, reverse, label)
         check_params(type(self.cell).__name__, self.params, weights, self.dtype)
         compiled = self.compiled(training, single_step)
         traced = compiled.step.plan.trace
@@ -222,7 +233,8 @@ class Scan:
             arrays[f"D_{name}"] = carry
         for name, place in plan.d_captured.items():
             arrays[place.name] = allocate(arrays[f"C_{name}"].shape, self.dtype)
-            arrays[place.name][:] = 0
+            with operation(rows.label, " gradients: zeroing"):
+                arrays[place.name][:] = 0
         gradients = {} if gradients is None else gradients
         tape.compiled.step.backward(arrays, tape.weights, rows, allocate, gradients)
         captured = self._constant_backward(tape, gradients)
@@ -245,7 +257,13 @@ class Scan:
         return np.ascontiguousarray(array)
 
     def _rows(
-        self, x: np.ndarray, lengths: Any, captured: Mapping[str, np.ndarray], source_lengths: Any, reverse: bool
+        self,
+        x: np.ndarray,
+        lengths: Any,
+        captured: Mapping[str, np.ndarray],
+        source_lengths: Any,
+        reverse: bool,
+        label: str = "scan",
     ) -> Rows:
         self._check_array("x", x, (None, None, self.cell.input_size))
         T, B, _ = x.shape
@@ -254,7 +272,7 @@ class Scan:
         S = wide[0].shape[0] if wide else 1
         sources = self._lengths("source_lengths", source_lengths, B, S)
         division = self.division or choose_division(B, self.threads)
-        return Rows(T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse, division)
+        return Rows(T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse, division, label)
 
     def _lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         if lengths is None:
@@ -286,7 +304,8 @@ class Scan:
         for n, mask in enumerate(traced.masks):
             shape = (rows.B, mask.width) if mask.variational else (rows.T, rows.B, mask.width)
             array = allocate(shape, self.dtype)
-            self._draw(array, mask, seed, n)
+            with operation(rows.label, ": dropout masks"):
+                self._draw(array, mask, seed, n)
             masks[f"C_{mask.name}" if mask.variational else mask.name] = array
         return masks
 
@@ -329,6 +348,7 @@ class Scan:
             rows.owner,
             split_rows(rows.source_lengths, self.threads),
             False,
+            label=f"{rows.label} constants",
         )
 
     def _constant(self, compiled: Compiled, arrays: Arrays, weights: Weights, rows: Rows, allocate: Any) -> Arrays:
@@ -351,10 +371,9 @@ class Scan:
             tape.constant_arrays[f"d_{name}"] = direct.pop(name)[None]
         constant.backward(tape.constant_arrays, tape.weights, self._constant_rows(tape.rows), tape.allocate, gradients)
         for name, place in constant.plan.d_inputs.items():
-            through = tape.constant_arrays[place.name][0]
-            direct[name] = (
-                direct[name] + self._real(through, tape.rows) if name in direct else self._real(through, tape.rows)
-            )
+            with operation(tape.rows.label, " gradients: joining those of captured arrays"):
+                through = self._real(tape.constant_arrays[place.name][0], tape.rows)
+                direct[name] = direct[name] + through if name in direct else through
         return direct
 
     def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:

@@ -86,6 +86,11 @@ class Weights(MutableMapping[str, np.ndarray]):
         """The numbers have changed: packed forms are made again when next used."""
         self._stale.update(self._packed)
 
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of all packed forms, also of what lies above the view."""
+        return sum(packed.nbytes for packed in self._packed.values())
+
     def packed(
         self, name: str, start: int, rows: int, transposed: bool, threads: int = 1, dtype: np.dtype | None = None
     ) -> Packed:
@@ -95,6 +100,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         """
         from nmt.rnn.kernels import products
         from nmt.rnn.kernels.threads import run_parallel
+        from nmt.rnn.profile import operation
 
         dtype = self[name].dtype if dtype is None else dtype
         key = (self._prefix + name, start, rows, transposed, dtype)
@@ -105,7 +111,8 @@ class Weights(MutableMapping[str, np.ndarray]):
             if out is None:
                 out = self._packed[key] = np.empty(products.packed_size(K, N, dtype), dtype)
             packing = products.PACKING[dtype == PAIRS, transposed]
-            run_parallel(packing, threads, matrix, start, start + rows, out)
+            with operation("packing"):
+                run_parallel(packing, threads, matrix, start, start + rows, out)
             self._stale.discard(key)
         return self._packed[key]
 

@@ -32,10 +32,8 @@ def stop_reason(
     if state.epoch > settings.epochs:
         return f"{settings.epochs} epochs (training.epochs)"
     if settings.max_minutes is not None:
-        # The last validation belongs to the run: leave it the time that the one before took.
-        limit = settings.max_minutes * 60
         due = 0.0 if state.validated_update == state.update else validation_seconds
-        if elapsed + min(due, limit / 2) >= limit:
+        if elapsed >= _training_limit(settings.max_minutes, due):
             return f"{settings.max_minutes:g} minutes (training.max_minutes)"
     if schedule.finished:
         return f"learning rate below {settings.learning_rate_min:g} (training.learning_rate_min)"
@@ -46,6 +44,40 @@ def stop_reason(
             "validations (training.early_stopping_patience)"
         )
     return None
+
+
+def progress(
+    state: TrainingState,
+    settings: TrainingConfig,
+    *,
+    num_batches: int,
+    elapsed: float,
+    validation_seconds: float,
+) -> float:
+    """Return the share of the run that was over when update `state.update` began, from 0 to 1.
+
+    Measured by the limit that comes first at the run's pace so far. It is 1 only past that limit: the last update has
+    some way to go. Without `max_minutes` it follows from the state alone, so that a resumed run repeats it.
+
+    Args:
+        state: Where the run stands; the update under way is counted in it.
+        settings: Its limits.
+        num_batches: Of the epoch under way; the others are taken to have as many.
+        elapsed: Seconds by the clock, former runs included.
+        validation_seconds: What the last validation took: there is one more after the last update.
+    """
+    shares = [(state.epoch - 1 + (state.position - 1) / num_batches) / settings.epochs]
+    if settings.updates is not None:
+        shares.append((state.update - 1) / settings.updates)
+    if settings.max_minutes is not None:
+        shares.append(elapsed / _training_limit(settings.max_minutes, validation_seconds))
+    return min(1.0, max(0.0, *shares))
+
+
+def _training_limit(max_minutes: float, validation_seconds: float) -> float:
+    """Seconds for everything before the last validation, which belongs to the run: half of them at least."""
+    limit = max_minutes * 60
+    return limit - min(validation_seconds, limit / 2)
 
 
 def seconds_left(

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nmt.errors import NMTError
-from nmt.train.limits import seconds_left, stop_reason
-from nmt.train.optimizer import clip_scale, gradient_norm
+from nmt.train.limits import progress, seconds_left, stop_reason
 from nmt.train.progress import format_seconds
-from nmt.train.state import update_seed
+from nmt.train.schedule import cooldown_factor
+from nmt.train.update import Updater
 from nmt.train.validation import is_better
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.model.translation import LossStats, TranslationModel
     from nmt.train.interrupt import StopRequest
     from nmt.train.keeper import Keeper
-    from nmt.train.optimizer import Arrays, Optimizer
+    from nmt.train.optimizer import Optimizer
     from nmt.train.progress import Stopwatch
     from nmt.train.report import Reporter
     from nmt.train.schedule import Constant
@@ -72,7 +72,9 @@ class Loop:
         self._first_update = parts.state.update
         self._num_batches = 0
         self._norm = math.nan
-        self._grads: Arrays | None = None
+        self._rate = 0.0
+        self._is_cooling = False
+        self._updater = Updater(parts.config, parts.model, parts.optimizer, parts.num_threads)
         self._skips_in_row = 0
         self._validation_seconds = 0.0
 
@@ -117,35 +119,35 @@ class Loop:
         parts, state = self.parts, self.state
         state.update += 1
         state.position += 1
+        self._rate = self._learning_rate()
         began = time.monotonic()
         with parts.watch.measure("training"):
-            stats, grads = parts.model.loss_and_gradients(
-                batch,
-                seed=update_seed(parts.config.seed, state.update),
-                label_smoothing=self.settings.label_smoothing,
-                threads=parts.num_threads,
-                into=self._grads,
-            )
-            self._grads = grads
-            norm = gradient_norm(grads, parts.num_threads)
-            is_finite = math.isfinite(stats.loss) and math.isfinite(norm)
-            if is_finite:
-                self._step(grads, norm)
-        if not is_finite:
-            self._skip(stats, norm)
+            done = self._updater.update(batch, state.update, self._rate)
+        if not done.is_finite:
+            self._skip(done.stats, done.norm)
             return
         self._skips_in_row = 0
-        self._norm = norm
+        self._norm = done.norm
         state.src_tokens += batch.num_src_tokens
         state.tgt_tokens += batch.num_tgt_tokens
-        parts.reporter.add(batch, stats, time.monotonic() - began)
+        parts.reporter.add(batch, done.stats, time.monotonic() - began)
 
-    def _step(self, grads: Arrays, norm: float) -> None:
-        parts = self.parts
-        rate = parts.schedule.learning_rate(self.state.update)
-        scale = clip_scale(norm, self.settings.clip_grad_norm)
-        parts.optimizer.step(parts.model.params, grads, rate, scale)
-        parts.model.changed()
+    def _learning_rate(self) -> float:
+        """Return the rate of the update under way, and say so where it begins to fall."""
+        done = progress(
+            self.state,
+            self.settings,
+            num_batches=self._num_batches,
+            elapsed=self._elapsed,
+            validation_seconds=self._validation_seconds,
+        )
+        factor = cooldown_factor(self.settings, done)
+        if factor < 1 and not self._is_cooling:
+            self._is_cooling = True
+            self.parts.reporter.log.line(
+                f"cooldown: from update {self.state.update}, {done:.0%} of the run, the learning rate falls to zero"
+            )
+        return self.parts.schedule.learning_rate(self.state.update) * factor
 
     def _skip(self, stats: LossStats, norm: float) -> None:
         """Leave out an update that would spoil the parameters; give up when it goes on."""
@@ -187,7 +189,7 @@ class Loop:
         if state.update % self.settings.logging_freq == 0:
             parts.reporter.progress(
                 state,
-                learning_rate=parts.schedule.learning_rate(state.update),
+                learning_rate=self._rate,
                 norm=self._norm,
                 left=left,
                 elapsed=self._elapsed,

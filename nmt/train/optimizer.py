@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.rnn.profile import operation
+
 if TYPE_CHECKING:
     from nmt.config import TrainingConfig
 
@@ -54,7 +56,8 @@ class Optimizer:
             flat_param, flat_grad = param.reshape(-1), grads[name].reshape(-1)
             state = [self.state[f"{name}/{slot}"].reshape(-1) for slot in self.slots]
             threads = self.num_threads if flat_param.size >= _SMALL else 1
-            self._update(threads, flat_param, flat_grad, state, learning_rate, gradient_scale)
+            with operation("optimizer: ", self.settings.optimizer):
+                self._update(threads, flat_param, flat_grad, state, learning_rate, gradient_scale)
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays and the plain numbers a checkpoint must hold."""
@@ -177,7 +180,8 @@ def gradient_norm(grads: Arrays, num_threads: int = 1) -> float:
     for grad in grads.values():
         threads = num_threads if grad.size >= _SMALL else 1
         parts = np.zeros(threads, dtype=np.float64)
-        run_parallel(square_norm, threads, grad.reshape(-1), parts)
+        with operation("gradient norm"):
+            run_parallel(square_norm, threads, grad.reshape(-1), parts)
         total += float(parts.sum())
     return math.sqrt(total) if total >= 0 else math.nan
 

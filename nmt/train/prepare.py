@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from nmt.model_folder import (
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.batches import Batch, TrainBatches
-    from nmt.data.corpus import Side
+    from nmt.data.corpus import ParallelCorpus, Side
     from nmt.data.subwords import Subwords
     from nmt.train.progress import TrainingLog
 
@@ -39,12 +39,15 @@ class Corpora:
 
     src_subwords: Subwords
     tgt_subwords: Subwords
-    train: TrainBatches
-    fingerprint: list[int]
-    """Pairs and target tokens of the training corpus."""
-    dev: Sequence[Batch]
+    train: ParallelCorpus
+    dev: ParallelCorpus
     dev_texts: Texts
     test_texts: Texts | None
+
+    @property
+    def fingerprint(self) -> list[int]:
+        """Pairs and target tokens of the training corpus."""
+        return [len(self.train), len(self.train.tgt.tokens)]
 
 
 @contextlib.contextmanager
@@ -97,25 +100,23 @@ def save_config(folder: Path, config: Config) -> None:
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
 
 
-def load_corpora(config: Config, folder: Path, log: TrainingLog, *, resumed: bool) -> Corpora:
+def load_corpora(config: Config, folder: Path, log: TrainingLog) -> Corpora:
     """Read the texts and cut them into subwords, which are trained or copied first if need be.
 
     Args:
         config: The settings.
         folder: The model folder.
         log: Told how many pairs there are and how many were left out.
-        resumed: There is a checkpoint: its subwords, in the folder, are the only ones that fit.
 
     Raises:
         DataError: A text or subword model is missing, damaged or does not fit its partner.
         CheckpointError: The folder cannot be written, or lost its subwords.
     """
-    from nmt.data.batches import TrainBatches
     from nmt.data.corpus import load_parallel
 
     _check_files(config)
-    src, tgt = _sides(config, folder, log, resumed=resumed)
-    data, training = config.data, config.training
+    src, tgt = _sides(config, folder, log)
+    data = config.data
     dev = load_parallel(data.dev, src, tgt, training=False)
     test = load_parallel(data.test, src, tgt, training=False) if data.test else None
     train = load_parallel(data.train, src, tgt)
@@ -126,17 +127,45 @@ def load_corpora(config: Config, folder: Path, log: TrainingLog, *, resumed: boo
         f"{train.skipped_long:,} over max_length), {tgt_tokens:,} target subwords; "
         f"{len(dev):,} validation pairs"
     )
-    batches = TrainBatches(train, training.batch_size, training.batch_type, config.seed, training.shuffle)
-    dev_batches = TrainBatches(dev, training.batch_size, training.batch_type, shuffle=False)
     return Corpora(
         src_subwords=src.subwords,
         tgt_subwords=tgt.subwords,
-        train=batches,
-        fingerprint=[len(train), tgt_tokens],
-        dev=list(dev_batches.epoch(0)),
+        train=train,
+        dev=dev,
         dev_texts=(dev.src_texts, dev.references),
         test_texts=(test.src_texts, test.references) if test else None,
     )
+
+
+def train_batches(config: Config, corpus: ParallelCorpus, size: int) -> TrainBatches:
+    """Deal the training corpus into batches of `size` tokens or sentences."""
+    from nmt.data.batches import TrainBatches
+
+    return TrainBatches(corpus, size, config.training.batch_type, config.seed, config.training.shuffle)
+
+
+def validation_batches(config: Config, corpus: ParallelCorpus, size: int) -> list[Batch]:
+    """Return the validation pairs in batches of `size` tokens or sentences."""
+    from nmt.data.batches import TrainBatches
+
+    return list(TrainBatches(corpus, size, config.training.batch_type, shuffle=False).epoch(0))
+
+
+def load_training_text(config: Config, say: Callable[[str], None]) -> tuple[Side, Side, ParallelCorpus]:
+    """Read the training text with the subwords it would be trained with, and write nothing.
+
+    Args:
+        config: The settings. Subwords of a run in its folder are used again, others trained in memory.
+        say: Told what takes long.
+
+    Raises:
+        DataError: A text or subword model is missing, damaged or does not fit its partner.
+    """
+    from nmt.data.corpus import load_parallel
+
+    _check_files(config)
+    src, tgt = _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)
+    return src, tgt, load_parallel(config.data.train, src, tgt)
 
 
 def _check_files(config: Config) -> None:
@@ -149,20 +178,32 @@ def _check_files(config: Config) -> None:
             text_file(f"{prefix}.{side.lang}")
 
 
-def _sides(config: Config, folder: Path, log: TrainingLog, *, resumed: bool) -> tuple[Side, Side]:
-    from nmt.data.corpus import Side
-    from nmt.data.prepare import load_sides
-
-    joint = config.data.subwords.joint
-    if resumed or _has_same_subwords(config, folder):
-        src, tgt = load_subwords(folder, joint=joint)
-        return Side(config.data.src, src), Side(config.data.tgt, tgt)
+def _sides(config: Config, folder: Path, log: TrainingLog) -> tuple[Side, Side]:
+    found = _found_sides(config, folder)
+    if found is not None:
+        return found
     if not (folder / CONFIG_NAME).exists():
         save_config(folder, config)  # from here on the folder is ours
-    log.line("subwords: reading the training text")
-    src_side, tgt_side = load_sides(config.data)
-    save_subwords(folder, src_side.subwords, tgt_side.subwords, joint=joint)
-    return src_side, tgt_side
+    src, tgt = _new_sides(config, log.line)
+    save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
+    return src, tgt
+
+
+def _new_sides(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
+    from nmt.data.prepare import load_sides
+
+    say("subwords: reading the training text")
+    return load_sides(config.data)
+
+
+def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:
+    """The sides with the subwords in the folder, if they are those of this run: a checkpoint fits no others."""
+    from nmt.data.corpus import Side
+
+    if not ((folder / LAST_NAME).exists() or _has_same_subwords(config, folder)):
+        return None
+    src, tgt = load_subwords(folder, joint=config.data.subwords.joint)
+    return Side(config.data.src, src), Side(config.data.tgt, tgt)
 
 
 def _has_same_subwords(config: Config, folder: Path) -> bool:

@@ -96,6 +96,21 @@ class Plateau(Constant):
         self.waited = int(state.get("waited", 0))
 
 
+def cooldown_factor(settings: TrainingConfig, progress: float) -> float:
+    """Return what the schedule's rate is multiplied by: 1, and over the last `cooldown` of the run a line to 0.
+
+    Warmup-stable-decay of Hu et al. 2024 (MiniCPM), section 4.2, with the linear decay of Haegele et al. 2024,
+    section 3.
+
+    Args:
+        settings: Whose `cooldown` is a share of the run.
+        progress: The share that is over, 0 to 1 (see `limits.progress`).
+    """
+    if not settings.cooldown:
+        return 1.0
+    return min(1.0, max(0.0, (1.0 - progress) / settings.cooldown))
+
+
 SCHEDULES: dict[str, type[Constant]] = {
     "plateau": Plateau,
     "inverse_square_root": InverseSquareRoot,

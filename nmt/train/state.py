@@ -36,6 +36,8 @@ class TrainingState:
     """Validations since then."""
     kept: list[tuple[float, int]] = field(default_factory=list)
     """Score and update of the numbered best checkpoints (keep_best_ckpts)."""
+    batch_size: int = 0
+    """What batch_size: auto chose for this run; 0 where a number is set."""
     corpus: list[int] = field(default_factory=list)
     """Pairs and target tokens of the training corpus: has it changed since?"""
 

@@ -18,11 +18,20 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
+from nmt.train.batch_size import choose_batch_size
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.keeper import Keeper
 from nmt.train.loop import Loop, Parts
 from nmt.train.optimizer import make_optimizer
-from nmt.train.prepare import Corpora, Texts, load_corpora, own_folder, save_config
+from nmt.train.prepare import (
+    Corpora,
+    Texts,
+    load_corpora,
+    own_folder,
+    save_config,
+    train_batches,
+    validation_batches,
+)
 from nmt.train.progress import Stopwatch, TrainingLog, format_seconds
 from nmt.train.report import Reporter, format_scores
 from nmt.train.resume import SavedRun, load_saved_run
@@ -33,6 +42,9 @@ from nmt.translator import Translator, resolve_threads
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.corpus import ParallelCorpus
+    from nmt.model.translation import TranslationModel
+    from nmt.train.optimizer import Optimizer
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,7 @@ class Trainer:
         with own_folder(self.folder), contextlib.closing(self._open_log()) as log:
             try:
                 saved = load_saved_run(self.folder, self.config)
-                corpora = load_corpora(self.config, self.folder, log, resumed=saved is not None)
+                corpora = load_corpora(self.config, self.folder, log)
                 parts = self._set_up(corpora, saved, log, watch)
                 save_config(self.folder, self.config)
                 elapsed_before = saved.state.elapsed if saved else 0.0
@@ -101,15 +113,18 @@ class Trainer:
         optimizer = make_optimizer(config.training, model.params, threads)
         schedule = make_schedule(config.training)
         state = saved.state if saved else TrainingState()
+        batch_size = self._batch_size(state, model, optimizer, corpora.train, log)
         parts = Parts(
             config=config,
             num_threads=threads,
-            batches=corpora.train,
+            batches=train_batches(config, corpora.train, batch_size),
             model=model,
             optimizer=optimizer,
             schedule=schedule,
             state=state,
-            validator=Validator(corpora.dev, *corpora.dev_texts, check=self._stop.check),
+            validator=Validator(
+                validation_batches(config, corpora.dev, batch_size), *corpora.dev_texts, check=self._stop.check
+            ),
             translator=Translator(model, src, tgt, config, threads),
             keeper=Keeper(
                 self.folder,
@@ -134,6 +149,23 @@ class Trainer:
             _restore(parts, saved, corpora.fingerprint, log)
         state.corpus = corpora.fingerprint
         return parts
+
+    def _batch_size(
+        self,
+        state: TrainingState,
+        model: TranslationModel,
+        optimizer: Optimizer,
+        corpus: ParallelCorpus,
+        log: TrainingLog,
+    ) -> int:
+        given = self.config.training.batch_size
+        if given != "auto":
+            state.batch_size = 0
+            return given
+        size, reason = choose_batch_size(self.config, state, model, optimizer, corpus, self._num_threads)
+        log.line(f"batch_size: auto is {size:,} target tokens: {reason}")
+        state.batch_size = size
+        return size
 
     def _train(self, loop: Loop, log: TrainingLog, test: Texts | None) -> TrainingResult:
         state = loop.state

@@ -161,3 +161,20 @@ def test_little_padding_and_company_that_changes():
     assert not again & {frozenset(batch.indices.tolist()) for batch in dealt}
     lengths = [int(batch.tgt_lengths[0]) for batch in dealt]
     assert lengths != sorted(lengths) and lengths != sorted(lengths, reverse=True)
+
+
+def test_shapes_are_those_of_the_batches():
+    batches = TrainBatches(random_corpus(300), 256, seed=1)
+    dealt = [(len(b.tgt_out), len(b.src), len(b)) for b in batches.epoch(2)]
+    assert batches.shapes(2).tolist() == [list(shape) for shape in dealt]
+    assert batches.batch(2, 3).indices.tolist() == list(batches.epoch(2))[3].indices.tolist()
+
+
+def test_counts_and_bytes_of_a_corpus():
+    corpus = random_corpus(300)
+    batches = list(TrainBatches(corpus, 256, seed=1).epoch(1))
+    assert corpus.num_tgt_tokens == sum(batch.num_tgt_tokens for batch in batches)
+    counts = corpus.target_counts(1000)
+    assert counts.sum() == corpus.num_tgt_tokens
+    assert counts[EOS_ID] == len(corpus)
+    assert corpus.nbytes == sum(a.nbytes for a in (corpus.src.tokens, corpus.tgt.tokens)) + 8 * (3 * 300 + 2)

@@ -269,3 +269,26 @@ def test_a_run_under_nohup_outlives_its_terminal(
         assert make_trainer(updates=2).run().signal is None
     finally:
         signal.signal(signal.SIGHUP, former)
+
+
+def test_a_cooldown_goes_on_where_it_was(
+    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"early_stopping_metric": "loss", "cooldown": 0.5}
+    trainer = make_trainer(**settings)
+    total = trainer.run().update
+    whole = trainer.folder.rename(trainer.folder.with_name("undisturbed"))
+    update, calls = fake.loss_and_gradients, 0
+
+    def interrupted(self: TranslationModel, *args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == total - 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return update(self, *args, **options)
+
+    monkeypatch.setattr(fake, "loss_and_gradients", interrupted)
+    assert make_trainer(**settings).run().update == total - 3
+    trainer = make_trainer(**settings)
+    trainer.run()
+    assert_same(trainer.folder, whole)

@@ -1,10 +1,14 @@
 """Learning rates at the updates where they turn."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from nmt.config import TrainingConfig
-from nmt.train.schedule import make_schedule
+from nmt.train.limits import progress
+from nmt.train.schedule import cooldown_factor, make_schedule
+from nmt.train.state import TrainingState
 
 
 def test_constant_rises_linearly_then_stays() -> None:
@@ -57,3 +61,37 @@ def test_linear_rises_then_falls_in_a_straight_line_to_zero():
     steps = np.diff(rates[3:])
     assert steps == pytest.approx(np.full(len(steps), -0.004))
     assert rates[-1] == 0
+
+
+def test_a_cooldown_of_the_last_share_ends_at_zero() -> None:
+    settings = TrainingConfig(cooldown=0.25)
+    factors = [cooldown_factor(settings, progress) for progress in (0, 0.5, 0.75, 0.8, 0.95, 1)]
+    assert factors == pytest.approx([1, 1, 1, 0.8, 0.2, 0])
+
+
+def test_without_a_cooldown_even_the_last_update_has_the_whole_rate() -> None:
+    assert cooldown_factor(TrainingConfig(), 1.0) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "share"),
+    [
+        ({"epochs": 4}, 0.375),  # 1 of 4 epochs and 5 of the 10 batches of the second are over
+        ({"epochs": 4, "updates": 20}, 0.75),
+        ({"epochs": 4, "updates": 1000}, 0.375),
+        ({"epochs": 4, "max_minutes": 2}, 0.5),
+        ({"epochs": 4, "updates": 20, "max_minutes": 2}, 0.75),
+        ({"epochs": 4, "updates": 10}, 1.0),
+    ],
+)
+def test_progress_is_measured_by_the_limit_that_comes_first(limits: dict[str, Any], share: float) -> None:
+    state = TrainingState(update=16, epoch=2, position=6)
+    settings = TrainingConfig(**limits)
+    assert progress(state, settings, num_batches=10, elapsed=60, validation_seconds=0) == pytest.approx(share)
+
+
+def test_progress_leaves_time_for_the_last_validation() -> None:
+    settings = TrainingConfig(max_minutes=2)
+    state = TrainingState(update=1, position=1)
+    shares = [progress(state, settings, num_batches=10, elapsed=60, validation_seconds=s) for s in (20, 10_000)]
+    assert shares == pytest.approx([0.6, 1.0]), "half of the time at most"

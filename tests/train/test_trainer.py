@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nmt.errors import CheckpointError, NMTError
 from nmt.model_folder import read_checkpoint
+from nmt.train.progress import Stopwatch
 from nmt.train.trainer import Trainer
 from nmt.translator import Translator
 from tests.train.fake_model import TranslationModel, write_corpus
@@ -107,6 +109,39 @@ def test_limits(make_trainer: Make, limits: dict[str, Any], reason: str, update:
     result = make_trainer(**limits).run()
     assert reason in result.reason
     assert update is None or result.update == update
+
+
+@pytest.mark.parametrize("limits", [{"updates": 20}, {"epochs": 2}])
+def test_a_cooldown_falls_to_zero_over_the_last_updates(make_trainer: Make, limits: dict[str, int]) -> None:
+    trainer = make_trainer(logging_freq=1, scheduling="constant", cooldown=0.5, **limits)
+    total = trainer.run().update
+    rates = [event["learning_rate"] for event in events(trainer.folder, "train")]
+    expected = [0.3 * min(1, 2 * (1 - update / total)) for update in range(total)]
+    assert rates == pytest.approx(expected, abs=0.3 * 2 / total)  # epochs may differ by a batch
+    assert rates[0] == 0.3
+    assert 0 < rates[-1] < 0.3 * 3 / total
+    assert np.all(np.diff(rates) <= 0)
+    assert (trainer.folder / "train.log").read_text().count("cooldown: from update ") == 1
+
+
+def test_a_cooldown_by_the_clock_reaches_the_end_of_the_run(
+    make_trainer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 0.0
+
+    def tick(*args: Any, **options: Any) -> Any:
+        nonlocal clock
+        clock += 1
+        return update(*args, **options)
+
+    update = TranslationModel.loss_and_gradients
+    monkeypatch.setattr(TranslationModel, "loss_and_gradients", tick)
+    monkeypatch.setattr(Stopwatch, "total", property(lambda self: clock))
+    options = {"scheduling": "constant", "validation_freq": 1000, "early_stopping_metric": "loss"}
+    trainer = make_trainer(logging_freq=1, cooldown=0.25, max_minutes=20 / 60, **options)
+    assert trainer.run().update == 20
+    rates = [event["learning_rate"] for event in events(trainer.folder, "train")]
+    assert rates == pytest.approx([0.3] * 16 + [0.24, 0.18, 0.12, 0.06])
 
 
 def test_a_broken_update_is_left_out(make_trainer: Make, fake: type[TranslationModel]) -> None:

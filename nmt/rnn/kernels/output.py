@@ -11,10 +11,14 @@ from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.softmax import log_sum_exp, row_loss, row_max
 from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.profile import operation
 
 __all__ = ["log_sum_exp", "output_loss", "row_max"]
 
 Array = NDArray[Any]
+
+CHUNK_ROWS = 256
+"""Rows whose logits exist at a time."""
 
 
 @kernel
@@ -70,7 +74,7 @@ def output_loss(
     db: Array | None,
     scale: float,
     num_threads: int,
-    chunk: int = 256,
+    chunk: int = CHUNK_ROWS,
     *,
     transposed: bool = False,
 ) -> tuple[float, float, int]:
@@ -108,27 +112,33 @@ def output_loss(
     for r0 in range(0, rows, chunk):
         r1 = min(rows, r0 + chunk)
         h_part, block, segments = h[r0:r1], logits[: r1 - r0], np.array([[0, r1 - r0]], np.int64)
-        run_parallel(product, num_threads, h_part, 0, W_packed, block, 0, hidden, vocab, segments, 0)
+        size = (r1 - r0) * hidden * vocab
+        with operation("output layer: logits", multiply_adds=size):
+            run_parallel(product, num_threads, h_part, 0, W_packed, block, 0, hidden, vocab, segments, 0)
         sums = nll[r0:r1], smoothed[r0:r1], correct[r0:r1]
         smoothing, factor = float(label_smoothing), float(scale)
-        run_parallel(_loss_rows, num_threads, block, b, targets[r0:r1], smoothing, factor, gradients, *sums)
+        with operation("output layer: loss"):
+            run_parallel(_loss_rows, num_threads, block, b, targets[r0:r1], smoothing, factor, gradients, *sums)
         if d_h is not None:
-            run_parallel(product, num_threads, block, 0, Wt_packed, d_h[r0:r1], 0, vocab, hidden, segments, 0)
+            with operation("output layer gradients: h", multiply_adds=size):
+                run_parallel(product, num_threads, block, 0, Wt_packed, d_h[r0:r1], 0, vocab, hidden, segments, 0)
         if dW is not None:
             left, right = ((block, vocab), (h_part, hidden)) if transposed else ((h_part, hidden), (block, vocab))
-            run_parallel(
-                sum_products,
-                num_threads,
-                left[0],
-                0,
-                left[1],
-                right[0],
-                0,
-                right[1],
-                segments,
-                dW,
-                1,
-            )
+            with operation("output layer gradients: weights", multiply_adds=size):
+                run_parallel(
+                    sum_products,
+                    num_threads,
+                    left[0],
+                    0,
+                    left[1],
+                    right[0],
+                    0,
+                    right[1],
+                    segments,
+                    dW,
+                    1,
+                )
         if db is not None:
-            run_parallel(sum_rows, num_threads, block, 0, vocab, segments, db, 1)
+            with operation("output layer gradients: sums for b"):
+                run_parallel(sum_rows, num_threads, block, 0, vocab, segments, db, 1)
     return float(nll.sum()), float(smoothed.sum()), int(correct.sum())

@@ -10,12 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
-from nmt.rnn.compiler.program import Place, Product
+from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.kernels.emit_cpu import Function, Module, emit, weight_key
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.threads import run_parallel, run_together
+from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
 
 Division = Literal["rows", "units"]
@@ -61,6 +62,7 @@ class Rows:
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
     division: Division = "rows"
+    label: str = "scan"  # what a profile calls the run
     _segments: dict[tuple[bool, bool, int], np.ndarray] = field(default_factory=dict)
 
     @property
@@ -124,7 +126,8 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
 def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
     """Zero each row of [T, B, n] from its length on."""
     if len(lengths) and lengths.min() < len(array):
-        run_parallel(zero_inactive, threads if array.size >= _SMALL else 1, array, lengths)
+        with operation("zeroing ended rows"):
+            run_parallel(zero_inactive, threads if array.size >= _SMALL else 1, array, lengths)
 
 
 class Executable:
@@ -174,6 +177,7 @@ class _Run:
     ) -> None:
         self.arrays, self.weights, self.rows, self.allocate, self.dtype = arrays, weights, rows, allocate, dtype
         self.packed, self.turned = packed, turned
+        self.label = f"{rows.label} gradients" if turned else rows.label
         self.code = load_module(module.source, module.key)
         self.dims = np.array(module.dims, np.int64)
         self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
@@ -184,9 +188,9 @@ class _Run:
                 if self._cleared(place) and name not in self.local:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
         self.cleared = [name for name in self.local if self._cleared(one.arrays[name])]
-        self.steps = [(s, one.before) for s in module.before]
-        self.steps += [(module.loop, one.loop)] if module.loop else []
-        self.steps += [(s, one.after) for s in module.after]
+        self.steps = [(s, one.before, "before the loop") for s in module.before]
+        self.steps += [(module.loop, one.loop, "time loop")] if module.loop else []
+        self.steps += [(s, one.after, "after the loop") for s in module.after]
 
     def _cleared(self, place: Place) -> bool:
         return self.turned and not place.source_axis
@@ -196,11 +200,11 @@ class _Run:
         for name in self.cleared:
             left = np.clip(self.rows.lengths - block.low, 0, None)
             clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
-        for step, program in self.steps:
+        for step, program, phase in self.steps:
             if isinstance(step, Product):
-                self._product(step, program.places, block)
+                self._product(step, program.places, block, phase)
             elif isinstance(step, Function):
-                self._function(step, block)
+                self._function(step, program, block, phase)
 
     def add_gradient(self, placed: PlacedSink, target: np.ndarray, block: Block) -> None:
         """Add one sink's share of a parameter's gradient for one block of time."""
@@ -209,15 +213,16 @@ class _Run:
         segments = self.rows.segments(placed.right.source_axis, block, exact=True)
         N = sink.right.width or 0
         if placed.left is None:
-            run_parallel(sum_rows, threads, G, placed.right_offset, N, segments, target, 1)
+            with operation(self.label, ": sums for ", sink.name):
+                run_parallel(sum_rows, threads, G, placed.right_offset, N, segments, target, 1)
             return
         X = self._rows_of(placed.left, block)
         K = (sink.left.width if sink.left else 0) or 0
         part = target[sink.start : sink.start + (sink.rows or 0)]
         operands = (X, placed.left_offset, K, G, placed.right_offset, N)
-        run_parallel(
-            weight_gradient_bf16 if self.packed == PAIRS else weight_gradient, threads, *operands, segments, part, 1
-        )
+        sum_products = weight_gradient_bf16 if self.packed == PAIRS else weight_gradient
+        with operation(self.label, ": weights ", sink.name, multiply_adds=_product_size(segments, K, N)):
+            run_parallel(sum_products, threads, *operands, segments, part, 1)
 
     def _rows_of(self, place: Place, block: Block) -> np.ndarray:
         """A [T, B, n] array, or one slot of a state stack for every step, as a matrix of the block's rows."""
@@ -231,7 +236,7 @@ class _Run:
             array = array[block.low : block.high]
         return array.reshape(-1, array.shape[-1])
 
-    def _function(self, step: Function, block: Block) -> None:
+    def _function(self, step: Function, program: Program, block: Block, phase: str) -> None:
         rows = self.rows
         units = bool(step.weights) and rows.division == "units"
         operands = [_argument(self.arrays, self.weights, a) for a in step.arrays]
@@ -239,23 +244,30 @@ class _Run:
         operands += [self.weights.packed(*w, rows.threads, self.packed) for w in step.weights]
         sizes = (rows.T, rows.B, len(rows.source_lengths), rows.S)
         run = run_together if units else run_parallel
-        run(
-            getattr(self.code, step.name),
-            rows.threads,
-            rows.bounds,
-            int(units),
-            np.zeros(1, np.int64),
-            block.start,
-            block.stop,
-            *sizes,
-            int(rows.reverse != self.turned),
-            int(rows.reverse),
-            self.dims,
-            rows.lengths,
-            rows.source_lengths,
-            rows.owner,
-            *operands,
-        )
+        is_loop = phase == "time loop"
+        with operation(
+            self.label,
+            ": " if is_loop else ": row work ",
+            phase,
+            multiply_adds=(lambda: _loop_size(program, rows, block)) if is_loop else 0,
+        ):
+            run(
+                getattr(self.code, step.name),
+                rows.threads,
+                rows.bounds,
+                int(units),
+                np.zeros(1, np.int64),
+                block.start,
+                block.stop,
+                *sizes,
+                int(rows.reverse != self.turned),
+                int(rows.reverse),
+                self.dims,
+                rows.lengths,
+                rows.source_lengths,
+                rows.owner,
+                *operands,
+            )
 
     def _zeros(self, place: Place) -> np.ndarray:
         """Scratch of all rows. Products also run over rows that have ended: their results are dropped, but must be
@@ -264,13 +276,27 @@ class _Run:
         array[...] = 0
         return array
 
-    def _product(self, step: Product, places: Mapping[int, Place], block: Block) -> None:
+    def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> None:
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
         A, C = self._rows_of(source, block), self._rows_of(target, block)
         packed = self.weights.packed(*weight_key(step), threads, self.packed)
         segments = self.rows.segments(source.source_axis, block)
-        run_parallel(product, threads, A, offset, packed, C, 0, step.x.width, step.out.width, segments, 0)
+        K, N = step.x.width or 0, step.out.width or 0
+        with operation(self.label, ": products ", phase, multiply_adds=_product_size(segments, K, N)):
+            run_parallel(product, threads, A, offset, packed, C, 0, K, N, segments, 0)
+
+
+def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
+    """Counts the multiply-adds of a product over the rows in `segments`."""
+    return lambda: int(segments[:, 1].sum()) * K * N
+
+
+def _loop_size(program: Program, rows: Rows, block: Block) -> int:
+    """The multiply-adds of a time loop's products in a block of time."""
+    steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
+    products = (step for step in program.steps if isinstance(step, Product))
+    return int(steps) * sum((step.x.width or 0) * (step.out.width or 0) for step in products)
 
 
 def _argument(arrays: Arrays, weights: Weights, name: str) -> np.ndarray:

@@ -1,0 +1,327 @@
+"""JoeyNMT, OpenNMT-py and Marian: the same model in each, from one description; their commands and their logs.
+
+Each is expected as a Python environment FOLDER/venv-NAME (NAME: onmt, joey, marian).
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import yaml
+
+from nmt.config import Config
+
+# Steps whose end comes sooner after the first report are left out.
+_WARM_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Training and validation text in subwords (prefix + language), and the vocabulary, one piece a line."""
+
+    folder: Path
+    src: str
+    tgt: str
+
+    def path(self, part: str, side: str) -> str:
+        """The file of `train` or `dev` on side `src` or `tgt`."""
+        return str(self.folder / f"{part}.{self.src if side == 'src' else self.tgt}")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Target tokens a second (padding not counted, end of sentence counted) over the steady part of a run."""
+
+    tokens_per_second: float
+    updates: int
+    seconds: float
+
+
+class Toolkit:
+    """One toolkit in one environment."""
+
+    name = ""
+    program = "python"
+    environment = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f"venv-{self.name}" / "bin" / self.program
+
+    @property
+    def installed(self) -> bool:
+        """Whether its program is there."""
+        return self.path.exists()
+
+    def env(self, threads: int) -> dict[str, str]:
+        """Environment variables of a run."""
+        return self.environment | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+
+    def train_command(self, config: Config, corpus: Corpus, work: Path, threads: int) -> list[str]:
+        """Write what it wants to read into `work`; the command that trains and reports every update or two."""
+        raise NotImplementedError
+
+    def windows(self, lines: list[str]) -> list[tuple[float, float, float, int]]:
+        """From its log: (when it ended, seconds, tokens, updates) of each stretch between two reports."""
+        raise NotImplementedError
+
+    def speed(self, log: str) -> Speed | None:
+        """The steady speed in a log; None where it holds too few reports."""
+        found = self.windows(log.replace("\r", "\n").splitlines())
+        if not found:
+            return None
+        first = found[0][0] - found[0][1]
+        steady = [w for w in found if w[0] >= first + _WARM_SECONDS] or found
+        seconds, tokens, updates = (sum(w[i] for w in steady) for i in (1, 2, 3))
+        return Speed(tokens / seconds, int(updates), seconds)
+
+
+def _write(path: Path, content: object) -> str:
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, allow_unicode=True), "utf-8")
+    return str(path)
+
+
+def _clock(text: str) -> float:
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").timestamp()
+
+
+class OpenNMT(Toolkit):
+    """OpenNMT-py 3."""
+
+    name, program = "onmt", "onmt_train"
+    _LINE = re.compile(r"\[([\d\- :,]+) INFO\] Step\s+(\d+)/.*bsz:\s*\d+/\s*(\d+)/")
+
+    def train_command(self, config: Config, corpus: Corpus, work: Path, threads: int) -> list[str]:
+        model, training = config.model, config.training
+        encoder, decoder = model.encoder, model.decoder
+        pieces = (corpus.folder / "vocab").read_text("utf-8").splitlines()
+        vocabulary = _write(work / "vocab.txt", "".join(f"{piece}\t1\n" for piece in pieces))
+        texts = {
+            name: {
+                "path_src": corpus.path(part, "src"),
+                "path_tgt": corpus.path(part, "tgt"),
+                "transforms": ["filtertoolong"],
+            }
+            for name, part in (("corpus_1", "train"), ("valid", "dev"))
+        }
+        never = 1_000_000
+        settings = {
+            "data": texts,
+            **dict.fromkeys(("src_vocab", "tgt_vocab"), vocabulary),
+            **dict.fromkeys(("src_vocab_size", "tgt_vocab_size"), len(pieces)),
+            **dict.fromkeys(("src_seq_length", "tgt_seq_length"), config.data.src.max_length),
+            **dict.fromkeys(("train_steps", "valid_steps", "save_checkpoint_steps"), never),
+            **dict.fromkeys(("hidden_size", "enc_hid_size", "dec_hid_size"), decoder.hidden_size),
+            "save_data": str(work / "data"),
+            "save_model": str(work / "model"),
+            "overwrite": True,
+            "share_vocab": True,
+            "vocab_size_multiple": 1,
+            "seed": config.seed,
+            "report_every": 2,
+            "encoder_type": "brnn" if encoder.bidirectional else "rnn",
+            "decoder_type": "rnn",
+            "rnn_type": encoder.rnn_type.upper(),
+            "enc_layers": encoder.num_layers,
+            "dec_layers": decoder.num_layers,
+            "word_vec_size": encoder.embeddings.embedding_dim,
+            "global_attention": "mlp",
+            "input_feed": int(decoder.input_feeding),
+            "dropout": [0.0],
+            "attention_dropout": [0.0],
+            "batch_type": "tokens",
+            "normalization": "tokens",
+            "batch_size": training.batch_size,
+            "bucket_size": 29000,
+            "num_workers": 0,
+            "optim": "adam",
+            "adam_beta2": training.adam_betas[1],
+            "learning_rate": training.learning_rate,
+            "model_dtype": "fp32",
+        }
+        return [str(self.path), "-config", _write(work / "onmt.yaml", settings)]
+
+    def windows(self, lines: list[str]) -> list[tuple[float, float, float, int]]:
+        """Reports give the mean of real target tokens a batch; the clock is that of the log."""
+        found = []
+        before: tuple[float, int] | None = None
+        for line in lines:
+            if match := self._LINE.match(line):
+                now, update = _clock(match[1]), int(match[2])
+                if before is not None:
+                    updates = update - before[1]
+                    found.append((now, now - before[0], float(match[3]) * updates, updates))
+                before = now, update
+        return found
+
+
+class Joey(Toolkit):
+    """JoeyNMT 2."""
+
+    name = "joey"
+    _LINE = re.compile(r"([\d\- :,]+) - INFO - joeynmt.training - (.*)")
+    _STEP = re.compile(r"Epoch\s+\d+, Step:\s*(\d+),.*Tokens per Sec:\s*(\d+)")
+
+    def train_command(self, config: Config, corpus: Corpus, work: Path, threads: int) -> list[str]:
+        model, training = config.model, config.training
+        pieces = (corpus.folder / "vocab").read_text("utf-8").splitlines()
+        special = {"<unk>", "<s>", "</s>", "<pad>"}
+        vocabulary = _write(work / "vocab.txt", "".join(f"{piece}\n" for piece in pieces if piece not in special))
+
+        def side(lang: str) -> dict[str, object]:
+            return {
+                "lang": lang,
+                "level": "word",
+                "lowercase": False,
+                "max_length": config.data.src.max_length,
+                "voc_file": vocabulary,
+                "tokenizer_type": "basic",
+            }
+
+        def part(section: object, embedding_dim: int, hidden_size: int, **more: object) -> dict[str, object]:
+            return {
+                "type": "recurrent",
+                "rnn_type": getattr(section, "rnn_type", "lstm"),
+                "embeddings": {"embedding_dim": embedding_dim, "scale": False, "dropout": 0.0},
+                "hidden_size": hidden_size,
+                "num_layers": getattr(section, "num_layers", 1),
+                "dropout": 0.0,
+                **more,
+            }
+
+        encoder, decoder = model.encoder, model.decoder
+        settings = {
+            "name": "speed",
+            "joeynmt_version": "2.3.0",
+            "model_dir": str(work / "model"),
+            "use_cuda": False,
+            "fp16": False,
+            "random_seed": config.seed,
+            "data": {
+                "train": str(corpus.folder / "train"),
+                "dev": str(corpus.folder / "dev"),
+                "dataset_type": "plain",
+                "src": side(corpus.src),
+                "trg": side(corpus.tgt),
+            },
+            "testing": {"batch_size": 64, "batch_type": "sentence", "max_output_length": 100, "beam_size": 1},
+            "training": {
+                "optimizer": "adam",
+                "adam_betas": list(training.adam_betas),
+                "learning_rate": training.learning_rate,
+                "scheduling": "plateau",
+                "patience": 1000,
+                "clip_grad_norm": 1.0,
+                "normalization": "tokens",
+                "loss": "crossentropy",
+                "label_smoothing": training.label_smoothing,
+                "batch_size": training.batch_size,
+                "batch_type": "token",
+                "early_stopping_metric": "ppl",
+                "epochs": 1000,
+                "updates": 1_000_000,
+                "validation_freq": 1_000_000,
+                "logging_freq": 1,
+                "shuffle": True,
+            },
+            "model": {
+                "initializer": "xavier_uniform",
+                "embed_initializer": "xavier_uniform",
+                "bias_initializer": "zeros",
+                "tied_embeddings": False,
+                "tied_softmax": False,
+                "encoder": part(
+                    encoder, encoder.embeddings.embedding_dim, encoder.hidden_size, bidirectional=encoder.bidirectional
+                ),
+                "decoder": part(
+                    decoder,
+                    decoder.embeddings.embedding_dim,
+                    decoder.hidden_size,
+                    hidden_dropout=0.0,
+                    attention=decoder.attention,
+                    init_hidden=decoder.init_hidden,
+                    input_feeding=decoder.input_feeding,
+                ),
+            },
+        }
+        return [str(self.path), "-m", "joeynmt", "train", _write(work / "joey.yaml", settings), "-t"]
+
+    def windows(self, lines: list[str]) -> list[tuple[float, float, float, int]]:
+        """Reports give real target tokens a second of their stretch; one with an epoch's start is left out."""
+        found = []
+        before: tuple[float, int] | None = None
+        for line in lines:
+            match = self._LINE.match(line)
+            if not match:
+                continue
+            step = self._STEP.match(match[2])
+            if not step:
+                before = None
+                continue
+            now, update = _clock(match[1]), int(step[1])
+            if before is not None and now > before[0]:
+                seconds = now - before[0]
+                found.append((now, seconds, float(step[2]) * seconds, update - before[1]))
+            before = now, update
+        return found
+
+
+class Marian(Toolkit):
+    """Marian 1.12, as `pymarian`."""
+
+    name, program = "marian", "pymarian"
+    _LINE = re.compile(r".*Up\. (\d+) .*?Time ([\d.]+)s : ([\d.]+) words/s")
+
+    def train_command(self, config: Config, corpus: Corpus, work: Path, threads: int) -> list[str]:
+        model, training = config.model, config.training
+        encoder, decoder = model.encoder, model.decoder
+        pieces = (corpus.folder / "vocab").read_text("utf-8").splitlines()
+        special = ["</s>", "<unk>"]
+        ordered = special + [piece for piece in pieces if piece not in {*special, "<s>", "<pad>"}]
+        ids = {piece: number for number, piece in enumerate(ordered)}
+        vocabulary = _write(work / "vocab.yml", yaml.safe_dump(ids, allow_unicode=True, sort_keys=False))
+        options: dict[str, list[object]] = {
+            "type": ["s2s"],
+            "model": [work / "model.npz"],
+            "overwrite": [],
+            "train-sets": [corpus.path("train", "src"), corpus.path("train", "tgt")],
+            "vocabs": [vocabulary, vocabulary],
+            "dim-vocabs": [len(ids), len(ids)],
+            "dim-emb": [encoder.embeddings.embedding_dim],
+            "dim-rnn": [decoder.hidden_size],
+            "enc-type": ["bidirectional"],
+            "enc-cell": [encoder.rnn_type],
+            "dec-cell": [decoder.rnn_type],
+            "enc-depth": [encoder.num_layers],
+            "dec-depth": [decoder.num_layers],
+            "max-length": [config.data.src.max_length],
+            "mini-batch-words": [training.batch_size],
+            "maxi-batch": [100],
+            "maxi-batch-sort": ["trg"],
+            "learn-rate": [training.learning_rate],
+            "cost-type": ["ce-mean-words"],
+            "clip-norm": [1],
+            "seed": [config.seed],
+            "cpu-threads": [threads],
+            "workspace": [3000],
+            "disp-freq": [1],
+            "save-freq": ["1000000u"],
+            "sync-sgd": [],
+        }
+        words = [str(word) for name, values in options.items() for word in (f"--{name}", *values)]
+        return [str(self.path), "train", *words]
+
+    def windows(self, lines: list[str]) -> list[tuple[float, float, float, int]]:
+        """Each line gives the seconds since the one before, and target words a second of them."""
+        found, now, before = [], 0.0, 0
+        for line in lines:
+            if match := self._LINE.match(line):
+                update, seconds, rate = int(match[1]), float(match[2]), float(match[3])
+                now += seconds
+                if before:
+                    found.append((now, seconds, rate * seconds, update - before))
+                before = update
+        return found
+
+
+TOOLKITS: dict[str, type[Toolkit]] = {kind.name: kind for kind in (OpenNMT, Joey, Marian)}

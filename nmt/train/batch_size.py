@@ -1,0 +1,132 @@
+"""`batch_size: auto`: the largest batch whose predicted peak of memory fits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nmt.errors import ConfigError
+from nmt.train.memory import format_bytes, free_bytes, resident_bytes
+from nmt.train.prepare import train_batches
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.batches import TrainBatches
+    from nmt.data.corpus import ParallelCorpus
+    from nmt.model.translation import TranslationModel
+    from nmt.train.optimizer import Optimizer
+    from nmt.train.state import TrainingState
+
+SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+"""Target tokens a batch. With 8,192 products and loops run at full speed already: a larger one would only take as
+much longer as it is larger, and learn less often."""
+
+MIN_UPDATES = 64
+"""An epoch of fewer updates than this learns too seldom: batches of a small corpus are smaller."""
+
+MARGIN = 1.1
+"""Times the predicted bytes of an update must fit: batches are dealt anew in every epoch."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will hold at its peak, in bytes by purpose."""
+
+    fixed: dict[str, int]
+    """The same for every batch."""
+    workspace: Counter[str]
+    """Of the largest batch, by operation and purpose."""
+    copies: Counter[str]
+    """Of the largest batch, outside the workspace."""
+    shape: tuple[int, int, int]
+    """Of the largest batch: T, S, B."""
+
+    @property
+    def update(self) -> int:
+        """Bytes of the largest batch's update."""
+        return self.workspace.total() + self.copies.total()
+
+    @property
+    def peak(self) -> int:
+        """Bytes of everything."""
+        return sum(self.fixed.values()) + self.update
+
+
+def forecast(model: TranslationModel, optimizer: Optimizer, corpus: ParallelCorpus, batches: TrainBatches) -> Forecast:
+    """Predict the peak of training with these batches, from the plans and the shapes of one epoch.
+
+    The model must have run once, on a batch of any size (see `warm_up`): what the process holds besides is then known.
+    """
+    from nmt.model.footprint import copies_bytes, packed_weights_bytes, workspace_bytes
+
+    def size(shape: tuple[int, int, int]) -> int:
+        return (workspace_bytes(model, *shape) + copies_bytes(model, *shape)).total()
+
+    shapes = {(int(T), int(S), int(B)) for T, S, B in batches.shapes(1)}
+    largest = max(shapes, key=size)
+    parameters = sum(array.nbytes for array in model.params.values())
+    packed = packed_weights_bytes(model)
+    held = resident_bytes()
+    data = corpus.nbytes
+    fixed = {
+        "parameters": parameters,
+        "gradients": parameters,
+        "optimizer state": sum(array.nbytes for array in optimizer.state.values()),
+        "packed weights": packed,
+        "training text": data,
+    }
+    fixed["Python, libraries, compiled code"] = max(0, held - parameters - packed - data)
+    return Forecast(fixed, workspace_bytes(model, *largest), copies_bytes(model, *largest), largest)
+
+
+def warm_up(model: TranslationModel, num_threads: int) -> None:
+    """Load or compile everything an update needs, on a batch of one pair of one word. No parameter changes."""
+    from nmt.data.batches import make_batch
+
+    model.loss_and_gradients(make_batch([[4]], [[4]], [0]), seed=0, threads=num_threads)
+
+
+def choose_batch_size(
+    config: Config,
+    state: TrainingState,
+    model: TranslationModel,
+    optimizer: Optimizer,
+    corpus: ParallelCorpus,
+    num_threads: int,
+) -> tuple[int, str]:
+    """Return the number of target tokens a batch, and in words where it comes from.
+
+    Raises:
+        ConfigError: Not even the smallest batch fits.
+    """
+    if state.batch_size:
+        return state.batch_size, "as in the run so far"
+    warm_up(model, num_threads)
+    training = config.training
+    limit, whose = training.memory_limit_bytes, "training.memory_limit"
+    if limit is None:
+        limit, whose = (free_bytes() + resident_bytes()) // 2, "half of the memory that is free"
+    most = max(SIZES[0], corpus.num_tgt_tokens // MIN_UPDATES)
+    useful = [size for size in SIZES if size <= most]
+    for size in reversed(useful):
+        found = forecast(model, optimizer, corpus, train_batches(config, corpus, size))
+        needed = found.peak + round((MARGIN - 1) * found.update)
+        if needed <= limit:
+            return size, f"{_reason(size, useful)}; predicted peak {_of(needed, limit)} ({whose})"
+    raise ConfigError(
+        f"training.batch_size: auto must have room for {SIZES[0]} target tokens a batch, {format_bytes(needed)} in "
+        f"all, got {format_bytes(limit)} ({whose}); raise training.memory_limit or make the model smaller"
+    )
+
+
+def _of(needed: int, limit: int) -> str:
+    return f"{format_bytes(needed)} of {format_bytes(limit)}"
+
+
+def _reason(size: int, useful: list[int]) -> str:
+    if size < useful[-1]:
+        return "the largest that fits"
+    if size == SIZES[-1]:
+        return "larger ones are no faster"
+    return f"larger ones would leave an epoch fewer than {MIN_UPDATES} updates"

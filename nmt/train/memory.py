@@ -1,0 +1,77 @@
+"""What this process and the machine say about memory, in bytes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def resident_bytes() -> int:
+    """Return what the process holds now; where the system does not say, the most it ever held."""
+    return _status("VmRSS") or _largest_ever()
+
+
+def peak_bytes() -> int:
+    """Return the most the process held since `reset_peak`, or since its start where that had no effect."""
+    return _status("VmHWM") or _largest_ever()
+
+
+def reset_peak() -> bool:
+    """Forget the peak so far; return whether the system can (Linux: proc(5), clear_refs)."""
+    try:
+        _CLEAR_REFS.write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def free_bytes() -> int:
+    """Return what more the process may take without others having to give way; a container's limit counts."""
+    free = _machine_free()
+    try:
+        limit, used = (int((_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+    except (OSError, ValueError):  # no such files, or no limit
+        return free
+    return max(0, min(free, limit - used))
+
+
+def format_bytes(size: float) -> str:
+    """Return `1.42 GiB`, `37.5 MiB` or `12 KiB`."""
+    if size >= 1 << 30:
+        return f"{size / (1 << 30):.2f} GiB"
+    if size >= 1 << 20:
+        return f"{size / (1 << 20):.1f} MiB"
+    return f"{size / (1 << 10):.0f} KiB"
+
+
+def _machine_free() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return total // 2  # nobody says how much of it is in use
+
+
+def _status(key: str) -> int:
+    try:
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith(f"{key}:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def _largest_ever() -> int:
+    import resource  # not on every system
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

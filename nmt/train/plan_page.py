@@ -1,0 +1,99 @@
+"""What a run will take, on one page: parameters, memory by purpose, speed, hours. Validations are not counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from nmt.train.batch_size import forecast
+from nmt.train.memory import format_bytes, peak_bytes, reset_peak
+from nmt.train.progress import format_seconds
+
+if TYPE_CHECKING:
+    from nmt.train.batch_size import Forecast
+    from nmt.train.trial import Timing, Trial
+
+_UPDATES, _WARM_UP, _SECONDS = 20, 2, 15.0
+_SMALL_SHARE = 0.01  # of the whole: purposes below it are one line
+
+
+def plan_page(trial: Trial) -> str:
+    """Predict memory from the plans; run the epoch's largest batch and some others; return the page."""
+    found = forecast(trial.model, trial.optimizer, trial.corpus, trial.batches)
+    can_reset = reset_peak()
+    trial.update(trial.batches.batch(1, trial.batches.shapes(1).tolist().index(list(found.shape))))
+    timing = trial.measure(_UPDATES, warm_up=_WARM_UP, seconds=_SECONDS)
+    peak = peak_bytes()
+    taken = "measured peak" if can_reset else "measured peak since the start"
+    sections = [
+        _parameters(trial),
+        [*_memory(found), _row("predicted peak", found.peak, ""), _row(taken, peak, f"{peak / found.peak:.0%} of it")],
+        _speed(trial, timing),
+        _time(trial, timing),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections)
+
+
+def _parameters(trial: Trial) -> list[str]:
+    model = trial.model
+    parts: Counter[str] = Counter()
+    for name, array in model.params.items():
+        pieces = name.split(".")
+        parts[" ".join(pieces[:2]) if pieces[0] == "encoder" else pieces[0]] += array.size
+    lines = [f"parameters {trial.config.name}"]
+    lines += [f"  {part.replace('_', ' '):34}{size:>14,}" for part, size in parts.items()]
+    return [*lines, f"  {'all':34}{model.num_params:>14,}"]
+
+
+def _memory(found: Forecast) -> list[str]:
+    T, S, B = found.shape
+    lines = [f"memory, for the largest batch of the first epoch: {B} pairs, {S} source and {T} target steps"]
+    batch = found.workspace + found.copies
+    least = _SMALL_SHARE * found.peak
+    small = [size for size in batch.values() if size < least]
+    lines += [_row(name, size, "") for name, size in found.fixed.items()]
+    lines += [_row(name, size, "") for name, size in batch.most_common() if size >= least]
+    if small:
+        lines.append(_row(f"{len(small)} smaller ones of the batch", sum(small), ""))
+    return lines
+
+
+def _row(name: str, size: int, note: str) -> str:
+    return f"  {name:34}{format_bytes(size):>14}  {note}".rstrip()
+
+
+def _speed(trial: Trial, timing: Timing) -> list[str]:
+    epoch = _epoch_seconds(trial, timing)
+    updates, threads = trial.batches.num_batches(1), trial.num_threads
+    return [
+        f"speed of {timing.updates} updates with {threads} thread{'s' if threads > 1 else ''}",
+        f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}",
+        f"  {'target tokens/s':34}{timing.tgt_tokens / timing.seconds:>14,.0f}",
+        f"  {'target tokens a batch':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
+        f"  (batch_size {trial.batch_size:,})",
+        f"  {'seconds an update':34}{timing.seconds / timing.updates:>14.3f}",
+        f"  {'updates an epoch':34}{updates:>14,}",
+        f"  {'hours an epoch':34}{epoch / 3600:>14.2f}  ({format_seconds(epoch)})",
+    ]
+
+
+def _time(trial: Trial, timing: Timing) -> list[str]:
+    """How long to each limit, the first one marked."""
+    settings = trial.config.training
+    epoch = _epoch_seconds(trial, timing)
+    per_update = epoch / trial.batches.num_batches(1)
+    limits = [(f"{settings.epochs} epochs (training.epochs)", settings.epochs * epoch)]
+    if settings.updates is not None:
+        limits.append((f"{settings.updates:,} updates (training.updates)", settings.updates * per_update))
+    if settings.max_minutes is not None:
+        limits.append((f"{settings.max_minutes:g} minutes (training.max_minutes)", settings.max_minutes * 60))
+    first = min(seconds for _, seconds in limits)
+    lines = ["time to the limits, validations not counted"]
+    for name, seconds in limits:
+        mark = "  the end" if seconds == first else ""
+        lines.append(f"  {name:40}{format_seconds(seconds):>8}{mark}")
+    return [*lines, f"  epochs until then: {first / epoch:.1f}"]
+
+
+def _epoch_seconds(trial: Trial, timing: Timing) -> float:
+    return trial.corpus.num_tgt_tokens * timing.seconds / timing.tgt_tokens

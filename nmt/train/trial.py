@@ -1,0 +1,104 @@
+"""A run that only tries: real updates on real batches, and nothing of it on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from nmt.model_folder import build_model
+from nmt.rnn.profile import Profile, operation, recording
+from nmt.train.batch_size import choose_batch_size, warm_up
+from nmt.train.optimizer import make_optimizer
+from nmt.train.prepare import load_training_text, train_batches
+from nmt.train.schedule import make_schedule
+from nmt.train.state import TrainingState
+from nmt.train.update import Updater
+from nmt.translator import resolve_threads
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.batches import Batch, TrainBatches
+    from nmt.model.translation import TranslationModel
+    from nmt.train.optimizer import Optimizer
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What some updates took by the clock, making their batches included, and what they learned from."""
+
+    updates: int
+    seconds: float
+    src_tokens: int
+    tgt_tokens: int
+    profile: Profile
+
+
+class Trial:
+    """A fresh model, its optimizer and the batches of the settings' corpus; warmed up.
+
+    Args:
+        config: The settings. Of model_dir only the subwords are read, if a run left any.
+        threads: Cores to use; None takes the configured number, or all.
+        say: Told what takes long and what was chosen.
+
+    Raises:
+        NMTError: A text or a setting is not usable.
+    """
+
+    def __init__(self, config: Config, threads: int | None, say: Callable[[str], None]) -> None:
+        self.config = config
+        self.num_threads = resolve_threads(threads, config)
+        src, tgt, self.corpus = load_training_text(config, say)
+        vocabularies = src.subwords.vocab_size, tgt.subwords.vocab_size
+        self.model: TranslationModel = build_model(config, *vocabularies)
+        self.model.initialize(config.seed, self.corpus.target_counts(vocabularies[1]))
+        self.optimizer: Optimizer = make_optimizer(config.training, self.model.params, self.num_threads)
+        self.schedule = make_schedule(config.training)
+        say("compiling or loading the code, which the first run on a machine does for a minute or two")
+        warm_up(self.model, self.num_threads)
+        self.batch_size = self._choose(say)
+        self.batches: TrainBatches = train_batches(config, self.corpus, self.batch_size)
+        self._updater = Updater(config, self.model, self.optimizer, self.num_threads)
+        self._number = 0
+
+    def update(self, batch: Batch) -> None:
+        """Do one update."""
+        self._number += 1
+        self._updater.update(batch, self._number, self.schedule.learning_rate(self._number))
+
+    def measure(self, updates: int, *, warm_up: int, seconds: float = float("inf")) -> Timing:
+        """Time updates on the first batches of training, after some that only warm up; with their profile.
+
+        It ends early when `seconds` are over, after a warm-up and three updates at least.
+        """
+        batches = self._endless()
+        for _ in range(warm_up):
+            self.update(next(batches))
+        done = src_tokens = tgt_tokens = 0
+        with recording() as profile:
+            began = time.perf_counter()
+            while done < updates and (done < 3 or time.perf_counter() - began < seconds):
+                with operation("making batches"):
+                    batch = next(batches)
+                self.update(batch)
+                done += 1
+                src_tokens, tgt_tokens = src_tokens + batch.num_src_tokens, tgt_tokens + batch.num_tgt_tokens
+            took = time.perf_counter() - began
+        return Timing(done, took, src_tokens, tgt_tokens, profile)
+
+    def _choose(self, say: Callable[[str], None]) -> int:
+        given = self.config.training.batch_size
+        if given != "auto":
+            return given
+        size, reason = choose_batch_size(
+            self.config, TrainingState(), self.model, self.optimizer, self.corpus, self.num_threads
+        )
+        say(f"batch_size: auto is {size:,} target tokens: {reason}")
+        return size
+
+    def _endless(self) -> Iterator[Batch]:
+        for epoch in count(1):
+            yield from self.batches.epoch(epoch)

@@ -1,0 +1,24 @@
+"""Seconds by name of operation."""
+
+import pytest
+
+from nmt.rnn import profile
+
+
+def test_no_profile_is_kept_unless_asked_for() -> None:
+    with profile.operation("a"), profile.operation("b"):
+        pass
+    assert profile.operation("a") is profile.operation("b")
+
+
+def test_time_of_inner_operations_is_not_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(100))
+    monkeypatch.setattr(profile, "perf_counter", lambda: float(next(ticks)))
+    with profile.recording() as found, profile.operation("outer", multiply_adds=3):
+        for _ in range(2):
+            with profile.operation("in", "ner", multiply_adds=lambda: 5):
+                pass
+    outer, inner = found.operations["outer"], found.operations["inner"]
+    assert (inner.calls, inner.seconds, inner.multiply_adds) == (2, 2.0, 10)
+    assert (outer.calls, outer.seconds, outer.multiply_adds) == (1, 3.0, 3)
+    assert found.seconds == 5.0

@@ -1,0 +1,26 @@
+"""What the system says about memory, against what is done with it."""
+
+import numpy as np
+import pytest
+
+from nmt.train.memory import format_bytes, free_bytes, peak_bytes, reset_peak, resident_bytes
+
+
+def test_what_is_taken_is_seen() -> None:
+    can_reset = reset_peak()
+    before = resident_bytes()
+    taken = np.ones(1 << 26, np.uint8)
+    assert resident_bytes() - before > 0.9 * taken.nbytes
+    del taken
+    assert peak_bytes() - before > 0.9 * (1 << 26)
+    if can_reset:
+        reset_peak()
+        assert peak_bytes() - before < 0.5 * (1 << 26)
+    assert free_bytes() > 0
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(3 << 29, "1.50 GiB"), (75 << 19, "37.5 MiB"), (12 << 10, "12 KiB"), (0, "0 KiB")]
+)
+def test_bytes_for_people(size: int, text: str) -> None:
+    assert format_bytes(size) == text

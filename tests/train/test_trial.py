@@ -1,0 +1,156 @@
+"""--plan, --profile and batch_size: auto, with the real model: only it has plans and operations."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nmt.cli.train import train
+from nmt.config import Config, config_from_dict, dump_config
+from nmt.errors import ConfigError
+from nmt.train import batch_size
+from nmt.train.batch_size import SIZES, choose_batch_size, forecast
+from nmt.train.plan_page import plan_page
+from nmt.train.profile_table import OTHER, profile_page
+from nmt.train.state import TrainingState
+from nmt.train.trainer import Trainer
+from nmt.train.trial import Trial
+from tests.small_models import DECODER, ENCODER
+from tests.train import fake_model
+
+
+@pytest.fixture(autouse=True)
+def fake() -> None:
+    """In the place of the one that puts the fake model into the real one's place."""
+
+
+def settings(folder: Path, **training: object) -> Config:
+    values = fake_model.write_setup(folder, **training)
+    fake_model.write_corpus(folder, "train", 2000, 1)
+    return config_from_dict({**values, "model": {"encoder": ENCODER, "decoder": DECODER}})
+
+
+def trial(folder: Path, **training: object) -> Trial:
+    return Trial(settings(folder, **training), 2, lambda text: None)
+
+
+def test_a_profile_adds_up_to_the_update(tmp_path: Path) -> None:
+    page = profile_page(trial(tmp_path), 4)
+    rows = {line[: line.index("  ")]: line[line.index("  ") :].split() for line in page.splitlines()[3:]}
+    whole = rows.pop("an update")
+    seconds = {name: float(row[-1 if name == OTHER else 1].rstrip("%")) for name, row in rows.items() if name != OTHER}
+    seconds[OTHER] = float(rows[OTHER][0])
+    assert sum(seconds.values()) == pytest.approx(float(whole[1]), abs=1e-6 * len(seconds))
+    assert {
+        "encoder.0.forward: products before the loop",
+        "encoder.0.backward: time loop",
+        "encoder.0.backward gradients: time loop",
+        "decoder: time loop",
+        "decoder gradients: weights cell.0.W_h",
+        "bridge.0.h: products before the loop",
+        "output layer: logits",
+        "output layer: loss",
+        "output layer gradients: weights",
+        "src embedding: lookup",
+        "tgt embedding: gradient",
+        "optimizer: adam",
+        "packing",
+        "gradient norm",
+        "gradients: zeroing",
+        "making batches",
+        OTHER,
+    } <= rows.keys()
+    assert all(float(row[2].rstrip("%")) <= 100 for name, row in rows.items() if name != OTHER)
+
+
+def test_a_plan_is_one_page_of_figures(tmp_path: Path) -> None:
+    tried = trial(tmp_path, updates=1000, max_minutes=500, epochs=1000)
+    page = plan_page(tried)
+    assert len(page.splitlines()) < 60
+    parts = [int(n.replace(",", "")) for n in re.findall(r"^  \D+0? +([\d,]+)$", page.split("\n\n")[0], re.M)]
+    assert sum(parts[:-1]) == parts[-1] == tried.model.num_params
+    for text in ("optimizer state", "predicted peak", "measured peak", "target tokens/s", "hours an epoch"):
+        assert text in page
+    assert page.count("the end") == 1
+    assert re.search(r"1,000 updates \(training.updates\) +\S+  the end", page)
+
+
+def test_the_largest_batch_decides_the_forecast(tmp_path: Path) -> None:
+    tried = trial(tmp_path)
+    found = forecast(tried.model, tried.optimizer, tried.corpus, tried.batches)
+    for shape in tried.batches.shapes(1).tolist():
+        tried.update(tried.batches.batch(1, tried.batches.shapes(1).tolist().index(shape)))
+        assert tried.model.workspace_taken <= 1.1 * found.workspace.total()
+    assert found.fixed["optimizer state"] == 2 * found.fixed["parameters"]
+
+
+def test_a_small_corpus_gets_small_batches_and_a_small_limit_none(tmp_path: Path) -> None:
+    tried = trial(tmp_path)
+
+    def choose(limit: int | None) -> tuple[int, str]:
+        config = settings(tmp_path, batch_size="auto", memory_limit=f"{limit} MiB" if limit else None)
+        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.corpus, 2)
+
+    assert choose(1_000_000)[0] == SIZES[0], "more would leave the epoch of this corpus a dozen updates"
+    with pytest.raises(ConfigError, match=r"auto must have room for 512 target tokens a batch, .* got 10.0 MiB"):
+        choose(10)
+    assert choose(None)[0] == SIZES[0]
+
+
+def test_the_size_grows_with_the_limit_up_to_what_is_useful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = trial(tmp_path)
+    monkeypatch.setattr(batch_size, "MIN_UPDATES", 2)
+    monkeypatch.setattr(batch_size, "SIZES", (512, 1024, 2048))
+    monkeypatch.setattr(batch_size, "resident_bytes", lambda: 0)
+
+    def peak(size: int) -> int:
+        batches = batch_size.train_batches(tried.config, tried.corpus, size)
+        found = forecast(tried.model, tried.optimizer, tried.corpus, batches)
+        return found.peak + round(0.1 * found.update)
+
+    def choose(limit: int) -> tuple[int, str]:
+        config = settings(tmp_path, batch_size="auto", memory_limit=f"{limit / 1e6:.6f} MB")
+        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.corpus, 2)
+
+    assert [choose(peak(size) + 2)[0] for size in (512, 1024, 2048)] == [512, 1024, 2048]
+    assert choose(peak(1024) - 2)[0] == 512
+    assert "the largest that fits" in choose(peak(512) + 2)[1]
+    assert "larger ones are no faster" in choose(2 * peak(2048))[1]
+
+
+def test_auto_is_said_saved_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = settings(tmp_path, batch_size="auto", updates=2)
+    Trainer(config).run()
+    log = (tmp_path / "model" / "train.log").read_text()
+    assert "batch_size: auto is 512 target tokens: larger ones would leave an epoch fewer than 64 updates" in log
+    monkeypatch.setattr(batch_size, "SIZES", (256,))
+    Trainer(settings(tmp_path, batch_size="auto", updates=3)).run()
+    log = (tmp_path / "model" / "train.log").read_text()
+    assert "batch_size: auto is 512 target tokens: as in the run so far" in log
+    assert "starts again" not in log
+
+
+@pytest.mark.parametrize("options", [["--plan"], ["--profile", "3"], ["--plan", "--profile"]])
+def test_the_command_writes_to_standard_output_alone(tmp_path: Path, options: list[str]) -> None:
+    config = settings(tmp_path)
+    (tmp_path / "c.yaml").write_text(dump_config(config))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    result = CliRunner().invoke(train, [str(tmp_path / "c.yaml"), *options])
+    assert result.exit_code == 0, result.output
+    assert ("predicted peak" in result.stdout) == ("--plan" in options)
+    assert ("optimizer: adam" in result.stdout) == ("--profile" in options)
+    if "--profile" in options:
+        assert result.stdout.count("20 updates of" if options[-1] == "--profile" else "3 updates of") == 1
+    assert "subwords: reading the training text" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before, "no folder is made"
+
+
+def test_a_trial_reads_a_run_and_leaves_it_as_it_is(tmp_path: Path) -> None:
+    Trainer(settings(tmp_path, updates=2)).run()
+    folder = tmp_path / "model"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    said: list[str] = []
+    Trial(settings(tmp_path), 1, said.append).measure(1, warm_up=0)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert not any("subwords" in line for line in said), "those of the folder are used"
