@@ -1,15 +1,15 @@
-"""Translate batches of token ids with a model."""
+"""Translate token ids with a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.decode.beam import BeamCell, Decoder, Hypothesis, run
+from nmt.decode.blocks import length_blocks
 from nmt.decode.penalty import LengthPenalty
-from nmt.rnn.kernels.threads import default_threads
 from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
@@ -25,17 +25,27 @@ def search(
     n_best: int = 1,
     max_length_ratio: float = 2.0,
     max_length_extra: int = 10,
+    batch_size: int | None = None,
     threads: int | None = None,
+    on_ended: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best translations of each sentence (ids without EOS), best first; the batch is translated at once.
+    """The n best translations of each sentence (ids without EOS), best first.
 
-    A translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
-    counted. The result does not depend on what else is in the batch nor on the number of threads.
+    `batch_size` sentences are in work at a time (all of them where None): when one ends the next one joins. A
+    translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
+    counted. The result depends neither on what else is in work nor on the number of threads. `on_ended` is called
+    with the number of sentences that have ended since its last call; it may raise to stop.
     """
     if not src_ids:
         return []
-    threads = threads or default_threads()
     limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
-    decoder: Decoder = model.decoder_for(src_ids, threads)
-    cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, UNK_ID, BOS_ID, threads)
-    return run(cell)
+    decoder: Decoder = model.search_decoder(threads)
+    cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, UNK_ID, BOS_ID)
+    size = batch_size or len(src_ids)
+    blocks = ((np.array(block), [list(src_ids[n]) for n in block]) for block in length_blocks(src_ids, size))
+    found: list[list[Hypothesis]] = [[] for _ in src_ids]
+    for n, hypotheses in run(cell, blocks, size):
+        found[n] = hypotheses
+        if on_ended is not None:
+            on_ended(1)
+    return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, Plan
 from nmt.rnn.compiler.program import Place, Product
-from nmt.rnn.kernels.emit_cpu import Function, Module, Weight, emit, weight_key
+from nmt.rnn.kernels.emit_cpu import INDEX, Function, Module, Weight, emit, weight_key
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient
@@ -25,7 +25,11 @@ Allocate = Callable[[tuple[int, ...], Any], np.ndarray]
 @dataclass
 class Rows:
     """Which rows take part: lengths per row [B] and per captured row [C], which captured row belongs to each row,
-    who does what."""
+    who does what.
+
+    With `ragged` captured arrays are [positions, n]: `owner` gives each row's first position, and `source_lengths` is
+    read there. Other captured arrays may be read by other numbers: `I_` and their name among the arrays.
+    """
 
     T: int
     B: int
@@ -35,6 +39,7 @@ class Rows:
     owner: np.ndarray  # int64 [B]
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
+    ragged: bool = False
     _segments: dict[tuple[bool, bool], np.ndarray] = field(default_factory=dict)
 
     @property
@@ -144,7 +149,7 @@ class Executable:
                     run_parallel(zero_inactive, rows.threads, arrays[name], rows.lengths)
         backwards = int(rows.reverse != turned)
         dims = np.array(module.dims, np.int64)
-        C = len(rows.source_lengths)
+        C = 1 if rows.ragged else len(rows.source_lengths)
         fixed = (
             rows.bounds,
             rows.T,
@@ -168,7 +173,7 @@ class Executable:
                 function = getattr(code, step.name)
                 packed = [_packed(weights, w, rows.threads) for w in step.weights]
                 run_parallel(
-                    function, rows.threads, *fixed, *(_argument(arrays, weights, a) for a in step.arrays), *packed
+                    function, rows.threads, *fixed, *(_argument(arrays, weights, rows, a) for a in step.arrays), *packed
                 )
 
     def _product(
@@ -186,9 +191,11 @@ def _packed(weights: Weights, key: Weight, threads: int) -> np.ndarray:
     return weights.packed(*key, threads)
 
 
-def _argument(arrays: Arrays, weights: Weights, name: str) -> np.ndarray:
+def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:
     if name in arrays:
         return arrays[name]
+    if name.startswith(INDEX):
+        return rows.owner
     if name.startswith("P_"):
         return weights[name[2:]]
     raise RuntimeError(f"no memory for {name}")
