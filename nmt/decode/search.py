@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +11,14 @@ import numpy as np
 from nmt.decode.beam import BeamCell, Decoder, Hypothesis, run
 from nmt.decode.blocks import length_blocks
 from nmt.decode.penalty import LengthPenalty
+from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+
+_LEAST_WORK = 8
+"""Sentences in work below which a thread of its own is not worth reading all weights."""
 
 
 def search(
@@ -38,14 +43,58 @@ def search(
     """
     if not src_ids:
         return []
+    threads = threads or default_threads()
+    size = min(batch_size or len(src_ids), len(src_ids))
+    # With enough to do each thread runs a search of its own: nobody waits for anybody.
+    workers = threads if size >= _LEAST_WORK * threads else 1
+    size = -(-size // workers)
+    queue = _Queue(src_ids, length_blocks(src_ids, size))
     limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
-    decoder: Decoder = model.search_decoder(threads)
-    cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, UNK_ID, BOS_ID)
-    size = batch_size or len(src_ids)
-    blocks = ((np.array(block), [list(src_ids[n]) for n in block]) for block in length_blocks(src_ids, size))
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
-    for n, hypotheses in run(cell, blocks, size):
-        found[n] = hypotheses
-        if on_ended is not None:
-            on_ended(1)
+
+    def work(part: int, parts: int) -> None:
+        decoder: Decoder = model.search_decoder(threads if parts == 1 else 1)
+        cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, UNK_ID, BOS_ID)
+        with queue:
+            for n, found[n] in run(cell, queue, size):
+                queue.count()
+                if part == parts - 1 and on_ended is not None:
+                    on_ended(queue.newly_ended())
+                if queue.failed:
+                    break
+
+    run_parallel(work, workers)
+    if on_ended is not None and (rest := queue.newly_ended()):
+        on_ended(rest)
     return found
+
+
+class _Queue(Iterator[tuple[np.ndarray, list[list[int]]]]):
+    """Blocks of sentences for several threads. Where a thread fails inside `with`, `failed` tells the others."""
+
+    def __init__(self, src_ids: Sequence[Sequence[int]], blocks: Iterator[list[int]]) -> None:
+        self._src_ids, self._blocks, self._lock = src_ids, blocks, Lock()
+        self._ended = self._told = 0
+        self.failed = False
+
+    def __next__(self) -> tuple[np.ndarray, list[list[int]]]:
+        with self._lock:
+            block = next(self._blocks)
+        return np.array(block), [list(self._src_ids[n]) for n in block]
+
+    def count(self) -> None:
+        """One more sentence has ended."""
+        with self._lock:
+            self._ended += 1
+
+    def newly_ended(self) -> int:
+        """How many sentences have ended since the last call."""
+        ended = self._ended
+        self._told, new = ended, ended - self._told
+        return new
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.failed |= error is not None

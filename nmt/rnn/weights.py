@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -38,11 +39,13 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._packed: dict[tuple[str, int, int, bool], Packed] = {}
         self._stale: set[tuple[str, int, int, bool]] = set()
         self._prefix = ""
+        self._lock = RLock()  # several threads may translate with one model
 
     def view(self, prefix: str) -> Weights:
         """The parameters below `prefix.`, sharing arrays and packed forms."""
         inner = Weights()
         inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
+        inner._lock = self._lock
         inner._prefix = f"{self._prefix}{prefix}."
         return inner
 
@@ -73,15 +76,16 @@ class Weights(MutableMapping[str, np.ndarray]):
         from nmt.rnn.kernels.threads import run_parallel
 
         key = (self._prefix + name, start, rows, transposed)
-        if key not in self._packed or key in self._stale:
-            matrix = self[name]
-            K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
-            out = self._packed.get(key)
-            if out is None or out.dtype != matrix.dtype:
-                out = self._packed[key] = np.empty(packed_size(K, N, matrix.dtype), matrix.dtype)
-            run_parallel(pack_transposed if transposed else pack, threads, matrix, start, start + rows, out)
-            self._stale.discard(key)
-        return self._packed[key]
+        with self._lock:
+            if key not in self._packed or key in self._stale:
+                matrix = self[name]
+                K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
+                out = self._packed.get(key)
+                if out is None or out.dtype != matrix.dtype:
+                    out = self._packed[key] = np.empty(packed_size(K, N, matrix.dtype), matrix.dtype)
+                run_parallel(pack_transposed if transposed else pack, threads, matrix, start, start + rows, out)
+                self._stale.discard(key)
+            return self._packed[key]
 
 
 def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, np.ndarray]:
