@@ -56,7 +56,8 @@ def search(
         decoder: Decoder = model.search_decoder(threads if parts == 1 else 1)
         cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, UNK_ID, BOS_ID)
         with queue:
-            for n, found[n] in run(cell, queue, size):
+            for n, hypotheses in run(cell, queue, size):
+                found[n] = hypotheses
                 queue.count()
                 if part == parts - 1 and on_ended is not None:
                     on_ended(queue.newly_ended())
