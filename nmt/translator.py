@@ -7,7 +7,7 @@ Translator.load("runs/de-en").translate(["Guten Morgen!"])
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
-
-_TOKENS_PER_SENTENCE = 200
-"""A batch holds at most batch_size times this many source subwords, so that long lines come in
-smaller batches and memory stays bounded."""
 
 _logger = logging.getLogger("nmt")
 
@@ -132,7 +128,7 @@ class Translator:
             sentences: One sentence each, as a person writes them. They are cleaned as in training.
             beam_size: Hypotheses kept; 1 is greedy search.
             length_penalty: `none`, `average`, or the alpha of GNMT.
-            batch_size: Sentences searched together. It changes the speed, not the translations.
+            batch_size: Sentences in work at a time. It changes the speed, not the translations.
 
         Returns:
             One line for each sentence, in order; a blank sentence gives an empty line.
@@ -157,7 +153,7 @@ class Translator:
         Args:
             sentences, beam_size, length_penalty, batch_size: See `translate`.
             n_best: Most translations for each sentence; at most the beam size is found.
-            on_batch: Called after each batch with the number of its sentences; may raise to stop.
+            on_batch: Called with the number of sentences translated since its last call; may raise to stop.
 
         Returns:
             For each sentence its translations, the best first, at least one.
@@ -173,21 +169,21 @@ class Translator:
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
-        for batch in length_batches(ids, batch_size or decoding.batch_size):
-            found = search(
-                self.model,
-                [ids[index] for index in batch],
-                beam_size=beam_size,
-                length_penalty=penalty,
-                n_best=min(n_best, beam_size),
-                max_length_ratio=decoding.max_length_ratio,
-                max_length_extra=decoding.max_length_extra,
-                threads=self.num_threads,
-            )
-            for index, hypotheses in zip(batch, found, strict=True):
-                results[index] = self._decode(hypotheses) or results[index]
-            if on_batch is not None:
-                on_batch(len(batch))
+        there = [index for index, row in enumerate(ids) if row]
+        found = search(
+            self.model,
+            [ids[index] for index in there],
+            beam_size=beam_size,
+            length_penalty=penalty,
+            n_best=min(n_best, beam_size),
+            max_length_ratio=decoding.max_length_ratio,
+            max_length_extra=decoding.max_length_extra,
+            batch_size=batch_size or decoding.batch_size,
+            threads=self.num_threads,
+            on_ended=on_batch,
+        )
+        for index, hypotheses in zip(there, found, strict=True):
+            results[index] = self._decode(hypotheses) or results[index]
         return results
 
     def _encode(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -237,17 +233,3 @@ def resolve_threads(threads: int | None, config: Config) -> int:
     from nmt.rnn.kernels.threads import default_threads
 
     return threads or config.threads or default_threads()
-
-
-def length_batches(ids: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
-    """Yield the indices of the non-empty rows in batches of like lengths, the longest first.
-
-    Longest first: if memory is short, it shows at once and not at the end.
-    """
-    order = sorted((index for index, row in enumerate(ids) if row), key=lambda i: -len(ids[i]))
-    start = 0
-    while start < len(order):
-        longest = len(ids[order[start]])
-        size = max(1, min(batch_size, batch_size * _TOKENS_PER_SENTENCE // longest))
-        yield order[start : start + size]
-        start += size

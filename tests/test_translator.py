@@ -10,7 +10,7 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.data.subwords import train_subwords
 from nmt.errors import CheckpointError
-from nmt.translator import MAX_SOURCE_SUBWORDS, Translator, length_batches
+from nmt.translator import MAX_SOURCE_SUBWORDS, Translator
 from tests.train import fake_model
 
 WORDS = [f"w{n}" for n in range(30)]
@@ -80,16 +80,8 @@ def test_options_reach_the_search(translator: Translator, monkeypatch: pytest.Mo
     translator.translate(["w1"])
     translator.translate(["w1"], beam_size=2, length_penalty="none")
     assert [(o["beam_size"], o["length_penalty"]) for o in seen] == [(5, 1.0), (2, "none")]
+    assert [o["batch_size"] for o in seen] == [64, 64]
     assert (seen[0]["max_length_ratio"], seen[0]["max_length_extra"]) == (2.0, 10)
-
-
-def test_batches_cover_all_and_stay_small() -> None:
-    lengths = [0, 3, 1000, 5, 0, 400, 5, 1, 1000, 2]
-    batches = list(length_batches([[7] * length for length in lengths], 4))
-    assert sorted(index for batch in batches for index in batch) == [1, 2, 3, 5, 6, 7, 8, 9]
-    for batch in batches:
-        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 4 * 200
-    assert max(map(len, batches)) == 4
 
 
 def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:

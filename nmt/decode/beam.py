@@ -1,22 +1,22 @@
 """Beam search as a recurrent computation: a cell whose state is the decoder's state plus the live hypotheses of
 every sentence.
 
-One step: decoder step, output layer, the best tokens of each row, the best continuations of each sentence, rows
-taken by parent. A
-hypothesis that ends leaves the beam, which is then one narrower, and its row leaves the batch. The cell knows its
-decoder by one method.
+One step: decoder step, the best tokens of each row, the best continuations of each sentence, rows continued by
+parent. A hypothesis that ends leaves the beam, which is then one narrower, and its row leaves the batch; a sentence
+that leaves makes room for the next one. Sentences are therefore at different steps. The cell knows its decoder by
+four methods.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from nmt.decode.penalty import LengthPenalty, length_divisor
-from nmt.rnn.kernels.search import best_continuations, best_tokens
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.search import best_continuations
 
 States = dict[str, np.ndarray]
 
@@ -36,47 +36,48 @@ class Hypothesis:
 
 
 class Decoder(Protocol):
-    """What search needs to know of a model: one step for some rows, giving logits."""
+    """What search needs to know of a model. Sentences have names that the decoder gives them."""
 
     eos_id: int
-    bias: np.ndarray
 
-    def first(self) -> tuple[States, np.ndarray]:
-        """States of one row per sentence, and the first token of each."""
+    def admit(self, src_ids: list[list[int]]) -> tuple[np.ndarray, States, np.ndarray]:
+        """Sentences' names [B], and the states and token before the first step, one row a sentence."""
 
-    def step(self, tokens: np.ndarray, states: States, sentence: np.ndarray) -> tuple[np.ndarray, States]:
-        """tokens [R], states [R, n], sentence [R] -> logits without bias [R, V] and the states after."""
+    def release(self, names: np.ndarray) -> None:
+        """These sentences are not asked for any more."""
+
+    def step(
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
+    ) -> tuple[np.ndarray, States]:
+        """Row r reads tokens[r], continues states[parent[r]], is of sentence names[r] -> outputs [R, H], states
+        after."""
+
+    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
+        """At most `places` most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where
+        there are no more."""
 
 
 @dataclass
 class Beam:
-    """The state of the search. One row per live hypothesis; rows of a sentence are neighbours."""
+    """The state of the search. One row per live hypothesis; rows of a sentence are neighbours, the best one first."""
 
-    states: States
+    states: States  # [P, n], of rows that have been continued
+    parent: np.ndarray  # int64 [R], which of these each row continues
     tokens: np.ndarray  # int32 [R], the last token
     sums: np.ndarray  # float64 [R], log-probability so far
     sentence: np.ndarray  # int64 [R]
-    place: np.ndarray  # int64 [R], which of the last step's continuations each row is
-    steps: int = 0
+    words: np.ndarray  # int32 [R, W], all tokens so far
 
-
-@dataclass
-class _Ended:
-    """A hypothesis that has left the beam: where its history starts, and its numbers."""
-
-    step: int
-    place: int
-    log_prob: float
-    score: float
-    finished: bool
+    def __len__(self) -> int:
+        return len(self.tokens)
 
 
 @dataclass
 class BeamCell:
-    """The search over a batch of sentences.
+    """The search over sentences 0, 1, ... N - 1.
 
     limits [N]: the most tokens of each sentence's translations, EOS counted. first_token: tokens below it are never
-    produced.
+    produced. Sentences come in by `extend` and go out by `ended`.
     """
 
     decoder: Decoder
@@ -86,105 +87,158 @@ class BeamCell:
     n_best: int = 1
     first_token: int = 1
     never: int = -1
-    threads: int = 1
-    _history: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    _ended: list[list[_Ended]] = field(default_factory=list)
-    _room: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
+    _ended: list[int] = field(default_factory=list)
 
-    def initial(self) -> Beam:
-        """One live, empty hypothesis a sentence."""
-        states, tokens = self.decoder.first()
-        count = len(tokens)
-        self._ended = [[] for _ in range(count)]
-        self._history = []
-        self._room = np.where(self.limits > 0, self.beam_size, 0).astype(np.int64)
-        for n in np.flatnonzero(self.limits <= 0):
-            self._ended[n].append(_Ended(0, -1, 0.0, 0.0, False))
-        everyone = np.arange(count, dtype=np.int64)
-        beam = Beam(states, tokens, np.zeros(count), everyone, everyone)
-        return beam if (self.limits > 0).all() else _take(beam, np.flatnonzero(self.limits > 0))
+    def __post_init__(self) -> None:
+        count = len(self.limits)
+        self._names = np.zeros(count, np.int64)  # the decoder's
+        self._steps = np.zeros(count, np.int64)
+        self._room = np.full(count, self.beam_size, np.int64)  # places in the beam
+        self._to_beat = np.full(count, -np.inf)  # the n-th best score of a finished hypothesis
+
+    def extend(self, beam: Beam | None, sentence: np.ndarray, names: np.ndarray, first: Beam) -> Beam:
+        """Let the sentences of `first`, a beam of one empty hypothesis each, take part."""
+        self._names[sentence] = names
+        self._hypotheses.update((n, []) for n in sentence.tolist())
+        for n in sentence[self.limits[sentence] <= 0].tolist():
+            self._hypotheses[n].append(Hypothesis([], 0.0, 0.0, False))
+        self._leave(sentence[self.limits[sentence] <= 0])
+        first = _keep(first, np.flatnonzero(self.limits[sentence] > 0))
+        return first if beam is None or not len(beam) else _join(beam, first)
 
     def step(self, beam: Beam) -> Beam:
         """Extend every live hypothesis by one token and keep the best."""
-        logits, states = self.decoder.step(beam.tokens, beam.states, beam.sentence)
-        R = len(beam.tokens)
-        # A row cannot give more continuations than its sentence has room for (one more where a token is passed over).
-        places = int(min(self._room.max() + 1, logits.shape[1]))
-        tokens, scores = np.empty((R, places), np.int32), np.empty((R, places), logits.dtype)
-        run_parallel(best_tokens, min(self.threads, R), logits, self.decoder.bias, self.first_token, tokens, scores)
-        live, starts = np.unique(beam.sentence, return_index=True)
-        bounds = np.append(starts, R).astype(np.int64)
+        names = self._names[beam.sentence]
+        outputs, states = self.decoder.step(beam.tokens, beam.states, beam.parent, names)
+        bounds = np.flatnonzero(np.diff(beam.sentence, prepend=-1, append=-1))
+        live = beam.sentence[bounds[:-1]]
         room = self._room[live]
+        # A row cannot give more continuations than its sentence has room for (one more where a token is passed over).
+        tokens, scores = self.decoder.best_tokens(outputs, self.first_token, int(room.max()) + 1)
         shape = (len(live), int(room.max()))
         parents, chosen, totals = np.empty(shape, np.int64), np.empty(shape, np.int32), np.empty(shape)
         best_continuations(tokens, scores, beam.sums, bounds, room, self.never, parents, chosen, totals)
         there = parents >= 0
         parent = parents[there]
-        self._history.append((beam.place[parent], chosen[there]))
-        extended = Beam(states, beam.tokens, beam.sums, beam.sentence, beam.place, beam.steps + 1)
-        return self._sort_out(extended, parent, chosen[there], totals[there])
+        self._steps[live] += 1
+        words = _append(beam.words[parent], self._steps[beam.sentence[parent]], chosen[there])
+        after = Beam(states, parent, chosen[there], totals[there], beam.sentence[parent], words)
+        return self._sort_out(after, live)
 
-    def _sort_out(self, beam: Beam, parent: np.ndarray, token: np.ndarray, total: np.ndarray) -> Beam:
-        """Ended continuations leave; sentences that can no longer improve leave altogether; the others' rows are
-        taken by parent."""
-        of = beam.sentence[parent]
-        scores = total / length_divisor(self.length_penalty, beam.steps)
-        ends = token == self.decoder.eos_id
-        cut = ~ends & (beam.steps >= self.limits[of])
-        for i in np.flatnonzero(ends | cut):
-            self._ended[of[i]].append(_Ended(beam.steps, int(i), float(total[i]), float(scores[i]), bool(ends[i])))
-        self._room -= np.bincount(of[ends | cut], minlength=len(self._room))
-        going = np.flatnonzero(~(ends | cut))
-        going = going[~self._hopeless(of[going], total[going])[of[going]]]
-        taken = _take(beam, parent[going])
-        taken.tokens, taken.sums, taken.place = token[going], total[going], going
-        return taken
+    def _sort_out(self, beam: Beam, live: np.ndarray) -> Beam:
+        """Ended continuations leave; sentences that can no longer improve leave altogether."""
+        of = beam.sentence
+        ends = beam.tokens == self.decoder.eos_id
+        out = ends | (self._steps[of] >= self.limits[of])
+        self._put_down(beam, np.flatnonzero(out), ends)
+        going = np.flatnonzero(~out)
+        # Log-probabilities only fall: a live hypothesis can at best keep its sum up to the maximum length. The first
+        # row of a sentence has its largest sum.
+        best = np.unique(of[going], return_index=True)[1]
+        bound = beam.sums[going[best]] / length_divisor(self.length_penalty, self.limits[of[going[best]]])
+        hopeful = of[going[best]][bound > self._to_beat[of[going[best]]]]
+        going = going[np.isin(of[going], hopeful)]
+        self._leave(live[~np.isin(live, hopeful)])
+        return _keep(beam, going)
 
-    def _hopeless(self, of: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """Sentences whose n-th best finished hypothesis beats whatever a live one can still become.
+    def _put_down(self, beam: Beam, rows: np.ndarray, ends: np.ndarray) -> None:
+        """Rows whose hypotheses have ended, or have been cut off, become translations."""
+        of = beam.sentence[rows]
+        scores = beam.sums[rows] / length_divisor(self.length_penalty, self._steps[of])
+        for row, n, score in zip(rows.tolist(), of.tolist(), scores.tolist(), strict=True):
+            finished = bool(ends[row])
+            ids = beam.words[row, : self._steps[n] - finished].tolist()
+            self._hypotheses[n].append(Hypothesis(ids, float(beam.sums[row]), score, finished))
+            self._room[n] -= 1
+            found = sorted((h.score for h in self._hypotheses[n] if h.finished), reverse=True)
+            if len(found) >= self.n_best:
+                self._to_beat[n] = found[self.n_best - 1]
 
-        Log-probabilities only fall, so a live hypothesis can at best keep its sum up to the maximum length.
-        """
-        hopeless = np.zeros(len(self.limits), bool)
-        bound = np.full(len(self.limits), -np.inf)
-        np.maximum.at(bound, of, total / length_divisor(self.length_penalty, self.limits[of]))
-        for n in np.unique(of):
-            finished = sorted((e.score for e in self._ended[n] if e.finished), reverse=True)
-            hopeless[n] = len(finished) >= self.n_best and finished[self.n_best - 1] >= bound[n]
-        return hopeless
+    def _leave(self, sentence: np.ndarray) -> None:
+        self.decoder.release(self._names[sentence])
+        self._ended += sentence.tolist()
 
-    def done(self, beam: Beam) -> bool:
-        """Nothing is alive."""
-        return len(beam.tokens) == 0
-
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        """For each sentence its n best, finished ones first, then by score."""
-        return [
-            [
-                Hypothesis(self._ids(e), e.log_prob, e.score, e.finished)
-                for e in sorted(ended, key=lambda e: (not e.finished, -e.score))[: self.n_best]
-            ]
-            for ended in self._ended
-        ]
-
-    def _ids(self, ended: _Ended) -> list[int]:
-        ids: list[int] = []
-        place = ended.place
-        for parents, tokens in reversed(self._history[: ended.step]):
-            ids.append(int(tokens[place]))
-            place = int(parents[place])
-        ids.reverse()
-        return ids[:-1] if ended.finished else ids
+    def ended(self) -> list[tuple[int, list[Hypothesis]]]:
+        """The sentences that have ended since the last call, each with its n best, finished ones first, then by
+        score."""
+        ended, self._ended = self._ended, []
+        found = [(n, self._hypotheses.pop(n)) for n in ended]
+        return [(n, sorted(h, key=lambda h: (not h.finished, -h.score))[: self.n_best]) for n, h in found]
 
 
-def _take(beam: Beam, rows: np.ndarray) -> Beam:
-    states = {name: np.ascontiguousarray(v[rows]) for name, v in beam.states.items()}
-    return Beam(states, beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.place[rows], beam.steps)
+def _append(words: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Words [R, W] with each row's token number steps[r] set, wider where need be."""
+    if steps.max(initial=0) > words.shape[1]:
+        words = np.pad(words, ((0, 0), (0, max(16, words.shape[1]))))
+    words[np.arange(len(words)), steps - 1] = tokens
+    return words
 
 
-def run(cell: BeamCell) -> list[list[Hypothesis]]:
-    """Scan the cell until nothing is alive."""
-    beam = cell.initial()
-    while not cell.done(beam):
+def _keep(beam: Beam, rows: np.ndarray) -> Beam:
+    """Some rows of a beam, and the states they continue."""
+    used, parent = np.unique(beam.parent[rows], return_inverse=True)
+    states = {name: v[used] for name, v in beam.states.items()}
+    return Beam(states, parent, beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.words[rows])
+
+
+def _join(one: Beam, other: Beam) -> Beam:
+    states = {name: np.concatenate([v, other.states[name]]) for name, v in one.states.items()}
+    parent = np.concatenate([one.parent, other.parent + len(next(iter(one.states.values()), ()))])
+    width = max(one.words.shape[1], other.words.shape[1])
+    words = np.concatenate([np.pad(b.words, ((0, 0), (0, width - b.words.shape[1]))) for b in (one, other)])
+    pairs = ((one.tokens, other.tokens), (one.sums, other.sums), (one.sentence, other.sentence))
+    tokens, sums, sentence = (np.concatenate(pair) for pair in pairs)
+    return Beam(states, parent, tokens, sums, sentence, words)
+
+
+@dataclass
+class _Waiting:
+    """Encoded sentences in order, a row each, of which the first `taken` are in work."""
+
+    sentence: np.ndarray
+    names: np.ndarray
+    states: States
+    tokens: np.ndarray
+    taken: int = 0
+
+    def take(self, count: int) -> tuple[np.ndarray, np.ndarray, Beam]:
+        rows = slice(self.taken, self.taken + count)
+        self.taken = min(len(self.names), self.taken + count)
+        sentence, tokens = self.sentence[rows], self.tokens[rows]
+        states = {name: v[rows] for name, v in self.states.items()}
+        words = np.zeros((len(tokens), 0), np.int32)
+        first = Beam(states, np.arange(len(tokens)), tokens, np.zeros(len(tokens)), sentence, words)
+        return sentence, self.names[rows], first
+
+
+def run(
+    cell: BeamCell, blocks: Iterator[tuple[np.ndarray, list[list[int]]]], size: int
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Scan the cell until everything is translated; gives each sentence's hypotheses as soon as it has ended.
+
+    blocks: numbers of sentences with their source ids. A block is encoded at once, ahead of time; `size` sentences
+    are in work at a time.
+    """
+    beam: Beam | None = None
+    waiting: _Waiting | None = None
+    working = 0
+    while True:
+        while working < size:
+            if waiting is None or waiting.taken == len(waiting.names):
+                block = next(blocks, None)
+                if block is None:
+                    break
+                waiting = _Waiting(block[0], *cell.decoder.admit(block[1]))
+            sentence, names, first = waiting.take(size - working)
+            beam = cell.extend(beam, sentence, names, first)
+            working += len(sentence)
+            done = cell.ended()
+            working -= len(done)
+            yield from done
+        if beam is None or not len(beam):
+            return
         beam = cell.step(beam)
-    return cell.hypotheses()
+        done = cell.ended()
+        working -= len(done)
+        yield from done

@@ -1,19 +1,24 @@
-"""Translate batches of token ids with a model."""
+"""Translate token ids with a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.decode.beam import BeamCell, Decoder, Hypothesis, run
+from nmt.decode.blocks import length_blocks
 from nmt.decode.penalty import LengthPenalty
-from nmt.rnn.kernels.threads import default_threads
+from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+
+_LEAST_WORK = 8
+"""Sentences in work below which a thread of its own is not worth reading all weights."""
 
 
 def search(
@@ -25,17 +30,72 @@ def search(
     n_best: int = 1,
     max_length_ratio: float = 2.0,
     max_length_extra: int = 10,
+    batch_size: int | None = None,
     threads: int | None = None,
+    on_ended: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best translations of each sentence (ids without EOS), best first; the batch is translated at once.
+    """The n best translations of each sentence (ids without EOS), best first.
 
-    A translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
-    counted. The result does not depend on what else is in the batch nor on the number of threads.
+    `batch_size` sentences are in work at a time (all of them where None): when one ends the next one joins. A
+    translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
+    counted. The result depends neither on what else is in work nor on the number of threads. `on_ended` is called
+    with the number of sentences that have ended since its last call; it may raise to stop.
     """
     if not src_ids:
         return []
     threads = threads or default_threads()
+    size = min(batch_size or len(src_ids), len(src_ids))
+    # With enough to do each thread runs a search of its own: nobody waits for anybody.
+    workers = threads if size >= _LEAST_WORK * threads else 1
+    size = -(-size // workers)
+    queue = _Queue(src_ids, length_blocks(src_ids, size))
     limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
-    decoder: Decoder = model.decoder_for(src_ids, threads)
-    cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, UNK_ID, BOS_ID, threads)
-    return run(cell)
+    found: list[list[Hypothesis]] = [[] for _ in src_ids]
+
+    def work(part: int, parts: int) -> None:
+        decoder: Decoder = model.search_decoder(threads if parts == 1 else 1)
+        cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, UNK_ID, BOS_ID)
+        with queue:
+            for n, hypotheses in run(cell, queue, size):
+                found[n] = hypotheses
+                queue.count()
+                if part == parts - 1 and on_ended is not None:
+                    on_ended(queue.newly_ended())
+                if queue.failed:
+                    break
+
+    run_parallel(work, workers)
+    if on_ended is not None and (rest := queue.newly_ended()):
+        on_ended(rest)
+    return found
+
+
+class _Queue(Iterator[tuple[np.ndarray, list[list[int]]]]):
+    """Blocks of sentences for several threads. Where a thread fails inside `with`, `failed` tells the others."""
+
+    def __init__(self, src_ids: Sequence[Sequence[int]], blocks: Iterator[list[int]]) -> None:
+        self._src_ids, self._blocks, self._lock = src_ids, blocks, Lock()
+        self._ended = self._told = 0
+        self.failed = False
+
+    def __next__(self) -> tuple[np.ndarray, list[list[int]]]:
+        with self._lock:
+            block = next(self._blocks)
+        return np.array(block), [list(self._src_ids[n]) for n in block]
+
+    def count(self) -> None:
+        """One more sentence has ended."""
+        with self._lock:
+            self._ended += 1
+
+    def newly_ended(self) -> int:
+        """How many sentences have ended since the last call."""
+        ended = self._ended
+        self._told, new = ended, ended - self._told
+        return new
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.failed |= error is not None

@@ -15,11 +15,12 @@ from nmt.model.cells import decoder_cell
 from nmt.model.encoder import Encoder
 from nmt.rnn.cell import Param, under
 from nmt.rnn.kernels.output import output_loss
-from nmt.rnn.kernels.products import product
+from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import embedding_gradient, embedding_rows
 from nmt.rnn.profile import operation
-from nmt.rnn.scan import Scan, Stepper, Workspace, fresh
+from nmt.rnn.scan import Scan, Workspace, fresh
+from nmt.rnn.stepper import Stepper
 from nmt.rnn.weights import Weights, initial_array
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
@@ -189,11 +190,9 @@ class TranslationModel:
         states, _ = self.bridge.forward(self.weights.view("bridge"), final, training=False, allocate=allocate)
         return Source(encoded.memory[:, back], lengths, self._decoder_states(states))
 
-    def decoder_for(self, src_ids: Sequence[Sequence[int]], threads: int | None = None) -> ModelDecoder:
-        """Encode sentences (ids without EOS) and stand ready to decode them."""
-        threads = self._use_threads(threads)
-        src, lengths = pad_sources(src_ids)
-        return ModelDecoder(self, self.encode(src, lengths, threads), threads)
+    def search_decoder(self, threads: int | None = None) -> ModelDecoder:
+        """What search needs of the model."""
+        return ModelDecoder(self, self._use_threads(threads))
 
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": np.ascontiguousarray(v) for name, v in states.items()}
@@ -322,28 +321,41 @@ class TranslationModel:
 
 
 class ModelDecoder:
-    """The decoder of some encoded sentences, a step at a time, as search wants it."""
+    """The model's decoder, a step at a time, for sentences that come and go."""
 
-    def __init__(self, model: TranslationModel, source: Source, threads: int) -> None:
-        self.model, self.source, self.threads = model, source, threads
+    def __init__(self, model: TranslationModel, threads: int) -> None:
+        self.model, self.threads = model, threads
         self.eos_id = EOS_ID
-        self._packed, _, self.bias = model.output_weights(threads, gradients=False)
-        self._stepper = Stepper(model.decoder, model.weights.view("decoder"), {"memory": source.memory}, source.lengths)
+        self._packed, _, self._bias = model.output_weights(threads, gradients=False)
+        self._stepper = Stepper(model.decoder, model.weights.view("decoder"))
 
-    def first(self) -> tuple[States, np.ndarray]:
-        """One row per sentence, before its first token."""
-        count = len(self.source.lengths)
-        zero = {name: np.zeros((count, width), self.model.dtype) for name, width in self.model.decoder.states.items()}
-        return zero | self.source.states, np.full(count, BOS_ID, np.int32)
+    def admit(self, src_ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, States, np.ndarray]:
+        """Encode sentences (ids without EOS). Returns their names [B], and the states and token before the first
+        step, one row a sentence."""
+        src, lengths = pad_sources(src_ids)
+        source = self.model.encode(src, lengths, self.threads)
+        names = self._stepper.admit({"memory": source.memory}, source.lengths)
+        widths = self.model.decoder.states
+        zero = {name: np.zeros((len(names), width), self.model.dtype) for name, width in widths.items()}
+        return names, zero | source.states, np.full(len(names), BOS_ID, np.int32)
 
-    def step(self, tokens: np.ndarray, states: States, sentence: np.ndarray) -> tuple[np.ndarray, States]:
-        """Embed the tokens, run the cell, give logits without bias."""
-        x = self.model.embed("tgt", tokens, self.threads, fresh)
-        y, new = self._stepper.step(x, states, sentence)
-        logits = np.empty((len(y), len(self.bias)), self.model.dtype)
-        rows = np.array([[0, len(y)]], np.int64)
-        run_parallel(product, self.threads, y, 0, self._packed, logits, 0, y.shape[1], len(self.bias), rows, 0)
-        return logits, new
+    def release(self, names: np.ndarray) -> None:
+        """These sentences are translated."""
+        self._stepper.release(names)
+
+    def step(
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
+    ) -> tuple[np.ndarray, States]:
+        """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
+        words, word = np.unique(tokens, return_inverse=True)
+        x = self.model.embed("tgt", words, self.threads, fresh)
+        return self._stepper.step(x, states, names, word=word, parent=parent)
+
+    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
+        """The most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there are no
+        more."""
+        places = min(places, len(self._bias))
+        return best_tokens(outputs, self._packed, self._bias, first_token, places, self.threads)
 
 
 def _below(gradients: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

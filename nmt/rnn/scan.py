@@ -272,7 +272,9 @@ class Scan:
         S = wide[0].shape[0] if wide else 1
         sources = self._lengths("source_lengths", source_lengths, B, S)
         division = self.division or choose_division(B, self.threads)
-        return Rows(T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse, division, label)
+        return Rows(
+            T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse, division, label=label
+        )
 
     def _lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         if lengths is None:
@@ -380,50 +382,3 @@ class Scan:
         if array.ndim == 3:
             clear_ended(array, rows.source_lengths, rows.threads)
         return array
-
-
-class Stepper:
-    """A cell one step at a time, without a tape: search, and other computations whose next input depends on the last
-    output.
-
-    Rows may come and go between steps. `owner` says which captured row (sentence) each row reads; what depends on
-    captured arrays alone has been computed once, at the beginning.
-    """
-
-    def __init__(
-        self,
-        scan: Scan,
-        weights: Weights,
-        captured: Mapping[str, np.ndarray] | None = None,
-        source_lengths: Sequence[int] | np.ndarray | None = None,
-    ) -> None:
-        self.scan, self.weights = scan, weights
-        check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
-        given = captured or {}
-        rows_captured = next((a.shape[-2] for a in given.values()), 0)
-        empty = np.zeros((1, rows_captured, scan.cell.input_size), scan.dtype)
-        rows = scan._rows(empty, None, given, source_lengths, False)
-        self._arrays: Arrays = {f"C_{k}": a for k, a in scan._check_captured(given, rows).items()}
-        self._compiled = scan.compiled(training=False, single_step=True)
-        scan._constant(self._compiled, self._arrays, weights, rows, fresh)
-        self._sources, self._S = rows.source_lengths, rows.S
-        self._memory = Workspace()
-
-    def step(self, x: np.ndarray, states: Arrays, owner: np.ndarray) -> tuple[np.ndarray, Arrays]:
-        """x [R, D], states [R, n] by name, owner int64 [R] -> output [R, n] and new states, valid until the next
-        call."""
-        R = len(x)
-        ones = np.ones(R, np.int64)
-        threads = self.scan.threads
-        division = self.scan.division or choose_division(R, threads)
-        rows = Rows(1, R, self._S, ones, self._sources, owner, split_rows(ones, threads), False, division)
-        self._memory.reset()
-        arrays = {**self._arrays, "x": x[None]}
-        for name, width in self.scan.states.items():
-            stack = self._memory((2, R, width), self.scan.dtype)
-            stack[0] = states[name]
-            arrays[f"S_{name}"] = stack
-        self._compiled.step.forward(arrays, self.weights, rows, self._memory)
-        place = self._compiled.step.plan.outputs["y"]
-        y = arrays[place.name][1 if place.kind == "after" else 0]
-        return y, {name: arrays[f"S_{name}"][1] for name in self.scan.states}

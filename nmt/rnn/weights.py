@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,13 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._packed: dict[_Key, Packed] = {}
         self._stale: set[_Key] = set()
         self._prefix = ""
+        self._lock = RLock()  # several threads may translate with one model
 
     def view(self, prefix: str) -> Weights:
         """The parameters below `prefix.`, sharing arrays and packed forms."""
         inner = Weights()
         inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
+        inner._lock = self._lock
         inner._prefix = f"{self._prefix}{prefix}."
         return inner
 
@@ -104,17 +107,18 @@ class Weights(MutableMapping[str, np.ndarray]):
 
         dtype = self[name].dtype if dtype is None else dtype
         key = (self._prefix + name, start, rows, transposed, dtype)
-        if key not in self._packed or key in self._stale:
-            matrix = self[name]
-            K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
-            out = self._packed.get(key)
-            if out is None:
-                out = self._packed[key] = np.empty(products.packed_size(K, N, dtype), dtype)
-            packing = products.PACKING[dtype == PAIRS, transposed]
-            with operation("packing"):
-                run_parallel(packing, threads, matrix, start, start + rows, out)
-            self._stale.discard(key)
-        return self._packed[key]
+        with self._lock:
+            if key not in self._packed or key in self._stale:
+                matrix = self[name]
+                K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
+                out = self._packed.get(key)
+                if out is None:
+                    out = self._packed[key] = np.empty(products.packed_size(K, N, dtype), dtype)
+                packing = products.PACKING[dtype == PAIRS, transposed]
+                with operation("packing"):
+                    run_parallel(packing, threads, matrix, start, start + rows, out)
+                self._stale.discard(key)
+            return self._packed[key]
 
 
 def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, np.ndarray]:

@@ -11,21 +11,36 @@ EOS = 3
 
 
 class TableDecoder:
-    """Log-probabilities of the next token depend on the sentence and the last token alone."""
+    """Log-probabilities of the next token depend on the sentence and the last token alone. A source is the number of
+    its table; names are numbers that say nothing."""
 
     eos_id = EOS
 
     def __init__(self, tables):
         self.tables = np.log(np.asarray(tables, np.float64))  # [N, V, V]
-        self.bias = np.zeros(self.tables.shape[-1])
-        self.rows = []
+        self.rows, self.sources, self.most = [], {}, 0
 
-    def first(self):
-        return {}, np.full(len(self.tables), 2, np.int32)
+    def admit(self, src_ids):
+        names = 100 + 7 * np.arange(len(src_ids)) + 1000 * len(self.rows)
+        self.sources |= {int(name): n for name, (n,) in zip(names, src_ids, strict=True)}
+        self.most = max(self.most, len(self.sources))
+        return names, {"count": np.zeros((len(names), 1))}, np.full(len(names), 2, np.int32)
 
-    def step(self, tokens, states, sentence):
+    def release(self, names):
+        for name in names.tolist():
+            del self.sources[name]
+
+    def step(self, tokens, states, parent, names):
         self.rows.append(len(tokens))
-        return self.tables[sentence, tokens].copy(), states
+        tables = [self.sources[name] for name in names.tolist()]
+        return self.tables[tables, tokens], {"count": states["count"][parent] + 1}
+
+    def best_tokens(self, outputs, first_token, places):
+        outputs = outputs.copy()
+        outputs[:, :first_token] = -np.inf
+        tokens = np.argsort(-outputs, axis=1, kind="stable")[:, :places].astype(np.int32)
+        scores = np.take_along_axis(outputs, tokens, axis=1)
+        return np.where(np.isinf(scores), -1, tokens), scores
 
 
 def rows(*named):
@@ -39,9 +54,13 @@ def rows(*named):
     return table
 
 
-def translate(decoder, beam_size, *, limits=(9,), penalty="none", n_best=1):
+def translate(decoder, beam_size, *, limits=(9,), penalty="none", n_best=1, block=9, size=9):
     cell = BeamCell(decoder, np.array(limits), beam_size, penalty, n_best, first_token=1, never=2)
-    return run(cell)
+    numbers = np.arange(len(limits))
+    blocks = [(part, [[n] for n in part]) for part in np.split(numbers, numbers[block::block])]
+    found = dict(run(cell, iter(blocks), size))
+    assert not decoder.sources, "sentences that have ended are released"
+    return [found[n] for n in numbers]
 
 
 GARDEN = rows((2, {4: 0.6, 5: 0.4}), (4, {EOS: 0.4, 4: 0.6}), (5, {EOS: 1.0}))
@@ -77,6 +96,23 @@ def test_ended_rows_leave_the_batch():
     decoder = TableDecoder([rows(), GARDEN])
     translate(decoder, 2, limits=(9, 9))
     assert decoder.rows == [2, 2]  # the first sentence ends at once, the second has two rows then
+
+
+def test_sentences_join_as_others_end():
+    """Never more than `size` in work, full as long as there are more; the same translations."""
+    tables = [rows(), GARDEN, rows((2, {4: 1.0}), (4, {4: 0.9, EOS: 0.1})), GARDEN, rows(), GARDEN, rows()]
+    limits = (9, 9, 5, 9, 0, 9, 9)
+    together = translate(TableDecoder(tables), 2, limits=limits)
+    decoder = TableDecoder(tables)
+    assert translate(decoder, 2, limits=limits, block=2, size=2) == together
+    assert max(decoder.rows) <= 4 and decoder.most <= 4
+    assert len(decoder.rows) < sum(len(steps_alone(table, limit)) for table, limit in zip(tables, limits, strict=True))
+
+
+def steps_alone(table, limit):
+    decoder = TableDecoder([table])
+    translate(decoder, 2, limits=(limit,))
+    return decoder.rows
 
 
 def test_the_limit_counts_eos_and_cuts():

@@ -186,6 +186,24 @@ def test_batches_and_threads_do_not_change_a_translation(name, beam_size, senten
         alone = translations(model, 1, 1)
         different |= {tuple(ids) for ids, _ in alone}
         assert translations(model, 64, 1) == alone
+        whole = find(model, sentences, threads=1, **options)
+        assert [(list(hypotheses[0].ids), hypotheses[0].finished) for hypotheses in whole] == alone
         assert translations(model, 64, 2) == alone
         assert translations(model, 1, 2) == alone
+        for size, threads in ((7, 1), (40, 2), (40, 3)):  # others join; threads with searches of their own
+            assert find(model, sentences, batch_size=size, threads=threads, **options) == whole
     assert len(different) >= 10, "hardly any two differ: other seeds would show more"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ended_sentences_are_told_and_an_error_stops_the_search(threads, sentences):
+    model = model_of("lstm", 0, WIDE_VOCAB)
+    told = []
+    find(model, sentences, beam_size=2, batch_size=20, threads=threads, on_ended=told.append)
+    assert sum(told) == len(sentences) and len(told) > 5
+
+    def stop(count):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        find(model, sentences, beam_size=2, batch_size=20, threads=threads, on_ended=stop)

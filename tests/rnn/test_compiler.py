@@ -110,8 +110,8 @@ def test_every_parameter_has_its_gradient_outside_the_loop(name):
     for plan in plans:
         # Whole rows of the weight's gradient, from what lies in memory for every step.
         for placed in plan.sinks:
-            assert placed.right.kind in ("seq", "before", "after")
-            assert placed.left is None or placed.left.kind in ("seq", "before", "after")
+            assert placed.right.kind in ("seq", "block", "before", "after")
+            assert placed.left is None or placed.left.kind in ("seq", "block", "before", "after")
 
 
 # ------------------------------------------------------------ keep or recompute

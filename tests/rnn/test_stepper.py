@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from nmt.rnn.cells import AttentionCell, LSTMCell
-from nmt.rnn.scan import Scan, Stepper
+from nmt.rnn.scan import Scan
+from nmt.rnn.stepper import Stepper
 from nmt.rnn.weights import Weights, initial_params
 
 T, B, S, E, H, M = 5, 4, 6, 7, 9, 8
@@ -22,10 +23,11 @@ def test_steps_equal_the_scan():
     scan, weights, memory, x = attention_scan()
     lengths = [6, 2, 1, 4]
     whole = scan.forward(weights, x, captured={"memory": memory}, source_lengths=lengths)
-    stepper = Stepper(scan, weights, {"memory": memory}, lengths)
+    stepper = Stepper(scan, weights)
+    names = stepper.admit({"memory": memory}, lengths)
     states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
     for t in range(T):
-        y, new = stepper.step(x[t], states, np.arange(B))
+        y, new = stepper.step(x[t], states, names)
         np.testing.assert_array_equal(y, whole.y[t])
         states = {k: v.copy() for k, v in new.items()}
     for name, final in whole.final.items():
@@ -37,10 +39,11 @@ def test_the_division_between_threads_never_shows_in_a_step(division):
     scan, weights, memory, x = attention_scan()
     divided = Scan(scan.cell, dtype=np.float64, threads=3, division=division)
     states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
-    steps = [
-        Stepper(one, weights, {"memory": memory}, [6, 2, 1, 4]).step(x[0], states, np.arange(B))
-        for one in (Scan(scan.cell, dtype=np.float64, threads=1), divided)
-    ]
+    steps = []
+    for one in (Scan(scan.cell, dtype=np.float64, threads=1), divided):
+        stepper = Stepper(one, weights)
+        names = stepper.admit({"memory": memory}, [6, 2, 1, 4])
+        steps.append(stepper.step(x[0], states, names))
     np.testing.assert_array_equal(steps[1][0], steps[0][0])
     for name, state in steps[0][1].items():
         np.testing.assert_array_equal(steps[1][1][name], state)
@@ -50,8 +53,9 @@ def test_rows_share_and_leave():
     """Two rows on one sentence, one on another, then only one: each as if it were alone."""
     scan, weights, memory, x = attention_scan()
     lengths = [6, 2, 1, 4]
-    stepper = Stepper(scan, weights, {"memory": memory}, lengths)
-    owner = np.array([3, 3, 1])
+    stepper = Stepper(scan, weights)
+    names = stepper.admit({"memory": memory}, lengths)
+    owner = names[[3, 3, 1]]
     states = {k: np.zeros((3, n)) for k, n in scan.states.items()}
     _, new = stepper.step(x[0, :3], states, owner)
     states = {k: v[[2]].copy() for k, v in new.items()}
@@ -59,3 +63,37 @@ def test_rows_share_and_leave():
     steps = np.stack([x[0, 2], x[1, 0]])[:, None]
     alone = scan.forward(weights, steps, captured={"memory": memory[:, [1]]}, source_lengths=[2])
     np.testing.assert_array_equal(y, alone.y[1])
+
+
+def test_rows_with_one_parent_and_one_word_share_them():
+    scan, weights, memory, x = attention_scan()
+    stepper = Stepper(scan, weights)
+    names = stepper.admit({"memory": memory}, [6, 2, 1, 4])
+    states = {k: np.random.default_rng(1).standard_normal((B, n)) for k, n in scan.states.items()}
+    parent, word = np.array([2, 0, 0, 3, 2, 2]), np.array([1, 0, 1, 1, 1, 0])
+    sentence = names[[1, 0, 0, 3, 1, 1]]
+    y, new = stepper.step(x[0, :2], states, sentence, word=word, parent=parent)
+    y, new = y.copy(), {k: v.copy() for k, v in new.items()}
+    apart, new_apart = stepper.step(x[0, word], {k: v[parent] for k, v in states.items()}, sentence)
+    np.testing.assert_array_equal(y, apart)
+    for name, state in new.items():
+        np.testing.assert_array_equal(state, new_apart[name])
+
+
+def test_sentences_come_and_go():
+    """Memory is moved and used again under the sentences that stay."""
+    scan, weights, memory, x = attention_scan()
+    lengths = np.array([6, 2, 1, 4])
+    states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
+    stepper = Stepper(scan, weights)
+    alone = Stepper(scan, weights)
+    expected = alone.step(x[0], states, alone.admit({"memory": memory}, lengths))[0].copy()
+    kept = stepper.admit({"memory": memory}, lengths)
+    for turn in range(12):
+        others = stepper.admit({"memory": memory[:, : 1 + turn % B]}, lengths[: 1 + turn % B])
+        np.testing.assert_array_equal(stepper.step(x[0], states, kept)[0], expected)
+        stepper.release(others)
+        if turn % 4 == 3:
+            stepper.release(kept)
+            kept = stepper.admit({"memory": memory}, lengths)
+    assert len(next(iter(stepper._sources.arrays.values()))) <= 4 * lengths.sum()

@@ -42,6 +42,8 @@ _DIVISION = "part, parts, bounds, units, counter, start, stop"
 FIXED = f"{_DIVISION}, T, B, C, S, backwards, flip, dims, lengths, source_lengths, owner"
 
 
+INDEX = "I_"  # begins the name of an array of row numbers
+
 Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
 
 
@@ -136,6 +138,13 @@ class _Writer:
             self.function.arrays.append(place.name)
         return name
 
+    def index(self, place: Place) -> str:
+        """The variable that says which row of a captured array without source positions each row reads."""
+        name = f"{INDEX}{place.name}"
+        if name not in self.function.arrays:
+            self.function.arrays.append(name)
+        return "m_" + name.replace(".", "_")
+
     def scope(self, place: Place) -> int:
         # By name alone: both slots of a state (or of its gradient) are one array, and meet from step to step.
         if place.name not in self.scopes and len(self.scopes) == MAX_SCOPES:
@@ -158,7 +167,7 @@ class _Writer:
             case "carry_out":
                 return f"((1 - old) * B + {row}){size}"
             case "inv":
-                return f"(s * C + c){size}" if wide else f"c{size}"
+                return f"(s * C + c){size}" if wide else f"{self.index(place)}[{row}]{size}"
             case "rows":
                 return f"({row} * S + s){size}" if wide else f"{row}{size}"
             case "row":
@@ -306,7 +315,7 @@ class _RowWriter:
 
     def _base(self, place: Place) -> str:
         key = (place.kind, place.name)
-        self.uses_captured |= place.kind == "inv"
+        self.uses_captured |= place.kind == "inv" and place.source_axis
         if key not in self.bases:
             name = f"o{len(self.row.lines)}_{len(self.bases)}"
             text = self.w.base(place)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from types import ModuleType
 
 from nmt.rnn.kernels.features import FINGERPRINT
@@ -36,8 +37,14 @@ def cache_folder() -> Path:
 def load_module(source: str, key: str) -> ModuleType:
     """Import generated source; `key` names its content. The same key is imported once per process."""
     name = f"nmt_{key}_{FINGERPRINT[:12]}"
-    if name in sys.modules:
-        return sys.modules[name]
+    with _loading:
+        return sys.modules.get(name) or _import(source, name)
+
+
+_loading = Lock()  # a module that another thread is still importing must not be seen
+
+
+def _import(source: str, name: str) -> ModuleType:
     path = cache_folder() / f"{name}.py"
     if not path.exists():
         handle, aside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")

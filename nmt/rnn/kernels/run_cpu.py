@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.kernels.emit_cpu import Function, Module, emit, weight_key
+from nmt.rnn.kernels.emit_cpu import INDEX, Function, Module, emit, weight_key
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
@@ -51,7 +51,11 @@ class Block:
 @dataclass
 class Rows:
     """Which rows take part: lengths per row [B] and per captured row [C], which captured row belongs to each row,
-    who does what."""
+    who does what.
+
+    With `ragged` captured arrays are [positions, n]: `owner` gives each row's first position, and `source_lengths` is
+    read there. Other captured arrays may be read by other numbers: `I_` and their name among the arrays.
+    """
 
     T: int
     B: int
@@ -62,6 +66,7 @@ class Rows:
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
     division: Division = "rows"
+    ragged: bool = False
     label: str = "scan"  # what a profile calls the run
     _segments: dict[tuple[bool, bool, int], np.ndarray] = field(default_factory=dict)
 
@@ -239,10 +244,10 @@ class _Run:
     def _function(self, step: Function, program: Program, block: Block, phase: str) -> None:
         rows = self.rows
         units = bool(step.weights) and rows.division == "units"
-        operands = [_argument(self.arrays, self.weights, a) for a in step.arrays]
+        operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
         operands += [self._zeros(place) for place in step.scratch.values()]
         operands += [self.weights.packed(*w, rows.threads, self.packed) for w in step.weights]
-        sizes = (rows.T, rows.B, len(rows.source_lengths), rows.S)
+        sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
         run = run_together if units else run_parallel
         is_loop = phase == "time loop"
         with operation(
@@ -299,9 +304,11 @@ def _loop_size(program: Program, rows: Rows, block: Block) -> int:
     return int(steps) * sum((step.x.width or 0) * (step.out.width or 0) for step in products)
 
 
-def _argument(arrays: Arrays, weights: Weights, name: str) -> np.ndarray:
+def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:
     if name in arrays:
         return arrays[name]
+    if name.startswith(INDEX):
+        return rows.owner
     if name.startswith("P_"):
         return weights[name[2:]]
     raise RuntimeError(f"no memory for {name}")

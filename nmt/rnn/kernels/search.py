@@ -1,13 +1,26 @@
-"""What beam search does with the output layer's rows: the best tokens of each, and the best continuations of each
+"""What beam search does with the decoder's outputs: the best tokens of each row, and the best continuations of each
 sentence."""
 
 import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
+from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.packing import PANEL_BYTES
+from nmt.rnn.kernels.products import address, product_rows_bf16, product_rows_f4, product_rows_f8
+from nmt.rnn.kernels.softmax import row_max
+from nmt.rnn.kernels.threads import run_parallel
 
-# Places whose largest entry is looked at first: few blocks of a vocabulary hold any of its best tokens.
-_BLOCK = 64
+# Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
+_ROWS = 240
+_COLUMNS = 128
+
+
+@kernel
+def _chunk_columns(itemsize):  # type: ignore[no-untyped-def]
+    """Whole panels of the packed weights, about _COLUMNS wide."""
+    width = PANEL_BYTES // itemsize
+    return max(1, _COLUMNS // width) * width
 
 
 @kernel
@@ -25,53 +38,104 @@ def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _best_of_row(row, first, tops, tokens, scores):  # type: ignore[no-untyped-def]
-    """The largest entries of row[first:], best first; of equal ones the lower token. Returns how many there are."""
-    count, room = 0, tokens.shape[0]
-    for block in range(tops.shape[0]):
-        if count == room and not tops[block] > scores[room - 1]:
-            continue
-        for v in range(max(first, block * _BLOCK), min(row.shape[0], (block + 1) * _BLOCK)):
-            count = _insert(row[v], v, count, tokens, scores)
-    return count
+def _in_pairs(part, parts, y, out):  # type: ignore[no-untyped-def]
+    """Rows of y rounded to pairs of bfloat16."""
+    low, high = y.shape[0] * part // parts, y.shape[0] * (part + 1) // parts
+    if high > low:
+        width = out.shape[1]
+        to_pairs(address(y, low * y.shape[1]), y.shape[1], high - low, y.shape[1], address(out, low * width))
 
 
 @kernel
-def _add_bias(row, bias, tops):  # type: ignore[no-untyped-def]
-    """row += bias; the largest entry of every block goes to `tops`."""
-    for block in range(tops.shape[0]):
-        low, high = block * _BLOCK, min(row.shape[0], (block + 1) * _BLOCK)
-        part, share = row[low:high], bias[low:high]
-        top = part[0] + share[0]
-        for j in range(part.shape[0]):
-            x = part[j] + share[j]
-            part[j] = x
-            top = max(top, x)
-        tops[block] = top
+def _logits(y, first, rows, weights, column, columns, out):  # type: ignore[no-untyped-def]
+    """out[rows, :columns] = y[first : first + rows] @ weights[:, column : column + columns], packed like y."""
+    K, source, target = y.shape[1], address(y, first * y.shape[1]), address(out, 0)
+    panels = address(weights, column * K)
+    if holds_pairs(weights):
+        product_rows_bf16(source, K, panels, target, out.shape[1], rows, columns, K, 0)
+    elif y.itemsize == 4:
+        product_rows_f4(source, K, panels, target, out.shape[1], rows, columns, K, 0)
+    else:
+        product_rows_f8(source, K, panels, target, out.shape[1], rows, columns, K, 0)
 
 
 @kernel
-def best_tokens(part, parts, logits, bias, first, tokens, scores):  # type: ignore[no-untyped-def]
-    """The K most probable tokens of each row and their log-probabilities.
+def _reduce(row, bias):  # type: ignore[no-untyped-def]
+    """row += bias; returns its largest entry and the sum of exp(row - largest)."""
+    for j in range(row.shape[0]):
+        row[j] += bias[j]
+    top = row_max(row)
+    total = row.dtype.type(0)
+    for j in range(row.shape[0]):
+        total += exp(row[j] - top)
+    return top, total
 
-    logits [R, V] without bias, which is added here; tokens [R, K] int32 and scores [R, K] receive them, best first.
-    Tokens below `first` (padding and the like) count for the normalisation but are never chosen; unused places have
-    token -1.
-    """
-    tops = np.empty((logits.shape[1] + _BLOCK - 1) // _BLOCK, logits.dtype)
-    for r in range(logits.shape[0] * part // parts, logits.shape[0] * (part + 1) // parts):
-        row = logits[r]
-        _add_bias(row, bias, tops)
-        top = tops.max()
-        total = logits.dtype.type(0)
-        for v in range(row.shape[0]):
-            total += exp(row[v] - top)
-        norm = top + log(total)
-        count = _best_of_row(row, first, tops, tokens[r], scores[r])
+
+@kernel
+def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals):  # type: ignore[no-untyped-def]
+    """This part's columns, a chunk after another: best tokens so far, largest entry and sum of every chunk."""
+    columns = _chunk_columns(y.itemsize)
+    block = np.empty((min(_ROWS, y.shape[0]), columns), bias.dtype)
+    counts[part, :] = 0
+    for chunk in range(tops.shape[0] * part // parts, tops.shape[0] * (part + 1) // parts):
+        low, high = chunk * columns, min(bias.shape[0], (chunk + 1) * columns)
+        for row0 in range(0, y.shape[0], _ROWS):
+            rows = min(_ROWS, y.shape[0] - row0)
+            _logits(y, row0, rows, weights, low, high - low, block)
+            for i in range(rows):
+                r, row = row0 + i, block[i, : high - low]
+                tops[chunk, r], totals[chunk, r] = _reduce(row, bias[low:high])
+                count, best, scores = counts[part, r], tokens[part, r], logits[part, r]
+                if count < best.shape[0] or tops[chunk, r] > scores[count - 1]:
+                    for v in range(max(first, low), high):
+                        count = _insert(row[v - low], v, count, best, scores)
+                    counts[part, r] = count
+
+
+@kernel
+def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[no-untyped-def]
+    """The best of all parts, normalised by the sum over all chunks in their order."""
+    for r in range(best.shape[0]):
+        top, total = tops[0, r], totals.dtype.type(0)
+        for chunk in range(tops.shape[0]):
+            top = max(top, tops[chunk, r])
+        for chunk in range(tops.shape[0]):
+            total += totals[chunk, r] * exp(tops[chunk, r] - top)
+        norm, count = top + log(total), 0
+        for part in range(counts.shape[0]):
+            for k in range(counts[part, r]):
+                count = _insert(logits[part, r, k], tokens[part, r, k], count, best[r], scores[r])
         for k in range(count):
             scores[r, k] -= norm
-        for k in range(count, tokens.shape[1]):
-            tokens[r, k] = -1
+        for k in range(count, best.shape[1]):
+            best[r, k] = -1
+
+
+def best_tokens(
+    y: np.ndarray, weights: np.ndarray, bias: np.ndarray, first: int, places: int, threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The K = `places` most probable tokens of each row and their log-probabilities, without logits in memory.
+
+    y [R, H] outputs of the decoder, weights the packed [H, V] matrix of the output layer (in bfloat16 pairs: y is
+    rounded as well), bias [V]. Returns tokens
+    [R, K] int32 and log-probabilities [R, K], best first; of equal ones the lower token. Tokens below `first`
+    (padding and the like) count for the normalisation but are never chosen; unused places have token -1. A chunk of
+    columns has its own sum, so that the bits are the same for any number of threads.
+    """
+    R, V = len(y), len(bias)
+    chunks = -(-V // _chunk_columns(y.itemsize))
+    parts = min(threads, chunks)
+    tokens, logits = np.empty((parts, R, places), np.int32), np.empty((parts, R, places), y.dtype)
+    counts = np.empty((parts, R), np.int64)
+    tops, totals = np.empty((chunks, R), y.dtype), np.empty((chunks, R), y.dtype)
+    left = y
+    if weights.dtype == np.uint32:
+        left = np.empty((R, (y.shape[1] + 1) // 2), np.uint32)
+        run_parallel(_in_pairs, parts, y, left)
+    run_parallel(_chunks, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
+    best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
+    _merge(tokens, logits, counts, tops, totals, best, scores)
+    return best, scores
 
 
 @kernel

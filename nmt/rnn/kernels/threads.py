@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, local
 from typing import Any
 
 Task = tuple[Callable[..., Any], int, int, tuple[Any, ...], "SimpleQueue[BaseException | None]"]
@@ -18,18 +18,23 @@ def default_threads() -> int:
     return max(1, os.cpu_count() or 1)
 
 
+_here = local()
+
+
 def _work(tasks: "SimpleQueue[Task]") -> None:
     while True:
-        function, part, parts, args, done = tasks.get()
-        error: BaseException | None = None
-        try:
-            function(part, parts, *args)
-        except BaseException as e:  # noqa: BLE001 - it is raised again where the work was asked for
-            error = e
-        # A waiting worker must not keep the last call's arrays alive.
-        del function, args
-        done.put(error)
-        del error, done
+        _work_once(tasks)
+
+
+def _work_once(tasks: "SimpleQueue[Task]") -> None:
+    function, part, parts, args, done = tasks.get()
+    _here.is_worker = True
+    error: BaseException | None = None
+    try:
+        function(part, parts, *args)
+    except BaseException as e:  # noqa: BLE001 - it is raised again where the work was asked for
+        error = e
+    done.put(error)
 
 
 @cache
@@ -40,6 +45,15 @@ def _worker(process_id: int, index: int) -> "SimpleQueue[Task]":
     tasks: SimpleQueue[Task] = SimpleQueue()
     Thread(target=_work, args=(tasks,), name=f"nmt-{index}", daemon=True).start()
     return tasks
+
+
+def _inbox(part: int) -> "SimpleQueue[Task]":
+    """Where to put a part. A worker that asks for help itself must not wait for its own inbox."""
+    if getattr(_here, "is_worker", False):
+        tasks: SimpleQueue[Task] = SimpleQueue()
+        Thread(target=_work_once, args=(tasks,), daemon=True).start()
+        return tasks
+    return _worker(os.getpid(), part)
 
 
 def run_parallel(function: Callable[..., Any], num_threads: int, *args: Any) -> None:
@@ -53,9 +67,8 @@ def run_parallel(function: Callable[..., Any], num_threads: int, *args: Any) -> 
         function(0, 1, *args)
         return
     done: SimpleQueue[BaseException | None] = SimpleQueue()
-    process = os.getpid()
     for part in range(num_threads - 1):
-        _worker(process, part).put((function, part, num_threads, args, done))
+        _inbox(part).put((function, part, num_threads, args, done))
     try:
         function(num_threads - 1, num_threads, *args)
     finally:

@@ -3,11 +3,17 @@
 import numpy as np
 import pytest
 
+from nmt.rnn.kernels.packing import pack, packed_size
 from nmt.rnn.kernels.search import best_continuations, best_tokens
-from nmt.rnn.kernels.threads import run_parallel
 
 
-@pytest.mark.parametrize("vocab", [5, 63, 64, 65, 1000])
+def packed(W):
+    out = np.empty(packed_size(*W.shape, W.dtype), W.dtype)
+    pack(0, 1, W, 0, len(W), out)
+    return out
+
+
+@pytest.mark.parametrize("vocab", [5, 63, 64, 129, 1000])
 @pytest.mark.parametrize("places", [1, 3, 7])
 def test_best_tokens_are_those_of_a_stable_sort(vocab, places):
     rng = np.random.default_rng(vocab)
@@ -16,13 +22,23 @@ def test_best_tokens_are_those_of_a_stable_sort(vocab, places):
     logits = rng.integers(-3, 3, (9, vocab)).astype("f4") - bias
     whole = logits + bias
     expected = whole - np.log(np.exp(whole.astype("f8")).sum(1, keepdims=True))
-    tokens, scores = np.empty((9, places), np.int32), np.empty((9, places), "f4")
-    run_parallel(best_tokens, 2, logits.copy(), bias, 1, tokens, scores)
+    tokens, scores = best_tokens(np.eye(9, dtype="f4"), packed(logits), bias, 1, places, threads=2)
     for row in range(9):
         order = 1 + np.argsort(-whole[row, 1:], kind="stable")[:places]
         assert tokens[row, : len(order)].tolist() == order.tolist()
         assert (tokens[row, len(order) :] == -1).all()
         np.testing.assert_allclose(scores[row, : len(order)], expected[row, order], atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_best_tokens_do_not_depend_on_threads_or_other_rows(dtype):
+    rng = np.random.default_rng(3)
+    y, W, bias = (rng.standard_normal(shape).astype(dtype) for shape in ((300, 20), (20, 700), (700,)))
+    tokens, scores = best_tokens(y, packed(W), bias, 1, 5, threads=1)
+    for threads, rows in ((2, slice(None)), (3, slice(7, 8)), (1, slice(100, 290))):
+        some, their_scores = best_tokens(y[rows], packed(W), bias, 1, 5, threads=threads)
+        np.testing.assert_array_equal(some, tokens[rows])
+        np.testing.assert_array_equal(their_scores, scores[rows])
 
 
 def test_best_continuations_are_the_largest_sums_of_each_sentence():

@@ -55,6 +55,12 @@ def test_a_forked_child_has_workers_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_parts_may_ask_for_help_themselves():
+    seen = []
+    run_parallel(lambda part, parts: run_parallel(lambda p, n: seen.append((part, p)), 3), 3)
+    assert sorted(seen) == [(part, p) for part in range(3) for p in range(3)]
+
+
 @kernel
 def relay(part, parts, counter, rounds, written, seen):
     """Each thread writes its number for the round, meets the others, and reads what all have written."""

@@ -1,0 +1,137 @@
+"""The engine one step at a time: search, and whatever else decides on the next input by the last output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.plan import make_plan
+from nmt.rnn.compiler.share import Shared, cut_shared
+from nmt.rnn.compiler.trace import Trace, trace
+from nmt.rnn.kernels.run_cpu import Executable, Rows, choose_division, identity, split_rows
+from nmt.rnn.ragged import Ragged
+from nmt.rnn.scan import Scan, Workspace, fresh
+from nmt.rnn.weights import Weights, check_params
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass
+class _Compiled:
+    """A step and the parts of it that rows share, ready to run."""
+
+    shared: Shared
+    step: Executable
+    of_inputs: Executable | None
+    of_states: Executable | None
+
+
+@lru_cache(maxsize=64)
+def _compile(signature: Any, dtype: np.dtype, packed: np.dtype) -> _Compiled:
+    shared = cut_shared(trace(_CELLS[signature], training=False))
+
+    def executable(part: Trace) -> Executable:
+        return Executable(make_plan(part, training=False), dtype, packed)
+
+    def of(part: Trace | None) -> Executable | None:
+        return None if part is None else executable(part)
+
+    return _Compiled(shared, executable(shared.step), of(shared.of_inputs), of(shared.of_states))
+
+
+_CELLS: dict[Any, Cell] = {}  # what the keys of the plan cache stand for
+
+
+class Stepper:
+    """A cell, a step at a time, without a tape, for rows that come, share and go.
+
+    `admit` takes in sentences (captured arrays, from which it computes once what depends on them alone); any number
+    of rows may read a sentence until `release`. What rows have in common is computed once: see `compiler.share`.
+    """
+
+    def __init__(self, scan: Scan, weights: Weights) -> None:
+        check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
+        self.scan, self.weights = scan, weights
+        signature = (scan.cell.signature(),)
+        _CELLS.setdefault(signature, scan.cell)
+        self._compiled = _compile(signature, scan.dtype, scan.packed)
+        leaves = self._compiled.shared.step.leaves
+        shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
+        captured = {f"C_{k}": v for k, v in leaves.items() if v.op == "captured" and k not in shared}
+        narrow = {k for k, v in captured.items() if "S" not in v.axes}
+        self._sources = Ragged({k: v.width for k, v in captured.items()}, narrow, scan.dtype)
+        self._memory = Workspace()
+
+    def admit(
+        self, captured: Mapping[str, np.ndarray], source_lengths: Sequence[int] | np.ndarray | None = None
+    ) -> np.ndarray:
+        """Take in sentences: captured arrays [S, B, n], real positions of each [B]. Returns their names, int64 [B].
+
+        Raises ShapeError."""
+        scan = self.scan
+        count = next((a.shape[-2] for a in captured.values()), 0)
+        empty = np.zeros((1, count, scan.cell.input_size), scan.dtype)
+        rows = scan._rows(empty, None, captured, source_lengths, False)
+        arrays: Arrays = {f"C_{k}": a for k, a in scan._check_captured(captured, rows).items()}
+        scan._constant(scan.compiled(training=False), arrays, self.weights, rows, fresh)
+        return self._sources.add(arrays, rows.source_lengths)
+
+    def release(self, sentences: np.ndarray) -> None:
+        """These are not asked for any more; their memory is used again."""
+        self._sources.remove(sentences)
+
+    def step(
+        self,
+        x: np.ndarray,
+        states: Arrays,
+        sentence: np.ndarray,
+        *,
+        word: np.ndarray | None = None,
+        parent: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, Arrays]:
+        """Row r continues states[parent[r]] with the input x[word[r]] and reads the sentence sentence[r].
+
+        x [U, D]; states [P, n] by name; sentence, word, parent int64 [R], the last two 0, 1, ... where None. Returns
+        the output [R, n] and the new states, valid until the next call.
+        """
+        R = len(sentence)
+        self._memory.reset()
+        compiled, scan = self._compiled, self.scan
+        word = identity(R) if word is None else word
+        parent = identity(R) if parent is None else parent
+        arrays: Arrays = dict(self._sources.arrays)
+        arrays |= self._shared(compiled.of_inputs, {"x": x}, word)
+        arrays |= self._shared(compiled.of_states, states, parent)
+        arrays["x"] = (x[word] if "x" in compiled.shared.gathered else x)[None]
+        for name, width in scan.states.items():
+            arrays[f"S_{name}"] = stack = self._memory((2, R, width), scan.dtype)
+            if name in compiled.shared.gathered:
+                np.take(states[name], parent, axis=0, out=stack[0])
+        starts, lengths, longest = self._sources.of(sentence)
+        ones = np.ones(R, np.int64)
+        division = scan.division or choose_division(R, scan.threads)
+        bounds = split_rows(ones, scan.threads)
+        rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, division, ragged=True)
+        compiled.step.forward(arrays, self.weights, rows, self._memory)
+        place = compiled.step.plan.outputs["y"]
+        y = arrays[place.name][1 if place.kind == "after" else 0]
+        return y, {name: arrays[f"S_{name}"][1] for name in scan.states}
+
+    def _shared(self, part: Executable | None, given: Arrays, index: np.ndarray) -> Arrays:
+        """What the rows that `index` points to have in common, and the index to read it by."""
+        if part is None:
+            return {}
+        count = len(next(iter(given.values())))
+        ones = np.ones(count, np.int64)
+        rows = Rows(1, count, 1, ones, ones, identity(count), split_rows(ones, self.scan.threads), False)
+        arrays: Arrays = {name: given[name][None] for name in part.plan.trace.inputs}
+        part.forward(arrays, self.weights, rows, self._memory)
+        found: Arrays = {}
+        for name, place in part.plan.outputs.items():
+            found |= {f"C_{name}": arrays[place.name][0], f"I_C_{name}": index}
+        return found
