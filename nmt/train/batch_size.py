@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nmt.train.state import TrainingState
 
 SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
-"""Target tokens a batch. With 8,192 products and loops run at full speed already: a larger one would only take as
-much longer as it is larger, and learn less often."""
+"""Target tokens a batch. Loops and products run over blocks of 2,048 rows, the output layer over 256: what is larger
+than 8,192 gives them nothing more to do at once, takes as much longer as it is larger, and learns less often."""
 
 MIN_UPDATES = 64
 """An epoch of fewer updates than this learns too seldom: batches of a small corpus are smaller."""
@@ -128,5 +128,5 @@ def _reason(size: int, useful: list[int]) -> str:
     if size < useful[-1]:
         return "the largest that fits"
     if size == SIZES[-1]:
-        return "larger ones are no faster"
+        return "larger ones would only learn less often"
     return f"larger ones would leave an epoch fewer than {MIN_UPDATES} updates"
