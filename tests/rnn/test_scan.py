@@ -93,6 +93,29 @@ def test_recomputing_gates_stores_nothing_but_states(name):
     assert len(again) < len(kept) or not kept
 
 
+@pytest.mark.parametrize("recompute", ["attention", "gates"])
+@pytest.mark.parametrize("name", ["lstm", "gru", "lstm_bahdanau_feed"])
+def test_scratch_does_not_grow_with_the_sequence(name, recompute, monkeypatch):
+    """Beyond d_x, a backward pass over twice the blocks of time asks for no more memory."""
+    monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 2 * cases.B)
+    asked = []
+    for steps in (8, 16):
+        case = cases.draw(cases.CELLS[name](), "float64", steps=steps)
+        scan, taken = Scan(case.cell, dtype="float64", threads=1, recompute=recompute), []
+
+        def allocate(shape, dtype, taken=taken):
+            taken.append(np.zeros(shape, dtype))
+            return taken[-1]
+
+        tape = scan.forward(
+            Weights(case.params), case.x, case.initial, captured=case.captured, training=True, allocate=allocate
+        ).tape
+        taken.clear()
+        d_x = scan.backward(tape, case.d_y).x
+        asked.append(sum(a.nbytes for a in taken) - d_x.nbytes)
+    assert asked[0] == asked[1]
+
+
 @pytest.mark.parametrize("threads", [2, 3, 5])
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 def test_units_may_be_divided_between_threads(threads, reverse):

@@ -179,6 +179,7 @@ class _Run:
                 arrays[name] = allocate((steps, *_shape(place, rows)), dtype)
                 if self._cleared(place) and name not in self.local:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
+        self.scratch: Arrays = {}
         self.cleared = [name for name in self.local if self._cleared(one.arrays[name])]
         self.steps = [(s, one.before) for s in module.before]
         self.steps += [(module.loop, one.loop)] if module.loop else []
@@ -252,11 +253,12 @@ class _Run:
         )
 
     def _zeros(self, place: Place) -> np.ndarray:
-        """Scratch of all rows. Products also run over rows that have ended: their results are dropped, but must be
-        numbers."""
-        array = self.allocate(_shape(place, self.rows), self.dtype)
-        array[...] = 0
-        return array
+        """Scratch of all rows, the same for every block of time. Products also run over rows that have ended: their
+        results are dropped, but must be numbers."""
+        if place.name not in self.scratch:
+            self.scratch[place.name] = self.allocate(_shape(place, self.rows), self.dtype)
+        self.scratch[place.name][...] = 0
+        return self.scratch[place.name]
 
     def _product(self, step: Product, places: Mapping[int, Place], block: Block) -> None:
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
