@@ -65,9 +65,9 @@ def test_thread_count_never_shows(name, lengths):
 @pytest.mark.parametrize("lengths", cases.LENGTHS)
 @pytest.mark.parametrize("name", cases.CELLS)
 def test_blocks_of_time_never_show(name, lengths, reverse, monkeypatch):
-    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths], steps=7)
     whole = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
-    for rows in (1, 11):  # one step at a time; blocks that do not divide the steps
+    for rows in (1, 20):  # one step at a time; blocks of 4 and 3 steps, backwards of 3 and 4
         monkeypatch.setattr(run_cpu, "BLOCK_ROWS", rows)
         (outputs, found, _), inferred = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
         assert_same_bits(outputs, whole[0][0], "output")

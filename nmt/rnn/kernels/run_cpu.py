@@ -61,7 +61,7 @@ class Rows:
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
     division: Division = "rows"
-    _segments: dict[tuple[bool, bool, int], np.ndarray] = field(default_factory=dict)
+    _segments: dict[tuple[bool, bool, int, int], np.ndarray] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -90,7 +90,7 @@ class Rows:
         A product may run over a prefix of rows that holds some that have ended. A sum over rows is `exact`: what
         lies in padding might be no number, and a row more or less would move the others to other blocks of the sum.
         """
-        key = (wide, exact, block.low)
+        key = (wide, exact, block.low, block.high)
         if key not in self._segments:
             steps = self.S if wide else block.high - block.low
             lengths = self.source_lengths if wide else np.clip(self.lengths - block.low, 0, steps)
