@@ -194,10 +194,14 @@ def attention_table(args: argparse.Namespace) -> None:
     print(f"{parts} MB, so {p['backward'] - p['start']:.0f} MB above the start, inputs and results included")
 
 
+_PARTS = {"layers": layer_tables, "peaks": peak_table, "attention": attention_table}
+
+
 def main() -> None:
     """Print all tables, or in a child process do one step."""
     parser = options(__doc__)
     parser.add_argument("--turns", type=int, help="timed turns (7; 3 with --quick)")
+    parser.add_argument("--parts", nargs="+", choices=_PARTS, default=list(_PARTS))
     parser.add_argument("--child", nargs="+", metavar="SIZE", help=argparse.SUPPRESS)
     parser.add_argument("--recompute", choices=_KINDS, default="attention", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -213,9 +217,8 @@ def main() -> None:
     args.turns = args.turns or (3 if args.quick else 7)
     args.shapes = _SHAPES[:2] if args.quick else _SHAPES
     print_machine(args.threads)
-    layer_tables(args)
-    peak_table(args)
-    attention_table(args)
+    for part in args.parts:
+        _PARTS[part](args)
 
 
 if __name__ == "__main__":
