@@ -2,7 +2,7 @@
 
 First part: threads that divide the rows of a batch against threads that divide the hidden units, for
 one layer at many sizes, and which of them `choose_division` picks. Second part: a stack of layers run
-layer after layer, where each layer's input products are one large product, against all layers in one
+layer by layer, where each layer's input products are one large product, against all layers in one
 time loop, in step or as a wavefront, in which a layer reads what the layer below wrote a step earlier, so
 that threads that divide units meet twice a step whatever the number of layers. Both check that all
 schedules give the same numbers first. Run: python benchmarks/schedules.py
@@ -32,8 +32,10 @@ def division_row(cell: str, H: int, N: int, args: argparse.Namespace) -> list[fl
     benches = {d: Bench(layer, _STEPS, N, threads=args.threads, division=d) for d in _DIVISIONS}
     found = {d: bench.results() for d, bench in benches.items()}
     check_same(f"{cell} {H} {N}", found["units"], found["rows"])
-    pick, shares = choose_division(N, args.threads), []
+    weights = benches["rows"].weights.packed("W_h", 0, H, False)
+    pick, shares = choose_division(N, args.threads, weights.nbytes), []
     for mode in ("inference", "training"):
+        calls: dict[str, Callable[[], object]]
         calls = {d: bench.infer if mode == "inference" else bench.train for d, bench in benches.items()}
         turns = Turns(calls)
         seconds = turns.take(args.turns)
@@ -99,11 +101,12 @@ class Stack:
         return {"y": found["y"][self.late :], "d_x": found["d_x"][:_STEPS]} | gradients
 
 
-class LayerAfterLayer:
+class LayerByLayer:
     """The same layers, each over all steps before the next."""
 
-    def __init__(self, layers: int, H: int, N: int, threads: int) -> None:
-        self.benches = [Bench(LSTMCell(H, H, bias=False), _STEPS, N, threads=threads) for _ in range(layers)]
+    def __init__(self, layers: int, H: int, N: int, threads: int, division: Division) -> None:
+        kind = {"threads": threads, "division": division}
+        self.benches = [Bench(LSTMCell(H, H, bias=False), _STEPS, N, **kind) for _ in range(layers)]
         whole = Bench(StackCell([LSTMCell(H, H, bias=False)] * layers), _STEPS, N, threads=threads)
         for n, bench in enumerate(self.benches):
             for name in bench.weights:
@@ -146,11 +149,13 @@ class LayerAfterLayer:
 def stack_rows(N: int, args: argparse.Namespace) -> None:
     """Check, time and print one batch size."""
     L, H, threads = 4, 512, args.threads
-    runs: dict[str, Stack | LayerAfterLayer] = {"layer after layer": LayerAfterLayer(L, H, N, threads)}
+    runs: dict[str, Stack | LayerByLayer] = {}
+    for division in _DIVISIONS:
+        runs[f"layer by layer, {division}"] = LayerByLayer(L, H, N, threads, division)
     for division in _DIVISIONS:
         runs[f"one loop, {division}"] = Stack(L, H, N, threads, division, wavefront=False)
         runs[f"wavefront, {division}"] = Stack(L, H, N, threads, division, wavefront=True)
-    expected = runs["layer after layer"].results()
+    expected = runs["layer by layer, rows"].results()
     for name, run in runs.items():
         for key, array in run.results().items():
             check_close(f"{name}, N {N}: {key}", array, expected[key], 1e-4)
@@ -158,15 +163,15 @@ def stack_rows(N: int, args: argparse.Namespace) -> None:
         calls: dict[str, Callable[[], object]]
         calls = {name: run.infer if mode == "inference" else run.train for name, run in runs.items()}
         seconds = Turns(calls).take(args.turns)
+        base = min(seconds[f"layer by layer, {division}"] for division in _DIVISIONS)
         for name, needed in seconds.items():
-            ratio = needed / seconds["layer after layer"]
-            print(f"{N:5d} {mode:9s} {name:17s} {1000 * needed:9.2f} {ratio:6.2f}x", flush=True)
+            print(f"{N:5d} {mode:9s} {name:21s} {1000 * needed:9.2f} {needed / base:6.2f}x", flush=True)
 
 
 def stacks(args: argparse.Namespace) -> None:
     """The second part."""
     print(f"\n4 LSTM layers of 512 units, T {_STEPS}, milliseconds, best of {args.turns} turns in turn, and how many")
-    print("times as long as layer after layer")
+    print("times as long as the faster layer by layer")
     for N in (16,) if args.quick else (1, 16, 64):
         note(f"stack {N}")
         stack_rows(N, args)

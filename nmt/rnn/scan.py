@@ -6,6 +6,7 @@ lengths are free. Rows may come in any order; sorted by length, longest first, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +19,7 @@ from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import Mask, Trace, trace
-from nmt.rnn.kernels.run_cpu import Division, Executable, Rows, choose_division, clear_ended, identity, split_rows
+from nmt.rnn.kernels.run_cpu import Division, Executable, Rows, clear_ended, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import dropout_mask
 from nmt.rnn.weights import Weights, check_params
@@ -37,7 +38,7 @@ class Workspace:
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """An array of stale but finite numbers."""
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        size = math.prod(shape) * np.dtype(dtype).itemsize
         step = (size + 63) // 64 * 64
         if not self._chunks or self._used + step > self._chunks[-1].size:
             self._chunks.append(np.zeros(max(step, 1 << 22), np.uint8))
@@ -127,9 +128,9 @@ class Scan:
         division: Division | None = None,
         recompute: Recompute = "attention",
     ) -> None:
-        """`division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the batch's size.
-        The results are the same bits. `recompute` in the backward pass: what is large in `attention` alone, or
-        `gates` as well, so that nothing but the states is stored for each step."""
+        """`division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the sizes of batch
+        and weights. The results are the same bits. `recompute` in the backward pass: what is large in `attention`
+        alone, or `gates` as well, so that nothing but the states is stored for each step."""
         self.recompute: Recompute = recompute
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.threads, self.division = threads or default_threads(), division
@@ -242,8 +243,7 @@ class Scan:
         wide = [captured[k] for k, c in self.captured.items() if c.source_axis and k in captured]
         S = wide[0].shape[0] if wide else 1
         sources = self._lengths("source_lengths", source_lengths, B, S)
-        division = self.division or choose_division(B, self.threads)
-        return Rows(T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse, division)
+        return Rows(T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse, self.division)
 
     def _lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         if lengths is None:
@@ -385,8 +385,7 @@ class Stepper:
         R = len(x)
         ones = np.ones(R, np.int64)
         threads = self.scan.threads
-        division = self.scan.division or choose_division(R, threads)
-        rows = Rows(1, R, self._S, ones, self._sources, owner, split_rows(ones, threads), False, division)
+        rows = Rows(1, R, self._S, ones, self._sources, owner, split_rows(ones, threads), False, self.scan.division)
         self._memory.reset()
         arrays = {**self._arrays, "x": x[None]}
         for name, width in self.scan.states.items():

@@ -11,6 +11,7 @@ from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
 from nmt.rnn import scan as engine
 from nmt.rnn.kernels import run_cpu
+from nmt.rnn.kernels.threads import run_parallel
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
@@ -127,6 +128,20 @@ def test_units_may_be_divided_between_threads(threads, reverse):
     many = cases.compiled(case, reverse=reverse, threads=threads, division="units")
     assert_same_bits(many[0], one[0], "output")
     assert_same_bits(many[1], one[1], "gradient")
+
+
+@pytest.mark.parametrize(("rows", "large", "division"), [(1, False, "units"), (8, True, "units"), (8, False, "rows")])
+def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, division, monkeypatch):
+    monkeypatch.setattr(run_cpu, "UNITS_BELOW", {False: 2, True: 5})
+    monkeypatch.setattr(run_cpu, "LARGE_WEIGHTS", 0 if large else 1 << 40)
+    together = []
+    monkeypatch.setattr(run_cpu, "run_together", lambda f, *args: together.append(f) or run_parallel(f, *args))
+    case = cases.draw(cases.CELLS["lstm"](), "float64", rows=rows)
+    cases.compiled(case, threads=2)
+    assert len(together) == (2 if division == "units" else 0)  # forward and backward
+    together.clear()
+    cases.compiled(case, threads=1)
+    assert not together
 
 
 def test_thread_count_never_shows_in_long_sums():

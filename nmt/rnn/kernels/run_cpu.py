@@ -21,8 +21,12 @@ from nmt.rnn.weights import Weights
 Division = Literal["rows", "units"]
 """What the threads divide in a time loop: each its own rows of the batch, or each its own hidden units."""
 
-UNITS_BELOW = 16
-"""Rows a thread below which the threads divide units; from benchmarks/schedules.py."""
+UNITS_BELOW = {False: 6, True: 16}
+"""Rows a thread below which the threads divide units, by whether the weights are large; from
+benchmarks/schedules.py."""
+
+LARGE_WEIGHTS = 2 << 20
+"""Bytes of a loop's weights that no longer stay in the second cache of one core."""
 
 _SMALL = 1 << 16
 """Numbers below which one thread has written them before a second is awake."""
@@ -60,7 +64,7 @@ class Rows:
     owner: np.ndarray  # int64 [B]
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
-    division: Division = "rows"
+    division: Division | None = None  # None: what suits each loop
     _segments: dict[tuple[bool, bool, int, int], np.ndarray] = field(default_factory=dict)
 
     @property
@@ -104,13 +108,14 @@ class Rows:
         return self._segments[key]
 
 
-def choose_division(rows: int, threads: int) -> Division:
-    """How the threads share a loop with products in it.
+def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
+    """How the threads share a loop whose products read `weight_bytes` of weights at every step.
 
     With few rows a step lasts as long as its weights take to arrive from the cache, and divided by rows every thread
     fetches all of them. With many, meeting after every product costs more than that.
     """
-    return "units" if threads > 1 and rows < UNITS_BELOW * threads else "rows"
+    limit = UNITS_BELOW[weight_bytes >= LARGE_WEIGHTS] * threads
+    return "units" if threads > 1 and rows < limit else "rows"
 
 
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
@@ -228,10 +233,12 @@ class _Run:
 
     def _function(self, step: Function, block: Block) -> None:
         rows = self.rows
-        units = bool(step.weights) and rows.division == "units"
+        packed = [_packed(self.weights, w, rows.threads) for w in step.weights]
+        division = rows.division or choose_division(rows.B, rows.threads, sum(w.nbytes for w in packed))
+        units = bool(packed) and division == "units"
         operands = [_argument(self.arrays, self.weights, a) for a in step.arrays]
         operands += [self._zeros(place) for place in step.scratch.values()]
-        operands += [_packed(self.weights, w, rows.threads) for w in step.weights]
+        operands += packed
         sizes = (rows.T, rows.B, len(rows.source_lengths), rows.S)
         run = run_together if units else run_parallel
         run(
