@@ -160,10 +160,15 @@ class ByHand:
         return self.train() | {f"d_{name}": g for name, g in self.gradients.items()}
 
 
-def hands(engine: Bench, threads: int) -> dict[str, ByHand]:
-    """The loop by hand with all steps' input products at once, and with about 2,000 rows' at a time."""
+def faster_by_hand(engine: Bench, threads: int, mode: str) -> ByHand:
+    """The loop by hand with all steps' input products at once, or with about 2,000 rows' at a time."""
     T, N, _ = engine.x.shape
-    return {f"{steps} steps": ByHand(engine, threads, steps) for steps in {T, -(-T // max(1, -(-T * N // _BLOCK)))}}
+    steps = sorted({T, -(-T // max(1, -(-T * N // _BLOCK)))})
+    runs = {str(count): ByHand(engine, threads, count) for count in steps}
+    if len(runs) == 1:
+        return runs[str(T)]
+    seconds = Turns({name: getattr(run, mode) for name, run in runs.items()}).take(2)
+    return runs[min(seconds, key=lambda name: seconds[name])]
 
 
 def run_shape(shape: tuple[int, int, int], threads: int, args: argparse.Namespace) -> list[float]:
@@ -172,29 +177,35 @@ def run_shape(shape: tuple[int, int, int], threads: int, args: argparse.Namespac
     where = f"{T},{N},{H} on {threads}"
     cell = LSTMCell(H, H)
     engine, single = (Bench(cell, steps, N, threads=threads, division="rows") for steps in (T, 1))
-    by_hand, single_by_hand = hands(engine, threads), ByHand(single, threads, 1)
+    single_by_hand = ByHand(single, threads, 1)
     expected = engine.results()
-    for name, hand in by_hand.items():
-        check_close(f"{where}: y {name}", hand.infer(), expected["y"], 1e-6)
-        for key, array in hand.results().items():
-            check_close(f"{where}: {key} {name}", array, expected[key], 1e-5)
     overheads = []
     for mode in ("infer", "train"):
-        runs: dict[str, Bench | ByHand] = {"engine": engine, "engine once": single, "once": single_by_hand, **by_hand}
-        calls: dict[str, Callable[[], Any]] = {name: getattr(run, mode) for name, run in runs.items()}
-        seconds = Turns(calls).take(args.turns)
-        ours, best = seconds["engine"], min(seconds[name] for name in by_hand)
-        a_call = seconds["engine once"] - seconds["once"]
-        overheads.append((ours - best - a_call) / (best - seconds["once"]))
+        hand = faster_by_hand(engine, threads, mode)
+        check_close(f"{where}: y by hand", hand.infer(), expected["y"], 1e-6)
+        for key, array in hand.results().items():
+            check_close(f"{where}: {key} by hand", array, expected[key], 1e-5)
+        runs: dict[str, Bench | ByHand]
+        runs = {"engine": engine, "hand": hand, "engine once": single, "hand once": single_by_hand}
+        seconds = Turns({name: getattr(run, mode) for name, run in runs.items()}).take(args.turns)
+        ours, best = seconds["engine"], seconds["hand"]
+        a_call = seconds["engine once"] - seconds["hand once"]
+        overheads.append((ours - best - a_call) / (best - seconds["hand once"]))
         figures = f"{1e6 * ours / T:10.2f} {1e6 * best / T:10.2f} {100 * (ours / best - 1):8.1f} % {1e6 * a_call:8.0f}"
         print(f"{f'{T},{N},{H}':>12s} {threads:7d} {mode:6s} {figures} {100 * overheads[-1]:9.1f} %", flush=True)
     return overheads
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    T, N, H = map(int, text.split(","))
+    return T, N, H
 
 
 def main() -> None:
     """Print the table."""
     parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--shapes", nargs="+", type=_shape, metavar="T,N,H")
     args = parser.parse_args()
     print_machine(args.threads)
     print(
@@ -204,7 +215,7 @@ def main() -> None:
     columns = f"{'engine':>10s} {'by hand':>10s} {'overhead':>10s} {'a call':>8s} {'a step':>11s}"
     print(f"{'T,N,H':>12s} {'threads':>7s} {'mode':6s} {columns}")
     overheads = []
-    for shape in _SHAPES[1:] if args.quick else _SHAPES:
+    for shape in args.shapes or (_SHAPES[1:] if args.quick else _SHAPES):
         for threads in sorted({1, args.threads}):
             note(f"{shape} on {threads}")
             overheads += run_shape(shape, threads, args)
