@@ -90,7 +90,7 @@ def _executable_bytes(executable: Executable, T: int, B: int, S: int) -> Counter
         for step in (*module.before, module.loop, *module.after):
             if isinstance(step, Function):
                 scratch = sum(_bytes(place, executable.dtype, 1, B, S) for place in step.scratch.values())
-                sizes[BLOCKS] += count * scratch
+                sizes[BLOCKS] += scratch
         given |= {*one.arrays, *(f"d_{name}" for name in plan.outputs)}
     return sizes
 

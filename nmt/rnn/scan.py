@@ -6,6 +6,7 @@ lengths are free. Rows may come in any order; sorted by length, longest first, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +19,7 @@ from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import Mask, Trace, trace
-from nmt.rnn.kernels.run_cpu import Division, Executable, Rows, choose_division, clear_ended, identity, split_rows
+from nmt.rnn.kernels.run_cpu import Division, Executable, Rows, clear_ended, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import dropout_mask
 from nmt.rnn.profile import operation
@@ -41,7 +42,7 @@ class Workspace:
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """An array of stale but finite numbers."""
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        size = math.prod(shape) * np.dtype(dtype).itemsize
         step = -(-size // PIECE_BYTES) * PIECE_BYTES
         if not self._chunks or self._used + step > self._chunks[-1].size:
             self._chunks.append(np.zeros(max(step, 1 << 22), np.uint8))
@@ -143,11 +144,11 @@ class Scan:
         division: Division | None = None,
         recompute: Recompute = "attention",
     ) -> None:
-        """`division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the batch's size.
-        The results are the same bits. `recompute` in the backward pass: what is large in `attention` alone, or
-        `gates` as well, so that nothing but the states is stored for each step. `compute_dtype`: "bfloat16" rounds
-        both sides of every product of float32 numbers, and adds up in float32; parameters, states and all else stay
-        float32; None is `dtype`. Raises NMTError where the two do not go together."""
+        """`division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the sizes of batch
+        and weights. The results are the same bits. `recompute` in the backward pass: what is large in `attention`
+        alone, or `gates` as well, so that nothing but the states is stored for each step. `compute_dtype`: "bfloat16"
+        rounds both sides of every product of float32 numbers, and adds up in float32; parameters, states and all else
+        stay float32; None is `dtype`. Raises NMTError where the two do not go together."""
         self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
         self.recompute: Recompute = recompute
         self.cell, self.dtype = cell, np.dtype(dtype)
@@ -271,10 +272,8 @@ class Scan:
         wide = [captured[k] for k, c in self.captured.items() if c.source_axis and k in captured]
         S = wide[0].shape[0] if wide else 1
         sources = self._lengths("source_lengths", source_lengths, B, S)
-        division = self.division or choose_division(B, self.threads)
-        return Rows(
-            T, B, S, steps, sources, identity(B), split_rows(steps, self.threads), reverse, division, label=label
-        )
+        bounds = split_rows(steps, self.threads)
+        return Rows(T, B, S, steps, sources, identity(B), bounds, reverse, self.division, label=label)
 
     def _lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         if lengths is None:

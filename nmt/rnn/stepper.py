@@ -13,7 +13,7 @@ from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.share import Shared, cut_shared
 from nmt.rnn.compiler.trace import Trace, trace
-from nmt.rnn.kernels.run_cpu import Executable, Rows, choose_division, identity, split_rows
+from nmt.rnn.kernels.run_cpu import Executable, Rows, identity, split_rows
 from nmt.rnn.ragged import Ragged
 from nmt.rnn.scan import Scan, Workspace, fresh
 from nmt.rnn.weights import Weights, check_params
@@ -114,9 +114,8 @@ class Stepper:
                 np.take(states[name], parent, axis=0, out=stack[0])
         starts, lengths, longest = self._sources.of(sentence)
         ones = np.ones(R, np.int64)
-        division = scan.division or choose_division(R, scan.threads)
         bounds = split_rows(ones, scan.threads)
-        rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, division, ragged=True)
+        rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, scan.division, ragged=True)
         compiled.step.forward(arrays, self.weights, rows, self._memory)
         place = compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind == "after" else 0]

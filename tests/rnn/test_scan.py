@@ -11,6 +11,7 @@ from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
 from nmt.rnn import scan as engine
 from nmt.rnn.kernels import run_cpu
+from nmt.rnn.kernels.threads import run_parallel
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
@@ -65,9 +66,9 @@ def test_thread_count_never_shows(name, lengths):
 @pytest.mark.parametrize("lengths", cases.LENGTHS)
 @pytest.mark.parametrize("name", cases.CELLS)
 def test_blocks_of_time_never_show(name, lengths, reverse, monkeypatch):
-    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths], steps=7)
     whole = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
-    for rows in (1, 11):  # one step at a time; blocks that do not divide the steps
+    for rows in (1, 20):  # one step at a time; blocks of 4 and 3 steps, backwards of 3 and 4
         monkeypatch.setattr(run_cpu, "BLOCK_ROWS", rows)
         (outputs, found, _), inferred = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
         assert_same_bits(outputs, whole[0][0], "output")
@@ -93,6 +94,29 @@ def test_recomputing_gates_stores_nothing_but_states(name):
     assert len(again) < len(kept) or not kept
 
 
+@pytest.mark.parametrize("recompute", ["attention", "gates"])
+@pytest.mark.parametrize("name", ["lstm", "gru", "lstm_bahdanau_feed"])
+def test_scratch_does_not_grow_with_the_sequence(name, recompute, monkeypatch):
+    """Beyond d_x, a backward pass over twice the blocks of time asks for no more memory."""
+    monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 2 * cases.B)
+    asked = []
+    for steps in (8, 16):
+        case = cases.draw(cases.CELLS[name](), "float64", steps=steps)
+        scan, taken = Scan(case.cell, dtype="float64", threads=1, recompute=recompute), []
+
+        def allocate(shape, dtype, taken=taken):
+            taken.append(np.zeros(shape, dtype))
+            return taken[-1]
+
+        tape = scan.forward(
+            Weights(case.params), case.x, case.initial, captured=case.captured, training=True, allocate=allocate
+        ).tape
+        taken.clear()
+        d_x = scan.backward(tape, case.d_y).x
+        asked.append(sum(a.nbytes for a in taken) - d_x.nbytes)
+    assert asked[0] == asked[1]
+
+
 @pytest.mark.parametrize("threads", [2, 3, 5])
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 def test_units_may_be_divided_between_threads(threads, reverse):
@@ -104,6 +128,20 @@ def test_units_may_be_divided_between_threads(threads, reverse):
     many = cases.compiled(case, reverse=reverse, threads=threads, division="units")
     assert_same_bits(many[0], one[0], "output")
     assert_same_bits(many[1], one[1], "gradient")
+
+
+@pytest.mark.parametrize(("rows", "large", "division"), [(1, False, "units"), (8, True, "units"), (8, False, "rows")])
+def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, division, monkeypatch):
+    monkeypatch.setattr(run_cpu, "UNITS_BELOW", {False: 2, True: 5})
+    monkeypatch.setattr(run_cpu, "LARGE_WEIGHTS", 0 if large else 1 << 40)
+    together = []
+    monkeypatch.setattr(run_cpu, "run_together", lambda f, *args: together.append(f) or run_parallel(f, *args))
+    case = cases.draw(cases.CELLS["lstm"](), "float64", rows=rows)
+    cases.compiled(case, threads=2)
+    assert len(together) == (2 if division == "units" else 0)  # forward and backward
+    together.clear()
+    cases.compiled(case, threads=1)
+    assert not together
 
 
 def test_thread_count_never_shows_in_long_sums():

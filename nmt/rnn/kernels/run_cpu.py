@@ -22,8 +22,12 @@ from nmt.rnn.weights import PAIRS, Weights
 Division = Literal["rows", "units"]
 """What the threads divide in a time loop: each its own rows of the batch, or each its own hidden units."""
 
-UNITS_BELOW = 16
-"""Rows a thread below which the threads divide units; from benchmarks/schedules.py."""
+UNITS_BELOW = {False: 6, True: 16}
+"""Rows a thread below which the threads divide units, by whether the weights are large; from
+benchmarks/schedules.py."""
+
+LARGE_WEIGHTS = 2 << 20
+"""Bytes of a loop's weights that no longer stay in the second cache of one core."""
 
 _SMALL = 1 << 16
 """Numbers below which one thread has written them before a second is awake."""
@@ -65,10 +69,10 @@ class Rows:
     owner: np.ndarray  # int64 [B]
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
-    division: Division = "rows"
+    division: Division | None = None  # None: what suits each loop
     ragged: bool = False
     label: str = "scan"  # what a profile calls the run
-    _segments: dict[tuple[bool, bool, int], np.ndarray] = field(default_factory=dict)
+    _segments: dict[tuple[bool, bool, int, int], np.ndarray] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -97,7 +101,7 @@ class Rows:
         A product may run over a prefix of rows that holds some that have ended. A sum over rows is `exact`: what
         lies in padding might be no number, and a row more or less would move the others to other blocks of the sum.
         """
-        key = (wide, exact, block.low)
+        key = (wide, exact, block.low, block.high)
         if key not in self._segments:
             steps = self.S if wide else block.high - block.low
             lengths = self.source_lengths if wide else np.clip(self.lengths - block.low, 0, steps)
@@ -111,13 +115,14 @@ class Rows:
         return self._segments[key]
 
 
-def choose_division(rows: int, threads: int) -> Division:
-    """How the threads share a loop with products in it.
+def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
+    """How the threads share a loop whose products read `weight_bytes` of weights at every step.
 
     With few rows a step lasts as long as its weights take to arrive from the cache, and divided by rows every thread
     fetches all of them. With many, meeting after every product costs more than that.
     """
-    return "units" if threads > 1 and rows < UNITS_BELOW * threads else "rows"
+    limit = UNITS_BELOW[weight_bytes >= LARGE_WEIGHTS] * threads
+    return "units" if threads > 1 and rows < limit else "rows"
 
 
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
@@ -192,6 +197,7 @@ class _Run:
                 arrays[name] = allocate((steps, *_shape(place, rows)), dtype)
                 if self._cleared(place) and name not in self.local:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
+        self.scratch: Arrays = {}
         self.cleared = [name for name in self.local if self._cleared(one.arrays[name])]
         self.steps = [(s, one.before, "before the loop") for s in module.before]
         self.steps += [(module.loop, one.loop, "time loop")] if module.loop else []
@@ -243,10 +249,12 @@ class _Run:
 
     def _function(self, step: Function, program: Program, block: Block, phase: str) -> None:
         rows = self.rows
-        units = bool(step.weights) and rows.division == "units"
+        packed = [self.weights.packed(*w, rows.threads, self.packed) for w in step.weights]
+        division = rows.division or choose_division(rows.B, rows.threads, sum(w.nbytes for w in packed))
+        units = bool(packed) and division == "units"
         operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
         operands += [self._zeros(place) for place in step.scratch.values()]
-        operands += [self.weights.packed(*w, rows.threads, self.packed) for w in step.weights]
+        operands += packed
         sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
         run = run_together if units else run_parallel
         is_loop = phase == "time loop"
@@ -275,11 +283,12 @@ class _Run:
             )
 
     def _zeros(self, place: Place) -> np.ndarray:
-        """Scratch of all rows. Products also run over rows that have ended: their results are dropped, but must be
-        numbers."""
-        array = self.allocate(_shape(place, self.rows), self.dtype)
-        array[...] = 0
-        return array
+        """Scratch of all rows, the same for every block of time. Products also run over rows that have ended: their
+        results are dropped, but must be numbers."""
+        if place.name not in self.scratch:
+            self.scratch[place.name] = self.allocate(_shape(place, self.rows), self.dtype)
+        self.scratch[place.name][...] = 0
+        return self.scratch[place.name]
 
     def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> None:
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
