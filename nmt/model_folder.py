@@ -106,7 +106,14 @@ def build_model(
 
     joint = config.data.subwords.joint
     compute_dtype = compute_dtype or config.compute_dtype
-    return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, joint, compute_dtype=compute_dtype)
+    return TranslationModel(
+        config.model,
+        src_vocab_size,
+        tgt_vocab_size,
+        joint,
+        compute_dtype=compute_dtype,
+        recompute=config.training.recompute,
+    )
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:

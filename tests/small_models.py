@@ -39,9 +39,11 @@ def model_settings(*, encoder=None, decoder=None, tied="none"):
     return config_from_dict(whole).model
 
 
-def build(vocab_size, *, joint=True, scale=0.5, seed=0, dtype=None, compute_dtype=None, **changes):
+def build(
+    vocab_size, *, joint=True, scale=0.5, seed=0, dtype=None, compute_dtype=None, recompute="attention", **changes
+):
     """A model with normal parameters: sharper than a fresh one, so that nothing is almost tied."""
-    options = {"compute_dtype": compute_dtype} | ({} if dtype is None else {"dtype": dtype})
+    options = {"compute_dtype": compute_dtype, "recompute": recompute} | ({} if dtype is None else {"dtype": dtype})
     model = TranslationModel(model_settings(**changes), vocab_size, vocab_size, joint, **options)
     rng = np.random.default_rng(seed)
     for name in sorted(model.params):

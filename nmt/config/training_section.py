@@ -82,6 +82,12 @@ class TrainingConfig(Section):
         "whichever of updates, epochs and max_minutes ends it: 0.2 for its last fifth, 0 for never. Early stopping "
         "ends a run without one.",
     )
+    recompute: Literal["attention", "gates"] = Field(
+        default="attention",
+        description="What is computed again for the gradient instead of being stored: what attention has for every "
+        "pair of source and target positions, or also the `gates` of cells, so that only their states are stored: "
+        "less memory, up to a third more time.",
+    )
     learning_rate_min: NonNegativeFloat = Field(
         default=1e-6,
         description="Training stops when the learning rate falls below this after the warm-up.",

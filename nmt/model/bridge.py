@@ -24,7 +24,8 @@ class Bridge:
     state + b).
     """
 
-    def __init__(self, config: ModelConfig, dtype: Any, compute_dtype: str | None = None) -> None:
+    def __init__(self, config: ModelConfig, **options: Any) -> None:
+        """`options` are those of `Scan`."""
         self.kind = config.decoder.init_hidden
         decoder, layers = config.decoder, config.encoder.num_layers
         has = recurrent_cell(config.encoder.rnn_type, 1, 1).states()
@@ -36,7 +37,7 @@ class Bridge:
             for name in names
         }
         self.cell = LinearCell(memory_size(config), decoder.hidden_size, "tanh")
-        self.scan = Scan(self.cell, dtype=dtype, compute_dtype=compute_dtype)
+        self.scan = Scan(self.cell, **options)
 
     def params(self) -> dict[str, Param]:
         """Names and shapes; none unless learned."""

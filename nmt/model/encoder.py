@@ -30,10 +30,11 @@ class Encoded:
 class Encoder:
     """Parameters `LAYER.forward.*` and `LAYER.backward.*`."""
 
-    def __init__(self, config: ModelConfig, dtype: Any, compute_dtype: str | None = None) -> None:
+    def __init__(self, config: ModelConfig, **options: Any) -> None:
+        """`options` are those of `Scan`."""
         self.cells = encoder_cells(config)
         self.directions = DIRECTIONS if config.encoder.bidirectional else DIRECTIONS[:1]
-        self.scans = [Scan(cell, dtype=dtype, compute_dtype=compute_dtype) for cell in self.cells]
+        self.scans = [Scan(cell, **options) for cell in self.cells]
         self.residual = config.encoder.residual
 
     def params(self) -> dict[str, Param]:

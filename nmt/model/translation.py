@@ -14,6 +14,7 @@ from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell
 from nmt.model.encoder import Encoder
 from nmt.rnn.cell import Param, under
+from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.kernels.output import output_loss
 from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.threads import default_threads, run_parallel
@@ -53,7 +54,8 @@ class Source:
 class TranslationModel:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
 
-    compute_dtype: of the products, "float32" or "bfloat16" (see `Scan`); None for `dtype`.
+    compute_dtype: of the products, "float32" or "bfloat16" (see `Scan`); None for `dtype`. recompute: what the
+    backward pass computes again, "attention" or "gates" as well (see `Scan`).
     """
 
     def __init__(
@@ -64,13 +66,15 @@ class TranslationModel:
         joint: bool,
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
+        recompute: Recompute = "attention",
     ) -> None:
         self.config, self.dtype = config, np.dtype(dtype)
         self.vocab_sizes = {"src": src_vocab_size, "tgt": tgt_vocab_size}
         self.joint = joint
-        self.encoder = Encoder(config, dtype, compute_dtype)
-        self.bridge = Bridge(config, dtype, compute_dtype)
-        self.decoder = Scan(decoder_cell(config), dtype=dtype, compute_dtype=compute_dtype)
+        options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute}
+        self.encoder = Encoder(config, **options)
+        self.bridge = Bridge(config, **options)
+        self.decoder = Scan(decoder_cell(config), **options)
         self.shapes = self._shapes()
         self.weights = Weights({name: np.zeros(p.shape, dtype) for name, p in self.shapes.items()})
         self._workspace = Workspace()

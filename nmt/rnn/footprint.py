@@ -73,7 +73,6 @@ def _executable_bytes(executable: Executable, T: int, B: int, S: int) -> Counter
     plan = executable.plan
     whole = np.full(B, T, np.int64)
     rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False)
-    count = len(rows.blocks(turned=False))
     given = {*plan.trace.inputs}
     sizes: Counter[str] = Counter()
     for one, module, purpose in (

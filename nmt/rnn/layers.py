@@ -14,6 +14,7 @@ import numpy as np
 
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.cell import Cell, Param
+from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import dropout_mask
 from nmt.rnn.scan import Arrays, Result, Scan, Tape
@@ -64,9 +65,10 @@ class RecurrentLayers:
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
         threads: int | None = None,
+        recompute: Recompute = "attention",
     ) -> None:
         """`dropout` acts on the output of every layer but the last, in `forward` only; `compute_dtype` is that of the
-        products (see `Scan`)."""
+        products; with `recompute="gates"` forward stores states alone (see `Scan`)."""
         self.name = type(self).__name__
         asked = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
         for size, number in asked.items():
@@ -80,7 +82,7 @@ class RecurrentLayers:
         self.threads = threads or default_threads()
         self._suffixes = ("", "_reverse") if bidirectional else ("",)
         below = [input_size, *[hidden_size * len(self._suffixes)] * (num_layers - 1)]
-        options = {"dtype": dtype, "compute_dtype": compute_dtype, "threads": self.threads}
+        options = {"dtype": dtype, "compute_dtype": compute_dtype, "threads": self.threads, "recompute": recompute}
         self._scans = [Scan(self._cell(D), **options) for D in below]
         self._weights = [[Weights() for _ in self._suffixes] for _ in below]
         self.params: Arrays = {}

@@ -12,6 +12,7 @@ import numpy as np
 from nmt.errors import NMTError
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell
+from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.layers import LayerGradients, Lengths, RecurrentLayers
 from nmt.rnn.scan import Arrays
 
@@ -122,6 +123,7 @@ class GRU(_OneState):
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
         threads: int | None = None,
+        recompute: Recompute = "attention",
     ) -> None:
         self.reset_after = reset_after
         super().__init__(
@@ -135,6 +137,7 @@ class GRU(_OneState):
             dtype=dtype,
             compute_dtype=compute_dtype,
             threads=threads,
+            recompute=recompute,
         )
 
     def _cell(self, input_size: int) -> Cell:
@@ -172,6 +175,7 @@ class RNN(_OneState):
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
         threads: int | None = None,
+        recompute: Recompute = "attention",
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise NMTError(f"RNN: nonlinearity must be tanh or relu, got {nonlinearity}")
@@ -187,6 +191,7 @@ class RNN(_OneState):
             dtype=dtype,
             compute_dtype=compute_dtype,
             threads=threads,
+            recompute=recompute,
         )
 
     def _cell(self, input_size: int) -> Cell:

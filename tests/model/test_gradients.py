@@ -127,6 +127,17 @@ def test_gradients_equal_finite_differences(name):
     assert not complaints, "\n".join(complaints)
 
 
+@pytest.mark.parametrize("name", ["lstm_bahdanau_bridge", "variational_dropout_residual_gru"])
+def test_recomputed_gates_give_the_same_gradients(name):
+    batch = small_models.batch_of(PAIRS)
+    (stats, kept), (again, found) = (
+        loss_and_gradients(model_of(name, recompute=recompute), name, batch) for recompute in ("attention", "gates")
+    )
+    assert again.loss == pytest.approx(stats.loss, rel=1e-12)
+    for parameter, gradient in kept.items():
+        compare.assert_close(found[parameter], gradient, 1e-11, parameter)
+
+
 @pytest.mark.parametrize("name", WITH_DROPOUT)
 def test_the_seed_decides_the_dropout(name):
     model, batch = model_of(name), small_models.batch_of(PAIRS)
