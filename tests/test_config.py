@@ -167,7 +167,7 @@ def test_peers_config_is_the_measured_set_up():
     assert (config.data.subwords.type, config.data.subwords.vocab_size) == ("bpe", 8000)
     dropouts = [value for path, value in flat(config.model.to_dict()).items() if "dropout" in path[-1]]
     assert not any(dropouts)
-    assert (config.training.batch_size, config.training.max_minutes) == (4096, 7.5)
+    assert (config.training.batch_size, config.training.max_minutes) == (3350, 7.5)
 
 
 def test_command_prints_the_schema():

@@ -52,6 +52,7 @@ class TranslationModel:
         tgt_vocab_size: int,
         joint: bool,
         compute_dtype: str | None = None,
+        recompute: str = "attention",
     ) -> None:
         self.compute_dtype = compute_dtype
         self.params = {

@@ -77,16 +77,16 @@ def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, 
     columns = _chunk_columns(y.itemsize)
     block = np.empty((min(_ROWS, y.shape[0]), columns), bias.dtype)
     counts[part, :] = 0
-    for chunk in range(tops.shape[0] * part // parts, tops.shape[0] * (part + 1) // parts):
+    for chunk in range(tops.shape[1] * part // parts, tops.shape[1] * (part + 1) // parts):
         low, high = chunk * columns, min(bias.shape[0], (chunk + 1) * columns)
         for row0 in range(0, y.shape[0], _ROWS):
             rows = min(_ROWS, y.shape[0] - row0)
             _logits(y, row0, rows, weights, low, high - low, block)
             for i in range(rows):
                 r, row = row0 + i, block[i, : high - low]
-                tops[chunk, r], totals[chunk, r] = _reduce(row, bias[low:high])
+                tops[r, chunk], totals[r, chunk] = _reduce(row, bias[low:high])
                 count, best, scores = counts[part, r], tokens[part, r], logits[part, r]
-                if count < best.shape[0] or tops[chunk, r] > scores[count - 1]:
+                if count < best.shape[0] or tops[r, chunk] > scores[count - 1]:
                     for v in range(max(first, low), high):
                         count = _insert(row[v - low], v, count, best, scores)
                     counts[part, r] = count
@@ -96,11 +96,11 @@ def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, 
 def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[no-untyped-def]
     """The best of all parts, normalised by the sum over all chunks in their order."""
     for r in range(best.shape[0]):
-        top, total = tops[0, r], totals.dtype.type(0)
-        for chunk in range(tops.shape[0]):
-            top = max(top, tops[chunk, r])
-        for chunk in range(tops.shape[0]):
-            total += totals[chunk, r] * exp(tops[chunk, r] - top)
+        top, total = tops[r, 0], totals.dtype.type(0)
+        for chunk in range(tops.shape[1]):
+            top = max(top, tops[r, chunk])
+        for chunk in range(tops.shape[1]):
+            total += totals[r, chunk] * exp(tops[r, chunk] - top)
         norm, count = top + log(total), 0
         for part in range(counts.shape[0]):
             for k in range(counts[part, r]):
@@ -127,7 +127,8 @@ def best_tokens(
     parts = min(threads, chunks)
     tokens, logits = np.empty((parts, R, places), np.int32), np.empty((parts, R, places), y.dtype)
     counts = np.empty((parts, R), np.int64)
-    tops, totals = np.empty((chunks, R), y.dtype), np.empty((chunks, R), y.dtype)
+    # A row's chunks are neighbours: the order of their sum must not depend on how many rows there are.
+    tops, totals = np.empty((R, chunks), y.dtype), np.empty((R, chunks), y.dtype)
     left = y
     if weights.dtype == np.uint32:
         left = np.empty((R, (y.shape[1] + 1) // 2), np.uint32)
