@@ -86,13 +86,17 @@ class Ours(_Here):
         operator, options = _OPERATORS[cell]
         if dtype != "float32":
             options = options | {"compute_dtype": dtype}
-        layer = operator(shape.I, shape.H, shape.layers, bidirectional=shape.bidirectional, threads=threads, **options)
+        options = options | {"bidirectional": shape.bidirectional, "threads": threads}
+        layer, frozen = (operator(shape.I, shape.H, shape.layers, **options) for _ in range(2))
         for name, array in params.items():
             layer.params[name][...] = array
+            frozen.params[name][...] = array
+        # Weights that stay the same are laid out once; in training each pass meets new ones.
+        frozen.freeze()
         self.given = [arrays["x"], *(arrays[name] for name in ("hx", "cx") if name in arrays)]
-        self.layer, self.d_y, self.lengths = layer, arrays["d_y"], shape.lengths()
+        self.layer, self.frozen, self.d_y, self.lengths = layer, frozen, arrays["d_y"], shape.lengths()
         self.calls = {
-            "inference": lambda: self.layer(*self.given, lengths=self.lengths),
+            "inference": lambda: self.frozen(*self.given, lengths=self.lengths),
             "training": self._train,
         }
 
@@ -105,7 +109,7 @@ class Ours(_Here):
 
     def results(self) -> Arrays:
         """Both kinds of pass."""
-        y, hy = self.layer(*self.given, lengths=self.lengths)[:2]
+        y, hy = self.frozen(*self.given, lengths=self.lengths)[:2]
         found = {"inference_y": y, "inference_hy": hy}
         found["training_y"], found["training_hy"] = (array.copy() for array in self._forward()[:2])
         gradients = self.layer.backward(self.d_y)
