@@ -1,6 +1,6 @@
 """Our side of `train_step.py`, run as a process of its own so that its peak memory is training's alone.
 
-Run by it as: python _training.py CONFIG FOLDER BATCHES THREADS; prints one line of JSON.
+Run by it as: python _training.py CONFIG FOLDER BATCHES THREADS DTYPE; prints one line of JSON.
 """
 
 import json
@@ -40,7 +40,7 @@ def load(config: Config, folder: Path) -> tuple[TrainBatches, TranslationModel]:
     corpus = load_parallel(str(folder / "text" / "train"), src, tgt)
     batches = TrainBatches(corpus, training.batch_size, training.batch_type, config.seed, training.shuffle)
     model = build_model(config, subwords.vocab_size, subwords.vocab_size)
-    model.initialize(config.seed, batches.target_counts(subwords.vocab_size))
+    model.initialize(config.seed, corpus.target_counts(subwords.vocab_size))
     return batches, model
 
 
@@ -125,8 +125,9 @@ def measure(config: Config, folder: Path, count: int, threads: int) -> dict[str,
 
 def main() -> None:
     """Print the figures."""
-    name, folder, count, threads = sys.argv[1:]
-    print(json.dumps(measure(load_config(name), Path(folder), int(count), int(threads))))
+    name, folder, count, threads, dtype = sys.argv[1:]
+    config = load_config(name, [f"compute_dtype={dtype}"])
+    print(json.dumps(measure(config, Path(folder), int(count), int(threads))))
 
 
 if __name__ == "__main__":

@@ -95,11 +95,11 @@ def prepare(config: Config, prefix: str, folder: Path) -> Corpus:
     return Corpus(folder, config.data.src.lang, config.data.tgt.lang)
 
 
-def run_ours(config: Config, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Figures of our training step."""
+def run_ours(config: Config, args: argparse.Namespace, folder: Path, dtype: str) -> dict[str, Any]:
+    """Figures of our training step with products in `dtype`."""
     command = [sys.executable, str(_HERE / "_training.py"), args.config, str(folder), str(args.batches)]
     before = measure_peak(args.threads)
-    done = subprocess.run([*command, str(args.threads)], capture_output=True, text=True, env=os.environ)
+    done = subprocess.run([*command, str(args.threads), dtype], capture_output=True, text=True, env=os.environ)
     if done.returncode:
         raise SystemExit((done.stderr.strip().splitlines() or ["ours: it ended without a word"])[-1])
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -109,7 +109,11 @@ def run_ours(config: Config, args: argparse.Namespace, folder: Path) -> dict[str
     work = [operations(config.model, V, src, tgt) for src, tgt in found.pop("lengths")]
     speeds = [n / seconds for n, seconds in zip(tokens, found["seconds"], strict=True)]
     gflops = statistics.median(w / seconds / 1e9 for w, seconds in zip(work, found["seconds"], strict=True))
-    found |= {"name": "ours", "tokens_per_second": statistics.median(speeds), "range": [min(speeds), max(speeds)]}
+    found |= {
+        "name": "ours" if dtype == "float32" else "our bf16",
+        "tokens_per_second": statistics.median(speeds),
+        "range": [min(speeds), max(speeds)],
+    }
     found |= {"mflop_per_token": sum(work) / sum(tokens) / 1e6, "gflops": gflops}
     return found | {"peak_gflops": peak, "share_of_peak": gflops / peak, "updates": len(tokens)}
 
@@ -171,7 +175,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="train_step") as name:
         folder = Path(name)
         corpus = prepare(config, prefix, folder)
-        ours = run_ours(config, args, folder)
+        ours = run_ours(config, args, folder, "float32")
+        bfloat16 = run_ours(config, args, folder, "bfloat16")
         total = sum(ours["parts"].values())
         parts = ", ".join(f"{part} {100 * seconds / total:.0f}%" for part, seconds in ours["parts"].items())
         low, high = ours["range"]
@@ -181,8 +186,8 @@ def main() -> None:
             f"{100 * ours['share_of_peak']:.1f}% of the peak of {ours['peak_gflops']:.0f}"
         )
         print(f"{'':8s} {'tgt tokens/s':>12s} {'updates':>8s} {'peak MB':>8s} {'ours is':>10s} {'its memory':>10s}")
-        print(show(ours, ours), flush=True)
-        records = [ours]
+        print(show(ours, ours), show(bfloat16, ours), sep="\n", flush=True)
+        records = [ours, bfloat16]
         for toolkit in args.toolkits.split(",") if args.peers else []:
             found = run_toolkit(toolkit, config, corpus, args, folder / toolkit)
             if found:
