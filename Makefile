@@ -54,7 +54,7 @@ demo: $(STAMP) $(DEMO_DATA)/test.de
 	$(BIN)/python data_scripts/exact_match.py $(DEMO_MODEL)/test.de $(DEMO_DATA)/test.de --at-least 98
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

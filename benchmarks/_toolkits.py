@@ -16,6 +16,16 @@ from nmt.config import Config
 _WARM_SECONDS = 10.0
 
 
+# We count real target tokens. The others count padding, and the longer side: 4,096 of theirs hold about
+# 3,350 of ours (mean of OpenNMT-py's log on Multi30k).
+_PADDED, _REAL = 4096, 3350
+
+
+def padded_tokens(config: Config) -> int:
+    """The batch size that gives the others as many real tokens as the configuration asks for."""
+    return round(config.training.batch_size * _PADDED / _REAL)
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Training and validation text in subwords (prefix + language), and the vocabulary, one piece a line."""
@@ -131,7 +141,7 @@ class OpenNMT(Toolkit):
             "attention_dropout": [0.0],
             "batch_type": "tokens",
             "normalization": "tokens",
-            "batch_size": training.batch_size,
+            "batch_size": padded_tokens(config),
             "bucket_size": 29000,
             "num_workers": 0,
             "optim": "adam",
@@ -215,7 +225,7 @@ class Joey(Toolkit):
                 "normalization": "tokens",
                 "loss": "crossentropy",
                 "label_smoothing": training.label_smoothing,
-                "batch_size": training.batch_size,
+                "batch_size": padded_tokens(config),
                 "batch_type": "token",
                 "early_stopping_metric": "ppl",
                 "epochs": 1000,
@@ -295,7 +305,7 @@ class Marian(Toolkit):
             "enc-depth": [encoder.num_layers],
             "dec-depth": [decoder.num_layers],
             "max-length": [config.data.src.max_length],
-            "mini-batch-words": [training.batch_size],
+            "mini-batch-words": [padded_tokens(config)],
             "maxi-batch": [100],
             "maxi-batch-sort": ["trg"],
             "learn-rate": [training.learning_rate],
