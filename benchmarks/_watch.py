@@ -41,14 +41,18 @@ def watch(
     )
     peaks: dict[int, float] = {}
     stopped = False
-    while process.poll() is None:
-        peaks |= _peaks(process.pid)
-        if deadline is not None and time.perf_counter() - start > deadline and not stopped:
-            stopped = True
-            os.killpg(process.pid, signal.SIGTERM)
-        if stopped and time.perf_counter() - start > (deadline or 0) + 30:
+    try:
+        while process.poll() is None:
+            peaks |= _peaks(process.pid)
+            if deadline is not None and time.perf_counter() - start > deadline and not stopped:
+                stopped = True
+                os.killpg(process.pid, signal.SIGTERM)
+            if stopped and time.perf_counter() - start > (deadline or 0) + 30:
+                os.killpg(process.pid, signal.SIGKILL)
+            time.sleep(0.02)
+    finally:
+        if process.poll() is None:  # this script is being interrupted
             os.killpg(process.pid, signal.SIGKILL)
-        time.sleep(0.02)
     seconds = time.perf_counter() - start
     return Watched(None if stopped else process.returncode, seconds, sum(peaks.values()))
 

@@ -91,7 +91,8 @@ def prepare(config: Config, prefix: str, folder: Path) -> Corpus:
         (folder / "text" / f"train.{side.lang}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
         (folder / f"train.{side.lang}").write_text("".join(" ".join(row) + "\n" for row in rows), "utf-8")
         (folder / f"dev.{side.lang}").write_text("".join(" ".join(row) + "\n" for row in rows[:200]), "utf-8")
-    (folder / "vocab").write_text("".join(f"{piece}\n" for piece in sorted(used)), "utf-8")
+    # A piece that is a space of some kind, as Unicode has many, would not be one word of a vocabulary file.
+    (folder / "vocab").write_text("".join(f"{piece}\n" for piece in sorted(used) if piece.split() == [piece]), "utf-8")
     return Corpus(folder, config.data.src.lang, config.data.tgt.lang)
 
 
