@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nmt.rnn.compiler.trace import Trace, rebuild
-from nmt.rnn.graph import Graph, Value, topological
+from nmt.rnn.compiler.trace import Trace, cut_out, small_step
+from nmt.rnn.graph import Value, topological
 
 
 @dataclass
@@ -26,32 +26,17 @@ class Shared:
 
 def cut_shared(whole: Trace) -> Shared:
     """Cut a step without dropout; bits of the results stay what they were, for sums are not reordered."""
-    roots = [*whole.outputs.values(), *whole.new.values()]
-    frontier = _frontier(topological(roots))
-    graph, known = Graph(), {}
-    names = {f"shared{n}": v for n, (v, _) in enumerate(frontier)}
-    for name, v in names.items():
-        known[v.id] = graph.leaf("captured", name, v.axes, v.width)
-    new_roots = rebuild(roots, graph, known)
-    used = {v.id for v in topological(new_roots)}
-    always = {*whole.inputs, *whole.states}
-    leaves = {k: rebuild([v], graph, known)[0] for k, v in whole.leaves.items()}
-    leaves = {k: v for k, v in leaves.items() if v.id in used or k in always}
-    leaves |= {name: known[v.id] for name, v in names.items()}
-    named = dict(zip([*whole.outputs, *whole.new], new_roots, strict=True))
-    step = Trace(
-        graph,
-        {k: leaves[k] for k in whole.inputs},
-        {k: leaves[k] for k in whole.states},
-        {k: named[k] for k in whole.outputs},
-        {k: named[k] for k in whole.new},
-        leaves,
-    )
-    parts = {
-        kind: {k: v for (v, of), k in zip(frontier, names, strict=True) if of == kind} for kind in ("input", "state")
-    }
+    frontier = _frontier(topological([*whole.outputs.values(), *whole.new.values()]))
+    names = {f"shared{n}": (v, of) for n, (v, of) in enumerate(frontier)}
+    step = cut_out(whole, {k: v for k, (v, _) in names.items()})
+    used = {v.id for v in topological([*step.outputs.values(), *step.new.values()])}
     gathered = {k for k, v in (step.inputs | step.states).items() if v.id in used}
-    return Shared(step, _small_step(whole, parts["input"]), _small_step(whole, parts["state"]), gathered)
+
+    def part(kind: str) -> Trace | None:
+        values = {k: v for k, (v, of) in names.items() if of == kind}
+        return small_step(whole, values, {kind}) if values else None
+
+    return Shared(step, part("input"), part("state"), gathered)
 
 
 def _frontier(order: list[Value]) -> list[tuple[Value, str]]:
@@ -69,19 +54,3 @@ def _frontier(order: list[Value]) -> list[tuple[Value, str]]:
             if a.id in multiplied and len(alone) == 1 and alone != sources[v.id] and "captured" not in alone:
                 found[a.id] = a, next(iter(alone))
     return list(found.values())
-
-
-def _small_step(whole: Trace, outputs: dict[str, Value]) -> Trace | None:
-    """A step without states that computes `outputs`; what it reads are its inputs, under their own names."""
-    if not outputs:
-        return None
-    graph, known, inputs, leaves = Graph(), {}, {}, {}
-    needed = {v.id for v in topological(list(outputs.values()))}
-    for name, v in whole.leaves.items():
-        if v.id in needed and v.op in ("input", "state"):
-            known[v.id] = inputs[name] = leaves[name] = graph.leaf("input", name, v.axes, v.width)
-    made = dict(zip(outputs, rebuild(list(outputs.values()), graph, known), strict=True))
-    for name, v in whole.leaves.items():
-        if v.id in needed and v.op == "param":
-            leaves[name] = known[v.id]
-    return Trace(graph, inputs, {}, made, {}, leaves)

@@ -8,8 +8,8 @@ gradient of the keys over time first and go through the product behind them once
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State
@@ -127,16 +127,22 @@ def _cut_invariants(whole: Trace) -> Trace:
                 frontier[a.id] = a
     if not frontier:
         return whole
-    graph, known = Graph(), {}
     constant = {f"invariant{n}": value for n, value in enumerate(frontier.values())}
-    for name, value in constant.items():
+    return replace(cut_out(whole, constant), masks=whole.masks, invariants=small_step(whole, constant, {"captured"}))
+
+
+def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
+    """The step that reads these values as captured arrays of the given names instead of computing them."""
+    roots = [*whole.outputs.values(), *whole.new.values()]
+    graph, known = Graph(), {}
+    for name, value in values.items():
         known[value.id] = graph.leaf("captured", name, value.axes, value.width)
     new_roots = rebuild(roots, graph, known)
     used = {v.id for v in topological(new_roots)}
     leaves = {k: rebuild([v], graph, known)[0] for k, v in whole.leaves.items()}
     always = {*whole.inputs, *whole.states}
     leaves = {k: v for k, v in leaves.items() if v.id in used or k in always}
-    leaves |= {name: known[v.id] for name, v in constant.items()}
+    leaves |= {name: known[v.id] for name, v in values.items()}
     named = dict(zip([*whole.outputs, *whole.new], new_roots, strict=True))
     return Trace(
         graph,
@@ -145,20 +151,18 @@ def _cut_invariants(whole: Trace) -> Trace:
         {k: named[k] for k in whole.outputs},
         {k: named[k] for k in whole.new},
         leaves,
-        whole.masks,
-        _constant_step(whole, constant),
     )
 
 
-def _constant_step(whole: Trace, constant: dict[str, Value]) -> Trace:
-    """A step without states whose inputs are the captured arrays and whose outputs are the values constant over
-    time."""
+def small_step(whole: Trace, values: Mapping[str, Value], sources: Collection[str]) -> Trace:
+    """A step without states that computes these values; the leaves of the kinds in `sources` that it reads are its
+    inputs, under their own names."""
     graph, known, inputs, leaves = Graph(), {}, {}, {}
-    needed = {v.id for v in topological(list(constant.values()))}
+    needed = {v.id for v in topological(list(values.values()))}
     for name, v in whole.leaves.items():
-        if v.id in needed and v.op == "captured":
+        if v.id in needed and v.op in sources:
             known[v.id] = inputs[name] = leaves[name] = graph.leaf("input", name, v.axes, v.width)
-    outputs = dict(zip(constant, rebuild(list(constant.values()), graph, known), strict=True))
+    outputs = dict(zip(values, rebuild(list(values.values()), graph, known), strict=True))
     for name, v in whole.leaves.items():
         if v.id in needed and v.op == "param":
             leaves[name] = known[v.id]
