@@ -65,10 +65,10 @@ def whole_size(size: Size) -> tuple[int, int, int]:
 
 
 def device_function(function: Callable[..., Any]) -> Any:
-    """A function that kernels call, on a card always inlined."""
+    """A function that kernels call."""
     from numba import cuda
 
-    return cuda.jit(device=True, inline="always")(function)
+    return cuda.jit(device=True)(function)
 
 
 class Runtime(Protocol):

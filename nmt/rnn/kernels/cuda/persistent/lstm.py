@@ -15,7 +15,7 @@ from numba import cuda, float32, int32, uint32
 from nmt.rnn.kernels.cuda import ptx
 from nmt.rnn.kernels.cuda.kernel import Kernel, device_function
 from nmt.rnn.kernels.cuda.persistent.product import FLOATS, LENGTHS, NUMBER, WORDS, make_product, state_type
-from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile, example_tiles
 
 __all__ = ["lstm_backward_kernel", "lstm_forward_kernel"]
 
@@ -43,16 +43,14 @@ def lstm_forward_kernel(tile: Tile) -> Kernel:
     [B, H]; y, c [T, B, H]; states [T+1, B, H] in the type of `state_type`, and the same memory as uint32 words; h_last,
     c_last [B, H]; flags: tile.blocks zeros a slice; reverse: 0 or 1; slice: of the first sentences.
     """
-    product = make_product(tile)
-    load_weights, sources, wait, multiply, total, put = product
+    load_weights, sources, wait, multiply, total, put = make_product(tile)
     H, units, columns, threads, cells = tile.hidden, tile.units, tile.columns, tile.threads, tile.cells
-    blocks, weight_words, state_words = tile.blocks, tile.weight_words, tile.state_words
-    sum_count, parts_count, given_count = tile.sums, tile.sums * tile.threads, 4 * tile.cells
+    blocks, weight_words = tile.blocks, tile.weight_words
+    parts_count, given_count = tile.sums * tile.threads, 4 * tile.cells
 
     def lstm_forward(W_h, a, lengths, h_0, c_0, y, c, states, words, h_last, c_last, flags, T, B, reverse, slice):  # noqa: A002
         parts = cuda.shared.array(parts_count, float32)
-        weights, loaded = cuda.local.array(weight_words, uint32), cuda.local.array(state_words, uint32)
-        sums = cuda.local.array(sum_count, float32)
+        weights = cuda.local.array(weight_words, uint32)
         h_now, c_now = cuda.local.array(cells, float32), cuda.local.array(cells, float32)
         given = cuda.local.array(given_count, float32)
         thread, block = cuda.threadIdx.x, cuda.blockIdx.x
@@ -81,7 +79,7 @@ def lstm_forward_kernel(tile: Tile) -> Kernel:
                     for gate in range(4):
                         given[q * 4 + gate] = a[((t * B + n) * 4 + gate) * H + k]
             wait(flags, group * blocks + low, group * blocks + high, lane, uint32(s + 1))
-            multiply(words, (t + reverse) * B, first, B, weights, loaded, sums, parts, warp, lane)
+            multiply(words, (t + reverse) * B, first, B, weights, parts, warp, lane)
             cuda.syncthreads()
             for q in range(cells):
                 cell = thread + q * threads
@@ -126,11 +124,9 @@ def lstm_backward_kernel(tile: Tile) -> Kernel:
     a [T, B, 4H] in: gates, out: gradients of x W_x + b; c_0, c as forward; d_y [T, B, H]; d_h, d_c [B, H] in: of the
     last states, out: of the first; d_states [T, B, 4H]: out, what a holds, rounded to the type of `state_type`.
     """
-    product = make_product(tile)
-    load_weights, sources, wait, multiply, total, put = product
+    load_weights, sources, wait, multiply, total, put = make_product(tile)
     H, units, columns, threads, cells = tile.hidden, tile.units, tile.columns, tile.threads, tile.cells
-    blocks, weight_words, state_words = tile.blocks, tile.weight_words, tile.state_words
-    sum_count, parts_count = tile.sums, tile.sums * tile.threads
+    blocks, weight_words, parts_count = tile.blocks, tile.weight_words, tile.sums * tile.threads
 
     @device_function
     def give(a, d_states, at, d_i, d_f, d_g, d_o):
@@ -142,8 +138,7 @@ def lstm_backward_kernel(tile: Tile) -> Kernel:
 
     def lstm_backward(W_h, a, lengths, c_0, c, d_y, d_h, d_c, d_states, words, flags, T, B, reverse, slice):  # noqa: A002
         parts = cuda.shared.array(parts_count, float32)
-        weights, loaded = cuda.local.array(weight_words, uint32), cuda.local.array(state_words, uint32)
-        sums = cuda.local.array(sum_count, float32)
+        weights = cuda.local.array(weight_words, uint32)
         d_h_now, d_c_now = cuda.local.array(cells, float32), cuda.local.array(cells, float32)
         thread, block = cuda.threadIdx.x, cuda.blockIdx.x
         warp, lane = thread >> 5, thread & 31
@@ -163,7 +158,7 @@ def lstm_backward_kernel(tile: Tile) -> Kernel:
             t = s if reverse else steps - 1 - s
             if s > 0:
                 wait(flags, group * blocks + low, group * blocks + high, lane, uint32(s))
-                multiply(words, (t + 1 - 2 * reverse) * B, first, B, weights, loaded, sums, parts, warp, lane)
+                multiply(words, (t + 1 - 2 * reverse) * B, first, B, weights, parts, warp, lane)
                 cuda.syncthreads()
             for q in range(cells):
                 cell = thread + q * threads
@@ -207,13 +202,6 @@ def lstm_backward_kernel(tile: Tile) -> Kernel:
 
 def example_kernels() -> dict[str, Kernel]:
     """At the sizes of the benchmarks, on a card of 132 multiprocessors."""
-    made = {}
-    for hidden, batch in ((512, 64), (512, 128), (800, 20), (1024, 64)):
-        for exact in (False, True):
-            for backward, kernel in ((False, lstm_forward_kernel), (True, lstm_backward_kernel)):
-                tile = choose_tile(hidden, 4, batch, 132, backward=backward, exact=exact)
-                if tile is not None:
-                    kind = "float32" if exact else "bfloat16"
-                    size = f"{tile.units}x{tile.columns} {tile.warps} warps, {tile.blocks}x{tile.slices(batch)} blocks"
-                    made[f"{'backward' if backward else 'forward'} {kind} {hidden}, {batch} ({size})"] = kernel(tile)
-    return made
+    return {
+        name: (lstm_backward_kernel if tile.backward else lstm_forward_kernel)(tile) for name, tile in example_tiles(4)
+    }

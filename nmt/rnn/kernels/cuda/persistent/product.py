@@ -21,12 +21,12 @@ _TF32 = 0xFFFFE000  # the bits of a float32 that a tensor core reads
 
 
 class Product(NamedTuple):
-    """Device functions over a thread's local arrays, which the kernel declares: weights, loaded states, sums."""
+    """Device functions over a thread's local arrays, which the kernel declares."""
 
     load_weights: Any  # (W_h, weights, first unit, warp, lane)
     sources: Any  # (warp) -> the blocks [low, high) whose results the warp reads
     wait: Any  # (flags, low, high, lane, wanted): until those blocks have passed `wanted` steps
-    multiply: Any  # (words, first row, first column, columns in all, weights, loaded, sums, parts, warp, lane)
+    multiply: Any  # (words, first row, first column, columns in all, weights, parts, warp, lane)
     total: Any  # (parts, row, column) -> the product's element
     put: Any  # (states, index, value)
 
@@ -38,12 +38,11 @@ def state_type(tile: Tile) -> Any:
 
 def make_product(tile: Tile) -> Product:
     """The device functions for a tile; `parts` is shared memory of tile.sums * tile.threads numbers."""
-    multiply_add = _exact_multiply_add if tile.exact else _multiply_add
     return Product(
         _make_load_weights(tile),
         _make_sources(tile),
         _wait,
-        _make_multiply(tile, multiply_add),
+        _make_multiply(tile),
         _make_total(tile),
         _put_exact if tile.exact else _put,
     )
@@ -68,52 +67,32 @@ def _wait(flags, low, high, lane, wanted):
 
 
 def _make_load_weights(tile: Tile) -> Any:
-    units, hidden, inner, width = tile.units, tile.hidden, tile.inner, tile.hidden * tile.gates
-    row_tiles, loads, share, run = tile.row_tiles, tile.loads, tile.share, tile.run
-
-    @device_function
-    def element_forward(W_h, row, k, unit):
-        return W_h[k * width + row // units * hidden + unit + row % units] if k < inner else float32(0)
-
-    @device_function
-    def element_backward(W_h, row, k, unit):
-        return W_h[(unit + row) * width + k] if k < inner else float32(0)
-
-    element = element_backward if tile.backward else element_forward
-
-    @device_function
-    def pair(W_h, row, k, i, unit):
-        return ptx.pack_bfloat16(element(W_h, row, k + 2 * i, unit), element(W_h, row, k + 2 * i + 1, unit))
-
-    @device_function
-    def single(W_h, row, k, i, unit):
-        return ptx.as_bits(element(W_h, row, k + i, unit))
-
-    word = single if tile.exact else pair
-
-    @device_function
-    def load_weights(W_h, weights, unit, warp, lane):
-        for m in range(row_tiles):
-            for p in range(loads):
-                row = m * 16 + (lane >> 2)
-                k = warp * share + (p * 4 + (lane & 3)) * run
-                at = (m * loads + p) * 8
-                for i in range(4):
-                    weights[at + 2 * i] = word(W_h, row, k, i, unit)
-                    weights[at + 2 * i + 1] = word(W_h, row + 8, k, i, unit)
-
-    return load_weights
+    """Written out: where it is a loop that the compiler does not unroll, weights do not stay in registers."""
+    width, step, per_word = tile.hidden * tile.gates, 4 * tile.run, tile.run // 4
+    along, across = (1, width) if tile.backward else (width, 1)  # between neighbours on the inner axis, between rows
+    lines = [
+        "def load_weights(W_h, weights, unit, warp, lane):",
+        f"    start = (warp * {tile.share} + (lane & 3) * {tile.run}) * {along} + (unit + (lane >> 2)) * {across}",
+    ]
+    for at in range(tile.weight_words):
+        (group, i), high = divmod(at // 2, 4), at % 2
+        m, p = divmod(group, tile.loads)
+        gate, unit = divmod(16 * m + 8 * high, tile.units)
+        first = gate * tile.hidden + unit * across + (p * step + i * per_word) * along
+        given = ", ".join(f"W_h[start + {first + n * along}]" for n in range(per_word))
+        lines.append(f"    weights[{at}] = ptx.{'as_bits' if tile.exact else 'pack_bfloat16'}({given})")
+        if at % 16 == 15:  # else all loads are done first, which takes more registers than there are
+            lines.append("    cuda.syncwarp()")
+    return _function("load_weights", lines)
 
 
 def _make_sources(tile: Tile) -> Any:
-    share, inner, hidden, units, blocks = tile.share, tile.inner, tile.hidden, tile.units, tile.blocks
+    share, hidden, units, blocks = tile.share, tile.hidden, tile.units, tile.blocks
 
     @device_function
     def sources(warp):
         first = warp * share
-        last = min(first + share, inner) - 1
-        if last < first:
-            return int32(0), int32(0)
+        last = first + share - 1
         if first // hidden != last // hidden:
             return int32(0), int32(blocks)
         return int32(first % hidden // units), int32(last % hidden // units + 1)
@@ -122,60 +101,66 @@ def _make_sources(tile: Tile) -> Any:
 
 
 @device_function
-def _multiply_add(weights, at, s0, s1, sums, to):
-    sums[to], sums[to + 1], sums[to + 2], sums[to + 3] = ptx.mma_bfloat16(
-        weights[at], weights[at + 1], weights[at + 2], weights[at + 3], s0, s1,
-        sums[to], sums[to + 1], sums[to + 2], sums[to + 3],
-    )  # fmt: skip
-
-
-@device_function
 def _rest(bits):
     """What a tensor core does not read of a float32."""
     return ptx.as_bits(ptx.as_float(bits) - ptx.as_float(bits & uint32(_TF32)))
 
 
-@device_function
-def _exact_multiply_add(weights, at, s0, s1, sums, to):
-    """(w + w') (s + s') without w' s', the smallest first."""
-    w0, w1, w2, w3 = weights[at], weights[at + 1], weights[at + 2], weights[at + 3]
-    c0, c1, c2, c3 = ptx.mma_tf32(
-        _rest(w0), _rest(w1), _rest(w2), _rest(w3), s0, s1, sums[to], sums[to + 1], sums[to + 2], sums[to + 3]
-    )
-    c0, c1, c2, c3 = ptx.mma_tf32(w0, w1, w2, w3, _rest(s0), _rest(s1), c0, c1, c2, c3)
-    sums[to], sums[to + 1], sums[to + 2], sums[to + 3] = ptx.mma_tf32(w0, w1, w2, w3, s0, s1, c0, c1, c2, c3)
-
-
-def _make_multiply(tile: Tile, multiply_add: Any) -> Any:
-    row_tiles, column_tiles, loads, count = tile.row_tiles, tile.column_tiles, tile.loads, tile.sums
-    share, run, inner = tile.share, tile.run, tile.inner
+def _make_multiply(tile: Tile) -> Any:
+    """Written out too. Columns beyond the last sentence are given the last one's states: nobody reads their sums."""
     per_word = tile.run // 4
+    lines = ["def multiply(words, first_row, column, columns, weights, parts, warp, lane):"]
+    for j in range(tile.column_tiles):
+        row = f"(first_row + min(column + {8 * j} + (lane >> 2), columns - 1)) * {tile.inner // per_word}"
+        lines.append(f"    row = {row} + (warp * {tile.share} + (lane & 3) * {tile.run}) // {per_word}")
+        for p in range(tile.loads):
+            names = ", ".join(f"s{j}_{p}_{i}" for i in range(4))
+            lines.append(f"    {names} = ptx.load4(words, row + {16 * p})")
+    lines += [f"    c{m}_{j}_{i} = float32(0)" for m, j in _pairs(tile) for i in range(4)]
+    for p in range(tile.loads):
+        for half in range(2):
+            lines += _exact_lines(tile, p, half) if tile.exact else _lines(tile, p, half)
+    for at, (m, j) in enumerate(_pairs(tile)):
+        lines += [f"    parts[(warp * {tile.sums} + {4 * at + i}) * 32 + lane] = c{m}_{j}_{i}" for i in range(4)]
+    return _function("multiply", lines)
 
-    @device_function
-    def multiply(words, first_row, column, columns, weights, states, sums, parts, warp, lane):
-        for j in range(column_tiles):
-            n = column + j * 8 + (lane >> 2)
-            for p in range(loads):
-                k = warp * share + (p * 4 + (lane & 3)) * run
-                at = (j * loads + p) * 4
-                if n < columns and k < inner:
-                    word = ((first_row + n) * inner + k) // per_word
-                    states[at], states[at + 1], states[at + 2], states[at + 3] = ptx.load4(words, word)
-                else:
-                    states[at] = states[at + 1] = states[at + 2] = states[at + 3] = uint32(0)
-        for i in range(count):
-            sums[i] = float32(0)
-        for p in range(loads):
-            for m in range(row_tiles):
-                for j in range(column_tiles):
-                    for half in range(2):
-                        w = (m * loads + p) * 8 + 4 * half
-                        s = (j * loads + p) * 4 + 2 * half
-                        multiply_add(weights, w, states[s], states[s + 1], sums, (m * column_tiles + j) * 4)
-        for i in range(count):
-            parts[(warp * count + i) * 32 + lane] = sums[i]
 
-    return multiply
+def _pairs(tile: Tile) -> list[tuple[int, int]]:
+    return [(m, j) for m in range(tile.row_tiles) for j in range(tile.column_tiles)]
+
+
+def _operands(tile: Tile, m: int, j: int, p: int, half: int) -> tuple[list[str], list[str], str]:
+    at = (m * tile.loads + p) * 8 + 4 * half
+    weights = [f"weights[{at + i}]" for i in range(4)]
+    states = [f"s{j}_{p}_{2 * half + i}" for i in range(2)]
+    return weights, states, ", ".join(f"c{m}_{j}_{i}" for i in range(4))
+
+
+def _lines(tile: Tile, p: int, half: int) -> list[str]:
+    lines = []
+    for m, j in _pairs(tile):
+        weights, states, sums = _operands(tile, m, j, p, half)
+        lines.append(f"    {sums} = ptx.mma_bfloat16({', '.join(weights + states)}, {sums})")
+    return lines
+
+
+def _exact_lines(tile: Tile, p: int, half: int) -> list[str]:
+    """(w + w') (s + s') without w' s', the smallest first."""
+    lines = [f"    r{j}_{i} = rest(s{j}_{p}_{2 * half + i})" for j in range(tile.column_tiles) for i in range(2)]
+    for m, j in _pairs(tile):
+        weights, states, sums = _operands(tile, m, j, p, half)
+        if j == 0:
+            lines += [f"    v{i} = rest({weights[i]})" for i in range(4)]
+        rests = [f"r{j}_{i}" for i in range(2)]
+        for left, right in ((["v0", "v1", "v2", "v3"], states), (weights, rests), (weights, states)):
+            lines.append(f"    {sums} = ptx.mma_tf32({', '.join(left + right)}, {sums})")
+    return lines
+
+
+def _function(name: str, lines: list[str]) -> Any:
+    scope: dict[str, Any] = {"ptx": ptx, "cuda": cuda, "float32": float32, "rest": _rest}
+    exec("\n".join(lines), scope)  # noqa: S102
+    return device_function(scope[name])
 
 
 def _make_total(tile: Tile) -> Any:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["Tile", "choose_tile"]
+__all__ = ["Tile", "choose_tile", "example_tiles"]
 
 WARP = 32
 REGISTERS = 65536  # of a multiprocessor
+OTHER_REGISTERS = 104  # of a thread, for addresses and what a step computes
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking
 
 
@@ -18,7 +19,8 @@ class Tile:
     """A block holds `units` hidden units of `columns` sentences; its `warps` divide the inner axis of the product.
 
     hidden: H. gates: G of the cell. backward: the product is d_a [B, G*H] @ W_h^T, else h [B, H] @ W_h. exact:
-    products as three of tensor-float-32 parts, about 21 bits of each factor; else of bfloat16.
+    products as three of tensor-float-32 parts, about 21 bits of each factor; else of bfloat16. The inner axis must be
+    warps * loads * 32 numbers long (16 with exact), and rows of weights come in sixteens.
     """
 
     hidden: int
@@ -47,7 +49,7 @@ class Tile:
     @property
     def loads(self) -> int:
         """Such loads a thread and column; four threads share a column."""
-        return -(-self.inner // (self.warps * 4 * self.run))
+        return self.inner // (self.warps * 4 * self.run)
 
     @property
     def share(self) -> int:
@@ -97,8 +99,9 @@ class Tile:
     @property
     def fits(self) -> bool:
         """Whether registers and shared memory suffice, by estimate; the tests hold examples to it."""
-        registers = self.weight_words + self.state_words + self.sums + self.cells * (self.gates + 4) + 56
-        allowed = min(255, REGISTERS // self.threads // 8 * 8)
+        registers = self.weight_words + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
+        # A multiprocessor hands out registers to four warps at a time.
+        allowed = min(255, REGISTERS // (-(-self.warps // 4) * 4 * WARP) // 8 * 8)
         return registers <= allowed and self.sums * self.threads * 4 <= STATIC_SHARED
 
     def slices(self, batch: int) -> int:
@@ -127,12 +130,26 @@ def choose_tile(
 
 
 def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
-    if hidden % 8:
-        return
-    for units in (4, 8, 16, 32, 48, 64):
-        tile_rows = units * (1 if backward else gates)
-        if hidden % units or tile_rows % 16:
+    for units in (8, 16, 32, 48, 64):
+        if hidden % units or units * (1 if backward else gates) % 16:
             continue
         for columns in range(8, 72, 8):
             for warps in range(1, 17):
-                yield Tile(hidden, gates, backward, units, columns, warps, exact)
+                tile = Tile(hidden, gates, backward, units, columns, warps, exact)
+                if tile.share * warps == tile.inner:
+                    yield tile
+
+
+def example_tiles(gates: int) -> Iterator[tuple[str, Tile]]:
+    """What is chosen at the sizes of the benchmarks on a card of 132 multiprocessors, each division once."""
+    seen = set()
+    for hidden, batch in ((512, 128), (800, 20), (1024, 64)):
+        for backward in (False, True):
+            for exact in (False, True):
+                tile = choose_tile(hidden, gates, batch, 132, backward=backward, exact=exact)
+                if tile is not None and tile not in seen:
+                    seen.add(tile)
+                    grid = (
+                        f"{tile.blocks}x{tile.slices(batch)} blocks of {tile.units}x{tile.columns}, {tile.warps} warps"
+                    )
+                    yield f"H {hidden} B {batch} {'float32' if exact else 'bfloat16'}: {grid}", tile
