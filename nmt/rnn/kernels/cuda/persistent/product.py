@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import cuda, float32, int32, types, uint16, uint32
+from numba import cuda, float32, int32, types, uint16, uint32, uint64
 
 from nmt.rnn.kernels.cuda import ptx
 from nmt.rnn.kernels.cuda.kernel import device_function
@@ -68,22 +68,49 @@ def _wait(flags, low, high, lane, wanted):
 
 def _make_load_weights(tile: Tile) -> Any:
     """Written out: where it is a loop that the compiler does not unroll, weights do not stay in registers."""
-    width, step, per_word = tile.hidden * tile.gates, 4 * tile.run, tile.run // 4
+    width = tile.hidden * tile.gates
     along, across = (1, width) if tile.backward else (width, 1)  # between neighbours on the inner axis, between rows
     lines = [
         "def load_weights(W_h, weights, unit, warp, lane):",
         f"    start = (warp * {tile.share} + (lane & 3) * {tile.run}) * {along} + (unit + (lane >> 2)) * {across}",
     ]
-    for at in range(tile.weight_words):
-        (group, i), high = divmod(at // 2, 4), at % 2
-        m, p = divmod(group, tile.loads)
-        gate, unit = divmod(16 * m + 8 * high, tile.units)
-        first = gate * tile.hidden + unit * across + (p * step + i * per_word) * along
-        given = ", ".join(f"W_h[start + {first + n * along}]" for n in range(per_word))
-        lines.append(f"    weights[{at}] = ptx.{'as_bits' if tile.exact else 'pack_bfloat16'}({given})")
-        if at % 16 == 15:  # else all loads are done first, which takes more registers than there are
+    for m in range(tile.row_tiles):
+        rows = [divmod(16 * m + 8 * high, tile.units) for high in range(2)]
+        low, high = (gate * tile.hidden + unit * across for gate, unit in rows)
+        for p in range(tile.loads):
+            names = ", ".join(f"weights[{(m * tile.loads + p) * 8 + i}]" for i in range(8))
+            further = p * 4 * tile.run * along
+            lines.append(f"    {names} = words(W_h, start + {low + further}, start + {high + further})")
+            # Else all loads are done first, which takes more registers than there are.
             lines.append("    cuda.syncwarp()")
-    return _function("load_weights", lines)
+    return _function("load_weights", lines, words=_make_words(tile.exact, along))
+
+
+def _make_words(exact: bool, along: int) -> Any:
+    # Unsigned: Numba takes a negative index to count from the end, and looks.
+    @device_function
+    def single(W_h, low, high, i):
+        return ptx.as_bits(W_h[uint64(low + i * along)]), ptx.as_bits(W_h[uint64(high + i * along)])
+
+    @device_function
+    def pair(W_h, low, high, i):
+        n = 2 * i * along
+        return (
+            ptx.pack_bfloat16(W_h[uint64(low + n)], W_h[uint64(low + n + along)]),
+            ptx.pack_bfloat16(W_h[uint64(high + n)], W_h[uint64(high + n + along)]),
+        )
+
+    word = single if exact else pair
+
+    @device_function
+    def words(W_h, low, high):
+        a, b = word(W_h, low, high, 0)
+        c, d = word(W_h, low, high, 1)
+        e, f = word(W_h, low, high, 2)
+        g, h = word(W_h, low, high, 3)
+        return a, b, c, d, e, f, g, h
+
+    return words
 
 
 def _make_sources(tile: Tile) -> Any:
@@ -122,7 +149,7 @@ def _make_multiply(tile: Tile) -> Any:
             lines += _exact_lines(tile, p, half) if tile.exact else _lines(tile, p, half)
     for at, (m, j) in enumerate(_pairs(tile)):
         lines += [f"    parts[(warp * {tile.sums} + {4 * at + i}) * 32 + lane] = c{m}_{j}_{i}" for i in range(4)]
-    return _function("multiply", lines)
+    return _function("multiply", lines, rest=_rest)
 
 
 def _pairs(tile: Tile) -> list[tuple[int, int]]:
@@ -157,8 +184,8 @@ def _exact_lines(tile: Tile, p: int, half: int) -> list[str]:
     return lines
 
 
-def _function(name: str, lines: list[str]) -> Any:
-    scope: dict[str, Any] = {"ptx": ptx, "cuda": cuda, "float32": float32, "rest": _rest}
+def _function(name: str, lines: list[str], **named: Any) -> Any:
+    scope: dict[str, Any] = {"ptx": ptx, "cuda": cuda, "float32": float32, **named}
     exec("\n".join(lines), scope)  # noqa: S102
     return device_function(scope[name])
 
