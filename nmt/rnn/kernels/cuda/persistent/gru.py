@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from numba import cuda, float32, uint32
+from numba import cuda, float32, uint32, uint64
 
 from nmt.rnn.kernels.cuda import ptx
 from nmt.rnn.kernels.cuda.kernel import Kernel, device_function
@@ -48,7 +48,7 @@ def gru_forward_kernel(tile: Tile) -> Kernel:
             cell = thread + q * threads
             n, k = first + cell // units, unit + cell % units
             if cell < units * columns and n < B:
-                h_now[q] = h_0[n * H + k]
+                h_now[q] = h_0[uint64(n * H + k)]
                 put(states, ((steps if reverse else 0) * B + n) * H + k, h_now[q])
         cuda.syncthreads()
         if thread == 0:
@@ -60,7 +60,7 @@ def gru_forward_kernel(tile: Tile) -> Kernel:
                 n, k = first + cell // units, unit + cell % units
                 if cell < units * columns and n < B:
                     for gate in range(3):
-                        given[q * 3 + gate] = a[((t * B + n) * 3 + gate) * H + k]
+                        given[q * 3 + gate] = a[uint64(((t * B + n) * 3 + gate) * H + k)]
             wait(flags, group * blocks + low, group * blocks + high, lane, uint32(s + 1))
             multiply(words, (t + reverse) * B, first, B, weights, parts, warp, lane)
             cuda.syncthreads()
@@ -70,17 +70,17 @@ def gru_forward_kernel(tile: Tile) -> Kernel:
                 n, k = first + column, unit + row
                 if cell < units * columns and n < B:
                     at = (t * B + n) * H + k
-                    if t < lengths[n]:
-                        r = sigmoid(given[q * 3] + (total(parts, row, column) + b_h[k]))
-                        z = sigmoid(given[q * 3 + 1] + (total(parts, units + row, column) + b_h[H + k]))
-                        u = total(parts, 2 * units + row, column) + b_h[2 * H + k]
+                    if t < lengths[uint64(n)]:
+                        r = sigmoid(given[q * 3] + (total(parts, row, column) + b_h[uint64(k)]))
+                        z = sigmoid(given[q * 3 + 1] + (total(parts, units + row, column) + b_h[uint64(H + k)]))
+                        u = total(parts, 2 * units + row, column) + b_h[uint64(2 * H + k)]
                         g = math.tanh(given[q * 3 + 2] + r * u)
                         gates = (t * B + n) * 3 * H + k
-                        a[gates], a[gates + H], a[gates + 2 * H] = r, z, g
+                        a[uint64(gates)], a[uint64(gates + H)], a[uint64(gates + 2 * H)] = r, z, g
                         h_now[q] = (float32(1) - z) * g + z * h_now[q]
-                        y[at], inner[at] = h_now[q], u
+                        y[uint64(at)], inner[uint64(at)] = h_now[q], u
                     else:
-                        y[at] = inner[at] = float32(0)
+                        y[uint64(at)] = inner[uint64(at)] = float32(0)
                     put(states, ((t + 1 - reverse) * B + n) * H + k, h_now[q])
             cuda.syncthreads()
             if thread == 0:
@@ -89,9 +89,9 @@ def gru_forward_kernel(tile: Tile) -> Kernel:
             cell = thread + q * threads
             n, k = first + cell // units, unit + cell % units
             if cell < units * columns and n < B:
-                h_last[n * H + k] = h_now[q]
+                h_last[uint64(n * H + k)] = h_now[q]
                 for t in range(steps, T):
-                    y[(t * B + n) * H + k] = inner[(t * B + n) * H + k] = float32(0)
+                    y[uint64((t * B + n) * H + k)] = inner[uint64((t * B + n) * H + k)] = float32(0)
                     put(states, ((t + 1) * B + n) * H + k, float32(0))
 
     state = state_type(tile)
@@ -114,8 +114,8 @@ def gru_backward_kernel(tile: Tile) -> Kernel:
     @device_function
     def give(a, inner, d_states, row, k, d_r, d_z, d_n, d_u):
         at = row * 3 * H + k
-        a[at], a[at + H], a[at + 2 * H] = d_r, d_z, d_n
-        inner[row * H + k] = d_u
+        a[uint64(at)], a[uint64(at + H)], a[uint64(at + 2 * H)] = d_r, d_z, d_n
+        inner[uint64(row * H + k)] = d_u
         put(d_states, at, d_r)
         put(d_states, at + H, d_z)
         put(d_states, at + 2 * H, d_u)
@@ -137,7 +137,7 @@ def gru_backward_kernel(tile: Tile) -> Kernel:
             cell = thread + q * threads
             n, k = first + cell // units, unit + cell % units
             if cell < units * columns and n < B:
-                d_h_now[q] = d_h[n * H + k]
+                d_h_now[q] = d_h[uint64(n * H + k)]
         for s in range(steps + 1):
             t = s if reverse else steps - 1 - s
             if s > 0:
@@ -154,16 +154,16 @@ def gru_backward_kernel(tile: Tile) -> Kernel:
                     here = t * B + n
                     gates = here * 3 * H + k
                     if s == steps:
-                        d_h[n * H + k] = d_h_now[q]
-                    elif t < lengths[n]:
-                        r, z, g = a[gates], a[gates + H], a[gates + 2 * H]
+                        d_h[uint64(n * H + k)] = d_h_now[q]
+                    elif t < lengths[uint64(n)]:
+                        r, z, g = a[uint64(gates)], a[uint64(gates + H)], a[uint64(gates + 2 * H)]
                         before = t + 1 if reverse else t - 1
-                        is_first = before < 0 or before >= lengths[n]
-                        h_before = h_0[n * H + k] if is_first else y[(before * B + n) * H + k]
-                        d_out = d_h_now[q] + d_y[here * H + k]
+                        is_first = before < 0 or before >= lengths[uint64(n)]
+                        h_before = h_0[uint64(n * H + k)] if is_first else y[uint64((before * B + n) * H + k)]
+                        d_out = d_h_now[q] + d_y[uint64(here * H + k)]
                         d_n = d_out * (one - z) * (one - g * g)
                         d_z = d_out * (h_before - g) * z * (one - z)
-                        d_r = d_n * inner[here * H + k] * r * (one - r)
+                        d_r = d_n * inner[uint64(here * H + k)] * r * (one - r)
                         give(a, inner, d_states, here, k, d_r, d_z, d_n, d_n * r)
                         d_h_now[q] = d_out * z
                     else:

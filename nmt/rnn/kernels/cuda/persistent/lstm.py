@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from numba import cuda, float32, int32, uint32
+from numba import cuda, float32, int32, uint32, uint64
 
 from nmt.rnn.kernels.cuda import ptx
 from nmt.rnn.kernels.cuda.kernel import Kernel, device_function
@@ -28,10 +28,10 @@ def sigmoid(x):
 
 @device_function
 def longest(lengths, first, last):
-    """The largest of lengths[first:last]."""
+    """The largest of lengths[uint64(first:last)]."""
     most = int32(0)
     for n in range(first, last):
-        most = max(most, int32(lengths[n]))
+        most = max(most, int32(lengths[uint64(n)]))
     return most
 
 
@@ -65,7 +65,7 @@ def lstm_forward_kernel(tile: Tile) -> Kernel:
             cell = thread + q * threads
             n, k = first + cell // units, unit + cell % units
             if cell < units * columns and n < B:
-                h_now[q], c_now[q] = h_0[n * H + k], c_0[n * H + k]
+                h_now[q], c_now[q] = h_0[uint64(n * H + k)], c_0[uint64(n * H + k)]
                 put(states, ((steps if reverse else 0) * B + n) * H + k, h_now[q])
         cuda.syncthreads()
         if thread == 0:
@@ -77,7 +77,7 @@ def lstm_forward_kernel(tile: Tile) -> Kernel:
                 n, k = first + cell // units, unit + cell % units
                 if cell < units * columns and n < B:
                     for gate in range(4):
-                        given[q * 4 + gate] = a[((t * B + n) * 4 + gate) * H + k]
+                        given[q * 4 + gate] = a[uint64(((t * B + n) * 4 + gate) * H + k)]
             wait(flags, group * blocks + low, group * blocks + high, lane, uint32(s + 1))
             multiply(words, (t + reverse) * B, first, B, weights, parts, warp, lane)
             cuda.syncthreads()
@@ -87,18 +87,19 @@ def lstm_forward_kernel(tile: Tile) -> Kernel:
                 n, k = first + column, unit + row
                 if cell < units * columns and n < B:
                     at = (t * B + n) * H + k
-                    if t < lengths[n]:
+                    if t < lengths[uint64(n)]:
                         i = sigmoid(given[q * 4] + total(parts, row, column))
                         f = sigmoid(given[q * 4 + 1] + total(parts, units + row, column))
                         g = math.tanh(given[q * 4 + 2] + total(parts, 2 * units + row, column))
                         o = sigmoid(given[q * 4 + 3] + total(parts, 3 * units + row, column))
                         gates = (t * B + n) * 4 * H + k
-                        a[gates], a[gates + H], a[gates + 2 * H], a[gates + 3 * H] = i, f, g, o
+                        a[uint64(gates)], a[uint64(gates + H)] = i, f
+                        a[uint64(gates + 2 * H)], a[uint64(gates + 3 * H)] = g, o
                         c_now[q] = f * c_now[q] + i * g
                         h_now[q] = o * math.tanh(c_now[q])
-                        y[at], c[at] = h_now[q], c_now[q]
+                        y[uint64(at)], c[uint64(at)] = h_now[q], c_now[q]
                     else:
-                        y[at] = c[at] = float32(0)
+                        y[uint64(at)] = c[uint64(at)] = float32(0)
                     put(states, ((t + 1 - reverse) * B + n) * H + k, h_now[q])
             cuda.syncthreads()
             if thread == 0:
@@ -107,9 +108,9 @@ def lstm_forward_kernel(tile: Tile) -> Kernel:
             cell = thread + q * threads
             n, k = first + cell // units, unit + cell % units
             if cell < units * columns and n < B:
-                h_last[n * H + k], c_last[n * H + k] = h_now[q], c_now[q]
+                h_last[uint64(n * H + k)], c_last[uint64(n * H + k)] = h_now[q], c_now[q]
                 for t in range(steps, T):
-                    y[(t * B + n) * H + k] = c[(t * B + n) * H + k] = float32(0)
+                    y[uint64((t * B + n) * H + k)] = c[uint64((t * B + n) * H + k)] = float32(0)
                     put(states, ((t + 1) * B + n) * H + k, float32(0))
 
     state = state_type(tile)
@@ -130,7 +131,8 @@ def lstm_backward_kernel(tile: Tile) -> Kernel:
 
     @device_function
     def give(a, d_states, at, d_i, d_f, d_g, d_o):
-        a[at], a[at + H], a[at + 2 * H], a[at + 3 * H] = d_i, d_f, d_g, d_o
+        a[uint64(at)], a[uint64(at + H)] = d_i, d_f
+        a[uint64(at + 2 * H)], a[uint64(at + 3 * H)] = d_g, d_o
         put(d_states, at, d_i)
         put(d_states, at + H, d_f)
         put(d_states, at + 2 * H, d_g)
@@ -153,7 +155,7 @@ def lstm_backward_kernel(tile: Tile) -> Kernel:
             cell = thread + q * threads
             n, k = first + cell // units, unit + cell % units
             if cell < units * columns and n < B:
-                d_h_now[q], d_c_now[q] = d_h[n * H + k], d_c[n * H + k]
+                d_h_now[q], d_c_now[q] = d_h[uint64(n * H + k)], d_c[uint64(n * H + k)]
         for s in range(steps + 1):
             t = s if reverse else steps - 1 - s
             if s > 0:
@@ -169,14 +171,15 @@ def lstm_backward_kernel(tile: Tile) -> Kernel:
                         d_h_now[q] += total(parts, row, column)
                     gates = (t * B + n) * 4 * H + k
                     if s == steps:
-                        d_h[n * H + k], d_c[n * H + k] = d_h_now[q], d_c_now[q]
-                    elif t < lengths[n]:
-                        i, f, g, o = a[gates], a[gates + H], a[gates + 2 * H], a[gates + 3 * H]
+                        d_h[uint64(n * H + k)], d_c[uint64(n * H + k)] = d_h_now[q], d_c_now[q]
+                    elif t < lengths[uint64(n)]:
+                        i, f = a[uint64(gates)], a[uint64(gates + H)]
+                        g, o = a[uint64(gates + 2 * H)], a[uint64(gates + 3 * H)]
                         before = t + 1 if reverse else t - 1
-                        is_first = before < 0 or before >= lengths[n]
-                        c_before = c_0[n * H + k] if is_first else c[(before * B + n) * H + k]
-                        tanh_c = math.tanh(c[(t * B + n) * H + k])
-                        d_out = d_h_now[q] + d_y[(t * B + n) * H + k]
+                        is_first = before < 0 or before >= lengths[uint64(n)]
+                        c_before = c_0[uint64(n * H + k)] if is_first else c[uint64((before * B + n) * H + k)]
+                        tanh_c = math.tanh(c[uint64((t * B + n) * H + k)])
+                        d_out = d_h_now[q] + d_y[uint64((t * B + n) * H + k)]
                         d_cell = d_c_now[q] + d_out * o * (one - tanh_c * tanh_c)
                         d_i = d_cell * g * i * (one - i)
                         d_f = d_cell * c_before * f * (one - f)

@@ -50,12 +50,12 @@ def make_product(tile: Tile) -> Product:
 
 @device_function
 def _put(states, index, value):
-    states[index] = uint16(ptx.to_bfloat16(value))
+    states[uint64(index)] = uint16(ptx.to_bfloat16(value))
 
 
 @device_function
 def _put_exact(states, index, value):
-    states[index] = ptx.as_bits(value)
+    states[uint64(index)] = ptx.as_bits(value)
 
 
 @device_function
@@ -199,7 +199,7 @@ def _make_total(tile: Tile) -> Any:
         at = part * 32 + (row & 7) * 4 + ((column & 7) >> 1)
         result = float32(0)
         for warp in range(warps):
-            result += parts[warp * count * 32 + at]
+            result += parts[uint64(warp * count * 32 + at)]
         return result
 
     return total

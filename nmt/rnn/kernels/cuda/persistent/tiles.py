@@ -10,7 +10,7 @@ __all__ = ["Tile", "choose_tile", "example_tiles"]
 
 WARP = 32
 REGISTERS = 65536  # of a multiprocessor
-OTHER_REGISTERS = 104  # of a thread, for addresses and what a step computes
+OTHER_REGISTERS = 36  # of a thread, for addresses and what a step computes; seen in compiled code
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking
 
 
