@@ -21,7 +21,7 @@ BFLOAT16 = np.dtype(np.uint16)
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows [first, first + count) of an array seen as rows of its last axis, and of these some columns."""
+    """Rows [first, first + count) of a 2-D array, and of these some columns."""
 
     array: Array
     first: int
@@ -49,9 +49,8 @@ class Matrix:
         return self.first * self.stride + self.column
 
     def view(self) -> Array:
-        """As a 2-D array."""
-        rows = self.array.reshape(-1, self.stride)[self.first : self.first + self.count]
-        return rows[:, self.column : self.column + self.size]
+        """As an array."""
+        return self.array[self.first : self.first + self.count, self.column : self.column + self.size]
 
 
 class Matrices:

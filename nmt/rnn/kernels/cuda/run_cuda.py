@@ -16,7 +16,7 @@ from nmt.rnn.device import Allocate, Array
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.row_writer import INDEX, weight_key
-from nmt.rnn.kernels.run_cpu import Block, Rows
+from nmt.rnn.kernels.run_cpu import Block, Rows, shape_of_step
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
 
@@ -52,10 +52,11 @@ class CudaExecutable:
                 if placed.sink.name in gradients:
                     run.add_gradient(placed, gradients[placed.sink.name], block)
 
-    def scratch(self, *, backward: bool) -> list[Place]:
-        """Places with memory of one step, or one row, that a pass takes besides its arrays."""
+    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
+        """Shapes of the memory of one step, or of a block of threads, that a pass takes besides its arrays."""
         module = self.backward_module if backward else self.forward_module
-        return [place for kernel in (module.kernels if module else ()) for place in kernel.scratch.values()]
+        places = {p.name: p for kernel in (module.kernels if module else ()) for p in kernel.scratch.values()}
+        return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
 
 
 class _Run:
@@ -82,24 +83,19 @@ class _Run:
         self.row_numbers = index(rows.lengths), index(rows.source_lengths), index(rows.owner)
         self.prefix = _prefixes(rows)
         self.scratch: Arrays = {}
+        self.flat: Arrays = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
         self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
         for name, place in one.arrays.items():
             if name not in arrays:
                 arrays[name] = allocate(
-                    (rows.block_steps if name in self.local else rows.T, *self._shape(place)), self.dtype
+                    (rows.block_steps if name in self.local else rows.T, *shape_of_step(place, rows)), self.dtype
                 )
                 if self._cleared(place) and name not in self.local:
                     self.device.clear_ended(arrays[name], rows.lengths, 1)
 
     def _cleared(self, place: Place) -> bool:
         return self.turned and not place.source_axis
-
-    def _shape(self, place: Place) -> tuple[int, ...]:
-        """Of one step."""
-        source = (self.rows.S,) if place.source_axis else ()
-        width = (place.width,) if place.width is not None else ()
-        return (*source, self.rows.B, *width)
 
     # ------------------------------------------------------------ a block of time
 
@@ -174,7 +170,7 @@ class _Run:
     def _launch(self, step: RowKernel, first: int, last: int, old: int, block: Block) -> None:
         blocks = self.rows.B if step.serial else last - first
         if step.scratch:
-            blocks = min(blocks, self._most_blocks())
+            blocks = min(blocks, _most_blocks(self.rows, self.runtime.multiprocessors))
         grid = (blocks, -(-step.width // step.kernel.block_threads)) if step.spread else blocks
         self.runtime.launch(step.kernel, grid, first, last, old, block.low, *self._tail(step))
 
@@ -197,17 +193,10 @@ class _Run:
             return self.weights[name[2:]]
         raise RuntimeError(f"no memory for {name}")
 
-    def _most_blocks(self) -> int:
-        """Of threads, in a launch where each has scratch of its own."""
-        return max(self.rows.B, 4 * self.runtime.multiprocessors)
-
     def _scratch(self, place: Place) -> Array:
-        """Memory of one step for all rows, or a piece for each block of threads. Stale: rows that take part write
-        before they read, and what others hold goes nowhere."""
+        """Stale memory: rows that take part write before they read, and what others hold goes nowhere."""
         if place.name not in self.scratch:
-            shape = self._shape(place)
-            if place.kind == "row":
-                shape = (self._most_blocks(), *(self.rows.S,) * place.source_axis, place.width or 1)
+            shape = _scratch_shape(place, self.rows, self.runtime.multiprocessors)
             self.scratch[place.name] = self.allocate(shape, self.dtype)
         return self.scratch[place.name]
 
@@ -224,8 +213,8 @@ class _Run:
         x, offset = _operand(step)
         places = self.one.loop.places
         source, target = places[x.id], places[step.out.id]
-        left = Matrix(self._memory(source), self._first_row(source, t, old, block), count)
-        out = Matrix(self._memory(target), self._first_row(target, t, old, block), count)
+        left = Matrix(self._flat(source), self._first_row(source, t, old, block), count)
+        out = Matrix(self._flat(target), self._first_row(target, t, old, block), count)
         self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), out)
         if target.kind == "carry_out" and self._some_have_ended(t, count):
             # The product also ran over rows of the prefix that do not take part: theirs stays.
@@ -237,6 +226,12 @@ class _Run:
     def _memory(self, place: Place) -> Array:
         return self._scratch(place) if place.kind == "rows" else self.arrays[place.name]
 
+    def _flat(self, place: Place) -> Array:
+        """A place's memory as rows of features."""
+        if place.name not in self.flat:
+            self.flat[place.name] = self._memory(place).reshape(-1, place.width)
+        return self.flat[place.name]
+
     def _first_row(self, place: Place, t: int, old: int, block: Block) -> int:
         flip = int(self.rows.reverse)
         slot = {"seq": t, "block": t - block.low, "before": t + flip, "after": t + 1 - flip, "carry": old}
@@ -244,7 +239,7 @@ class _Run:
 
     def _rows_of(self, place: Place, block: Block) -> Matrix:
         """The rows of all steps of a block."""
-        array, steps = self.arrays[place.name], block.high - block.low
+        array, steps = self._flat(place), block.high - block.low
         if place.source_axis:
             return Matrix(array, 0, steps * self.rows.S * self.rows.B)
         return Matrix(array, self._first_row(place, block.low, 0, block), steps * self.rows.B)
@@ -272,6 +267,18 @@ class _Run:
         steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
         there = steps[:, None] < (rows.source_lengths if wide else rows.lengths)
         return None if there.all() else np.flatnonzero(there)
+
+
+def _most_blocks(rows: Rows, multiprocessors: int) -> int:
+    """Of threads, in a launch where each has scratch of its own."""
+    return max(rows.B, 4 * multiprocessors)
+
+
+def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int, ...]:
+    """Memory of one step for all rows, or a piece for each block of threads."""
+    if place.kind == "row":
+        return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
+    return shape_of_step(place, rows)
 
 
 def _operand(step: Product) -> tuple[Any, int]:
