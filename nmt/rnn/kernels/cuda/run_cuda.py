@@ -84,6 +84,7 @@ class _Run:
         self.prefix = _prefixes(rows)
         self.scratch: Arrays = {}
         self.flat: Arrays = {}
+        self.parts: dict[tuple[bool, int], np.ndarray | None] = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
         self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
         for name, place in one.arrays.items():
@@ -207,7 +208,8 @@ class _Run:
         source, target = program.places[x.id], program.places[step.out.id]
         left, right = self._rows_of(source, block), self._rows_of(target, block)
         columns = (offset, step.x.width or 0)
-        self.matrices.multiply(left.columns(*columns), weight_key(step), right)
+        index = self._taking_part(source.source_axis, block)
+        self.matrices.multiply(left.columns(*columns), weight_key(step), right, index)
 
     def _product_of_step(self, step: Product, t: int, old: int, count: int, block: Block) -> None:
         x, offset = _operand(step)
@@ -263,10 +265,12 @@ class _Run:
 
     def _taking_part(self, wide: bool, block: Block) -> np.ndarray | None:
         """Numbers of the rows of a block that take part; None for all."""
-        rows = self.rows
-        steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
-        there = steps[:, None] < (rows.source_lengths if wide else rows.lengths)
-        return None if there.all() else np.flatnonzero(there)
+        rows, key = self.rows, (wide, block.low)
+        if key not in self.parts:
+            steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
+            there = steps[:, None] < (rows.source_lengths if wide else rows.lengths)
+            self.parts[key] = None if there.all() else np.flatnonzero(there)
+        return self.parts[key]
 
 
 def _most_blocks(rows: Rows, multiprocessors: int) -> int:
