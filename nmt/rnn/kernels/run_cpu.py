@@ -11,10 +11,11 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.kernels.emit_cpu import INDEX, Function, Module, emit, weight_key
+from nmt.rnn.kernels.emit_cpu import Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
 from nmt.rnn.kernels.threads import run_parallel, run_together
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
@@ -70,6 +71,7 @@ class Rows:
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
     division: Division | None = None  # None: what suits each loop
+    block_rows: int | None = None  # None: BLOCK_ROWS
     ragged: bool = False
     label: str = "scan"  # what a profile calls the run
     _segments: dict[tuple[bool, bool, int, int], np.ndarray] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class Rows:
     @property
     def block_steps(self) -> int:
         """Steps in a block of time, of nearly equal blocks."""
-        count = -(-self.T * self.B // BLOCK_ROWS)
+        count = -(-self.T * self.B // (self.block_rows or BLOCK_ROWS))
         return -(-self.T // max(1, count))
 
     def blocks(self, *, turned: bool) -> list[Block]:
@@ -169,6 +171,12 @@ class Executable:
                 if placed.sink.name in gradients:
                     run.add_gradient(placed, gradients[placed.sink.name], block)
 
+    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
+        """Shapes of the memory of one step that a pass takes besides its arrays."""
+        module = self.backward_module if backward else self.forward_module
+        steps = (*module.before, module.loop, *module.after) if module else ()
+        return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
+
 
 class _Run:
     """One pass over one batch: the memory it fills, and what to call with it, block of time by block."""
@@ -194,7 +202,7 @@ class _Run:
         for name, place in one.arrays.items():
             if name not in arrays:
                 steps = rows.block_steps if name in self.local else rows.T
-                arrays[name] = allocate((steps, *_shape(place, rows)), dtype)
+                arrays[name] = allocate((steps, *shape_of_step(place, rows)), dtype)
                 if self._cleared(place) and name not in self.local:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
         self.scratch: Arrays = {}
@@ -286,7 +294,7 @@ class _Run:
         """Scratch of all rows, the same for every block of time. Products also run over rows that have ended: their
         results are dropped, but must be numbers."""
         if place.name not in self.scratch:
-            self.scratch[place.name] = self.allocate(_shape(place, self.rows), self.dtype)
+            self.scratch[place.name] = self.allocate(shape_of_step(place, self.rows), self.dtype)
         self.scratch[place.name][...] = 0
         return self.scratch[place.name]
 
@@ -323,7 +331,7 @@ def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.nda
     raise RuntimeError(f"no memory for {name}")
 
 
-def _shape(place: Place, rows: Rows) -> tuple[int, ...]:
+def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
     """Of one step."""
     source = (rows.S,) if place.source_axis else ()
     width = (place.width,) if place.width is not None else ()

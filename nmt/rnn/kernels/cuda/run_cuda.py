@@ -1,0 +1,296 @@
+"""Run plans on a card: find memory, launch kernels and products in turn, sum gradients.
+
+Nothing here waits for the card. Which rows take part in a step, and with it the size of every launch, is known from
+the lengths on the host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
+from nmt.rnn.compiler.program import Place, Product, Program
+from nmt.rnn.device import Allocate, Array
+from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
+from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.row_writer import INDEX, weight_key
+from nmt.rnn.kernels.run_cpu import Block, Rows, shape_of_step
+from nmt.rnn.profile import operation
+from nmt.rnn.weights import PAIRS, Weights
+
+if TYPE_CHECKING:
+    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+Arrays = dict[str, Array]
+
+
+class CudaExecutable:
+    """A plan compiled for one dtype; products in bfloat16 where `packed` is pairs of it (see weights.packed_dtype)."""
+
+    def __init__(self, device: CudaDevice, plan: Plan, dtype: np.dtype, packed: np.dtype) -> None:
+        self.device, self.plan, self.dtype = device, plan, dtype
+        self.in_bfloat16 = packed == PAIRS
+        self.forward_module = emit_cuda(plan.forward, dtype, "forward")
+        self.backward_module = emit_cuda(plan.backward, dtype, "backward") if plan.backward else None
+
+    def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
+        """Fill the forward arrays; see `device.Executable`."""
+        run = _Run(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
+        for block in rows.blocks(turned=False):
+            run.block(block)
+
+    def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
+        """Fill the backward arrays and add to the parameters' `gradients`."""
+        if self.plan.backward is None or self.backward_module is None:
+            raise RuntimeError("a plan for inference has no backward pass")
+        run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
+        for block in rows.blocks(turned=True):
+            run.block(block)
+            for placed in self.plan.sinks:
+                if placed.sink.name in gradients:
+                    run.add_gradient(placed, gradients[placed.sink.name], block)
+
+    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
+        """Shapes of the memory of one step, or of a block of threads, that a pass takes besides its arrays."""
+        module = self.backward_module if backward else self.forward_module
+        places = {p.name: p for kernel in (module.kernels if module else ()) for p in kernel.scratch.values()}
+        return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
+
+
+class _Run:
+    """One pass over one batch."""
+
+    def __init__(
+        self,
+        executable: CudaExecutable,
+        one: Pass,
+        module: CudaModule,
+        arrays: Arrays,
+        weights: Weights,
+        rows: Rows,
+        allocate: Allocate,
+        turned: bool = False,
+    ) -> None:
+        self.device, self.dtype = executable.device, executable.dtype
+        self.runtime = executable.device.runtime
+        self.one, self.module = one, module
+        self.arrays, self.weights, self.rows, self.allocate, self.turned = arrays, weights, rows, allocate, turned
+        self.label = f"{rows.label} gradients" if turned else rows.label
+        self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
+        index = self.device.index
+        self.row_numbers = index(rows.lengths), index(rows.source_lengths), index(rows.owner)
+        self.prefix = _prefixes(rows)
+        self.scratch: Arrays = {}
+        self.flat: Arrays = {}
+        self.parts: dict[tuple[bool, int], np.ndarray | None] = {}
+        self.tails: dict[str, tuple[Any, ...]] = {}
+        self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
+        for name, place in one.arrays.items():
+            if name not in arrays:
+                arrays[name] = allocate(
+                    (rows.block_steps if name in self.local else rows.T, *shape_of_step(place, rows)), self.dtype
+                )
+                if self._cleared(place) and name not in self.local:
+                    self.device.clear_ended(arrays[name], rows.lengths, 1)
+
+    def _cleared(self, place: Place) -> bool:
+        return self.turned and not place.source_axis
+
+    # ------------------------------------------------------------ a block of time
+
+    def block(self, block: Block) -> None:
+        """Run the programs for one block of time."""
+        for name in self.local:
+            if self._cleared(self.one.arrays[name]):
+                left = np.clip(self.rows.lengths - block.low, 0, None)
+                self.device.clear_ended(self.arrays[name][: block.high - block.low], left, 1)
+        B = self.rows.B
+        whole = block.low * B, block.high * B
+        self._outside(self.module.before, self.one.before, block, whole, "before the loop")
+        if self.module.loop:
+            with operation(self.label, ": time loop"):
+                self._loop(block)
+        self._outside(self.module.after, self.one.after, block, whole, "after the loop")
+
+    def _outside(
+        self, steps: list[RowKernel | Product], program: Program, block: Block, span: tuple[int, int], phase: str
+    ) -> None:
+        for step in steps:
+            if isinstance(step, RowKernel):
+                with operation(self.label, ": row work ", phase):
+                    self._launch(step, *span, 0, block)
+            else:
+                with operation(self.label, ": products ", phase):
+                    self._product_of_all(step, program, block)
+
+    def _loop(self, block: Block) -> None:
+        """The steps of a block, recorded where the same sizes, lengths and memory come again."""
+        arrays = self._reserve()
+
+        def launch() -> None:
+            for step in range(block.start, block.stop):
+                t = self._time(step)
+                if self.prefix[t]:
+                    self._step(t, step % 2, block)
+
+        rows = self.rows
+        counts = tuple(self.prefix[self._time(step)] for step in range(block.start, block.stop))
+        sizes = block, rows.T, rows.B, rows.S, len(rows.source_lengths), rows.ragged, rows.reverse
+        self.device.repeat((self.module.number, *sizes, counts, rows.lengths.tobytes()), arrays, launch)
+
+    def _time(self, step: int) -> int:
+        """The place in the sequence of a step of the loop."""
+        return self.rows.T - 1 - step if self.rows.reverse != self.turned else step
+
+    def _reserve(self) -> list[Array]:
+        """Find all memory of the loop beforehand, for a recording must not; returns it."""
+        arrays = list(self.row_numbers)
+        for step in self.module.loop:
+            if isinstance(step, RowKernel):
+                arrays += self._tail(step)[-len(step.arrays) - len(step.scratch) :]
+                continue
+            x, _ = _operand(step)
+            places = self.one.loop.places
+            arrays += [self._memory(places[x.id]), self._memory(places[step.out.id])]
+            arrays += self.matrices.reserve(self.rows.B, step.x.width or 0, weight_key(step))
+        return arrays
+
+    def _step(self, t: int, old: int, block: Block) -> None:
+        """One step of the time loop, over the fewest first rows that hold all that take part."""
+        count, B = self.prefix[t], self.rows.B
+        for step in self.module.loop:
+            if isinstance(step, RowKernel):
+                self._launch(step, t * B, t * B + count, old, block)
+            else:
+                self._product_of_step(step, t, old, count, block)
+
+    # ------------------------------------------------------------ row work
+
+    def _launch(self, step: RowKernel, first: int, last: int, old: int, block: Block) -> None:
+        blocks = self.rows.B if step.serial else last - first
+        if step.scratch:
+            blocks = min(blocks, _most_blocks(self.rows, self.runtime.multiprocessors))
+        grid = (blocks, -(-step.width // step.kernel.block_threads)) if step.spread else blocks
+        self.runtime.launch(step.kernel, grid, first, last, old, block.low, *self._tail(step))
+
+    def _tail(self, step: RowKernel) -> tuple[Any, ...]:
+        """The arguments that are the same for every step and block of time."""
+        if step.name not in self.tails:
+            rows = self.rows
+            sizes = rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S, int(rows.reverse)
+            arrays = [self._argument(name) for name in step.arrays]
+            scratch = [self._scratch(place) for place in step.scratch.values()]
+            self.tails[step.name] = (*sizes, *self.row_numbers, *step.dims, *arrays, *scratch)
+        return self.tails[step.name]
+
+    def _argument(self, name: str) -> Array:
+        if name in self.arrays:
+            return self.arrays[name]
+        if name.startswith(INDEX):
+            return self.row_numbers[2]
+        if name.startswith("P_"):
+            return self.weights[name[2:]]
+        raise RuntimeError(f"no memory for {name}")
+
+    def _scratch(self, place: Place) -> Array:
+        """Stale memory: rows that take part write before they read, and what others hold goes nowhere."""
+        if place.name not in self.scratch:
+            shape = _scratch_shape(place, self.rows, self.runtime.multiprocessors)
+            self.scratch[place.name] = self.allocate(shape, self.dtype)
+        return self.scratch[place.name]
+
+    # ------------------------------------------------------------ products
+
+    def _product_of_all(self, step: Product, program: Program, block: Block) -> None:
+        x, offset = _operand(step)
+        source, target = program.places[x.id], program.places[step.out.id]
+        left, right = self._rows_of(source, block), self._rows_of(target, block)
+        columns = (offset, step.x.width or 0)
+        index = self._taking_part(source.source_axis, block)
+        self.matrices.multiply(left.columns(*columns), weight_key(step), right, index)
+
+    def _product_of_step(self, step: Product, t: int, old: int, count: int, block: Block) -> None:
+        x, offset = _operand(step)
+        places = self.one.loop.places
+        source, target = places[x.id], places[step.out.id]
+        left = Matrix(self._flat(source), self._first_row(source, t, old, block), count)
+        out = Matrix(self._flat(target), self._first_row(target, t, old, block), count)
+        self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), out)
+        if target.kind == "carry_out" and self._some_have_ended(t, count):
+            # The product also ran over rows of the prefix that do not take part: theirs stays.
+            self.matrices.keep(self._memory(target), old, t, self.row_numbers[0], count)
+
+    def _some_have_ended(self, t: int, count: int) -> bool:
+        return bool((self.rows.lengths[:count] <= t).any())
+
+    def _memory(self, place: Place) -> Array:
+        return self._scratch(place) if place.kind == "rows" else self.arrays[place.name]
+
+    def _flat(self, place: Place) -> Array:
+        """A place's memory as rows of features."""
+        if place.name not in self.flat:
+            self.flat[place.name] = self._memory(place).reshape(-1, place.width)
+        return self.flat[place.name]
+
+    def _first_row(self, place: Place, t: int, old: int, block: Block) -> int:
+        flip = int(self.rows.reverse)
+        slot = {"seq": t, "block": t - block.low, "before": t + flip, "after": t + 1 - flip, "carry": old}
+        return {"carry_out": 1 - old, "rows": 0, **slot}[place.kind] * self.rows.B
+
+    def _rows_of(self, place: Place, block: Block) -> Matrix:
+        """The rows of all steps of a block."""
+        array, steps = self._flat(place), block.high - block.low
+        if place.source_axis:
+            return Matrix(array, 0, steps * self.rows.S * self.rows.B)
+        return Matrix(array, self._first_row(place, block.low, 0, block), steps * self.rows.B)
+
+    # ------------------------------------------------------------ gradients
+
+    def add_gradient(self, placed: PlacedSink, target: Array, block: Block) -> None:
+        """Add one sink's share of a parameter's gradient for one block of time. Only rows that take part are summed:
+        what lies in padding may be no number."""
+        sink = placed.sink
+        index = self._taking_part(placed.right.source_axis, block)
+        right = self._rows_of(placed.right, block).columns(placed.right_offset, sink.right.width or 0)
+        if placed.left is None:
+            with operation(self.label, ": sums for ", sink.name):
+                self.matrices.add_sum(right, index, target)
+            return
+        left = self._rows_of(placed.left, block).columns(placed.left_offset, (sink.left.width if sink.left else 0) or 0)
+        part = target[sink.start : sink.start + (sink.rows or 0)]
+        with operation(self.label, ": weights ", sink.name):
+            self.matrices.add_outer(left, right, index, part)
+
+    def _taking_part(self, wide: bool, block: Block) -> np.ndarray | None:
+        """Numbers of the rows of a block that take part; None for all."""
+        rows, key = self.rows, (wide, block.low)
+        if key not in self.parts:
+            steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
+            there = steps[:, None] < (rows.source_lengths if wide else rows.lengths)
+            self.parts[key] = None if there.all() else np.flatnonzero(there)
+        return self.parts[key]
+
+
+def _most_blocks(rows: Rows, multiprocessors: int) -> int:
+    """Of threads, in a launch where each has scratch of its own."""
+    return max(rows.B, 4 * multiprocessors)
+
+
+def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int, ...]:
+    """Memory of one step for all rows, or a piece for each block of threads."""
+    if place.kind == "row":
+        return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
+    return shape_of_step(place, rows)
+
+
+def _operand(step: Product) -> tuple[Any, int]:
+    """The value in memory that a product reads, and the first column of it."""
+    return (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
+
+
+def _prefixes(rows: Rows) -> list[int]:
+    """For every step the fewest first rows that hold all that take part."""
+    there = np.arange(rows.T)[:, None] < rows.lengths
+    return (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()
