@@ -17,6 +17,7 @@ from nmt.rnn.cell import Cell, Param
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import dropout_mask
+from nmt.rnn.repeated import SHORT_ROWS, Repeated, Sizes
 from nmt.rnn.scan import Arrays, Result, Scan, Tape
 from nmt.rnn.weights import Weights, initial_array
 
@@ -92,7 +93,7 @@ class RecurrentLayers:
 
     def initialize(self, seed: int) -> None:
         """Draw new parameters: Glorot uniform matrices, zero biases, the LSTM's forget bias one."""
-        self._frozen: set[tuple[int, int]] = set()
+        self._thaw()
         rng = np.random.default_rng(seed)
         H, G = self.hidden_size, self.gates
         for layer, scan in enumerate(self._scans):
@@ -110,9 +111,13 @@ class RecurrentLayers:
         For inference step by step, where laying out would cost more than the step. `initialize`, and new arrays in
         `params` followed by `freeze`, end the old state.
         """
-        self._frozen.clear()
+        self._thaw()
         for array in self.params.values():
             array.flags.writeable = False
+
+    def _thaw(self) -> None:
+        self._frozen: set[tuple[int, int]] = set()  # layers and directions whose weights stay as they are
+        self._sizes = Sizes(lambda T, B: Repeated(self._scans, self._weights, T, B))
 
     # ------------------------------------------------------------ what differs from cell to cell
 
@@ -154,6 +159,8 @@ class RecurrentLayers:
     def _run(
         self, x: np.ndarray, given: Sequence[np.ndarray | None], lengths: Lengths, training: bool
     ) -> tuple[np.ndarray, ...]:
+        if lengths is None and not training and self._is_short(x, given):
+            return self._repeat(x, given)
         x = self._check("x", x, (*("BT" if self.batch_first else "TB"), self.input_size))
         below = np.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
         first = self._check_states(given, below.shape[1], "{}x")
@@ -185,6 +192,22 @@ class RecurrentLayers:
             self._passes += 1
         y = np.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
         return (y, *(np.stack([f[name] for f in final]) for name in self.states))
+
+    def _is_short(self, x: Any, given: Sequence[Any]) -> bool:
+        """Whether `_repeat` can do this; what is wrong with arrays is said elsewhere."""
+        if len(self._frozen) < self.num_layers * len(self._suffixes):
+            return False
+        if type(x) is not np.ndarray or x.ndim != 3 or x.dtype != self.dtype or x.shape[2] != self.input_size:
+            return False
+        if not 0 < x.shape[0] * x.shape[1] <= SHORT_ROWS:
+            return False
+        shape = len(self._frozen), x.shape[0 if self.batch_first else 1], self.hidden_size
+        return all(a is None or (type(a) is np.ndarray and a.shape == shape and a.dtype == self.dtype) for a in given)
+
+    def _repeat(self, x: np.ndarray, given: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
+        """A short run with weights that stay as they are: nothing is checked and looked up again."""
+        y, *final = self._sizes(x.swapaxes(0, 1) if self.batch_first else x, given)
+        return (np.ascontiguousarray(y.swapaxes(0, 1)) if self.batch_first else y, *final)
 
     def _mask(self, shape: tuple[int, ...], layer: int) -> np.ndarray:
         """Dropout of a layer's input: anew for every pass, the same for every thread count."""

@@ -19,7 +19,7 @@ from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import Mask, Trace, trace
-from nmt.rnn.kernels.run_cpu import Division, Executable, Rows, clear_ended, identity, split_rows
+from nmt.rnn.kernels.run_cpu import Division, Executable, Launch, Rows, clear_ended, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import dropout_mask
 from nmt.rnn.profile import operation
@@ -130,6 +130,17 @@ class Tape:
     allocate: Any = field(default=fresh)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A run in memory of its own, see `Scan.prepare`: write x and `initial` [B, n] by name, call the launches in turn,
+    read `y` and `final`."""
+
+    launches: list[Launch]
+    initial: Arrays
+    final: Arrays
+    y: np.ndarray
+
+
 class Scan:
     """A cell over time."""
 
@@ -213,6 +224,23 @@ class Scan:
         final = {name: arrays[f"S_{name}"][at, np.arange(rows.B)] for name in self.states}
         tape = Tape(compiled, arrays, constant_arrays, rows, weights, allocate) if training else None
         return Result(y, final, tape)
+
+    def prepare(self, weights: Weights, x: np.ndarray, *, reverse: bool = False) -> Prepared:
+        """A run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same arrays.
+
+        For cells without captured arrays, and weights that stay as they are. Raises ShapeError.
+        """
+        rows = self._rows(x, None, {}, None, reverse)
+        check_params(type(self.cell).__name__, self.params, weights, self.dtype)
+        self._check_captured({}, rows)
+        compiled = self.compiled(training=False, single_step=rows.T == 1)
+        arrays: Arrays = {"x": x}
+        for name, width in self.states.items():
+            arrays[f"S_{name}"] = self._stack(name, width, {}, rows, fresh)
+        launches = compiled.step.prepare(arrays, weights, rows, fresh)
+        first, last = (rows.T, 0) if reverse else (0, rows.T)
+        initial, final = ({name: arrays[f"S_{name}"][slot] for name in self.states} for slot in (first, last))
+        return Prepared(launches, initial, final, self._output(compiled, arrays, rows, {}))
 
     def backward(
         self,
