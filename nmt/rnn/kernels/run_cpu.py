@@ -12,10 +12,11 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, INDEX, NUMBERS, Function, Module, emit, weight_key
+from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, NUMBERS, Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
 from nmt.rnn.kernels.team import address_of, run_team
 from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.profile import operation
@@ -72,6 +73,7 @@ class Rows:
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
     division: Division | None = None  # None: what suits each loop
+    block_rows: int | None = None  # None: BLOCK_ROWS
     ragged: bool = False
     label: str = "scan"  # what a profile calls the run
     _segments: dict[tuple[bool, bool, int, int], np.ndarray] = field(default_factory=dict)
@@ -89,7 +91,7 @@ class Rows:
     @property
     def block_steps(self) -> int:
         """Steps in a block of time, of nearly equal blocks."""
-        count = -(-self.T * self.B // BLOCK_ROWS)
+        count = -(-self.T * self.B // (self.block_rows or BLOCK_ROWS))
         return -(-self.T // max(1, count))
 
     def blocks(self, *, turned: bool) -> list[Block]:
@@ -234,6 +236,12 @@ class Executable:
             for placed in self.plan.sinks:
                 if placed.sink.name in gradients:
                     run.add_gradient(placed, gradients[placed.sink.name], block)
+
+    def scratch(self, *, backward: bool) -> list[Place]:
+        """Places with memory of one step that a pass takes besides its arrays."""
+        module = self.backward_module if backward else self.forward_module
+        steps = (*module.before, module.loop, *module.after) if module else ()
+        return [place for step in steps if isinstance(step, Function) for place in step.scratch.values()]
 
 
 class _Table:

@@ -1,0 +1,121 @@
+"""What a CUDA kernel is here, and what runs it: a card (`runtime.CupyRuntime`) or the emulator of the tests.
+
+A kernel is a plain Python function over flat arrays and numbers that says `cuda` for `numba.cuda`. It is compiled as
+it stands, or run as it stands on NumPy arrays by the emulator, which gives the name `cuda` another meaning. So a
+kernel names `cuda`, the modules `math` and `ptx`, numba's number types, module constants and `device_function`s, and
+nothing else; it reads no shape of an array: sizes are arguments.
+
+Every `Kernel` that is a global name of a module in this package, and every one that a function `example_kernels()`
+of such a module returns by name, is compiled and its resources are held to bounds by the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+
+__all__ = ["Kernel", "Runtime", "Size", "device_function"]
+
+Size = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function to be compiled, and how it is launched.
+
+    signature: one numba type an argument: C-contiguous 1-D arrays (`float32[::1]`) and numbers (int32, int64, uint32,
+    uint64, float32, float64).
+    threads: of a block. shared_bytes: dynamic shared memory of a block, `cuda.shared.array(0, ...)`, beside what the
+    function declares itself. cooperative: all blocks run at once (they wait for one another); a launch of more blocks
+    than fit is an error then. registers: how many a thread may use; the tests hold it to that, without spills.
+    """
+
+    function: Callable[..., None]
+    signature: tuple[Any, ...]
+    threads: Size
+    shared_bytes: int = 0
+    cooperative: bool = False
+    registers: int = 255
+
+    @property
+    def name(self) -> str:
+        """For errors, profiles and tables."""
+        return self.function.__name__
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """The threads of a block along x, y and z."""
+        return whole_size(self.threads)
+
+    @property
+    def block_threads(self) -> int:
+        """All threads of a block."""
+        return prod(self.block)
+
+
+def whole_size(size: Size) -> tuple[int, int, int]:
+    """A grid or block along x, y and z; what is not named is 1."""
+    given = (size,) if isinstance(size, int) else tuple(size)
+    x, y, z = (*given, 1, 1, 1)[:3]
+    return x, y, z
+
+
+def device_function(function: Callable[..., Any]) -> Any:
+    """A function that kernels call, on a card always inlined."""
+    from numba import cuda
+
+    return cuda.jit(device=True, inline="always")(function)
+
+
+class Runtime(Protocol):
+    """A card, or what stands for one. Arrays are `xp` arrays, C-contiguous where not said otherwise.
+
+    Work is done in the order in which it was given, behind the caller's back; `download` and `synchronize` wait.
+    Raises DeviceError where the card or its memory does not suffice.
+    """
+
+    xp: Any
+    multiprocessors: int
+    shared_per_block: int
+    capability: tuple[int, int]
+    memory: int
+
+    def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
+        """Run a kernel over `grid` blocks. Arrays of the signature's element types; numbers are converted."""
+
+    def gemm(
+        self,
+        a: Any,
+        b: Any,
+        out: Any,
+        *,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        accumulate: bool = False,
+    ) -> None:
+        """out [M, N] = a [M, K] @ b [K, N], added to what out holds with `accumulate`.
+
+        A transposed operand is given as [K, M] or [N, K]. All are 2-D arrays or views with rows apart by any stride
+        of at least their columns. float32 (sums and products in float32) or float64 throughout, or a and b bfloat16
+        numbers held as uint16 and out float32.
+        """
+
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy on the device."""
+
+    def download(self, array: Any) -> np.ndarray:
+        """A copy on the host, once all work given before is done."""
+
+    def synchronize(self) -> None:
+        """Wait for all work given before; raises DeviceError for what went wrong in it."""
+
+    def capture(self, key: Any, function: Callable[[], None]) -> None:
+        """Do what `function` launches: recorded the first time under `key`, replayed without calling it after.
+
+        It may launch kernels and products on arrays that stay where they are, and nothing else: no allocation, no
+        copy to or from the host.
+        """
