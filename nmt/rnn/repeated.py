@@ -41,18 +41,19 @@ class Repeated:
                 self._steps.append(partial(np.concatenate, parts, axis=-1, out=below))
             runs += found
         self.y = below
-        self._states = [([r.initial[name] for r in runs], [r.final[name] for r in runs]) for name in scan.states]
+        self._first = [[run.initial[name] for run in runs] for name in scan.states]
+        self._last = [[run.final[name][None] for run in runs] for name in scan.states]
 
     def __call__(self, x: np.ndarray, given: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
         """x [T, B, D] and, of each state, the initial [L * directions, B, n] or None for zero, checked already; y
         [T, B, directions * n] and the final states."""
         self.x[...] = x
-        for array, (first, _) in zip(given, self._states, strict=True):
-            for at, slot in enumerate(first):
+        for array, slots in zip(given, self._first, strict=True):
+            for at, slot in enumerate(slots):
                 slot[...] = 0 if array is None else array[at]
         for step in self._steps:
             step()
-        return (self.y.copy(), *(np.array(last) for _, last in self._states))
+        return (self.y.copy(), *[np.concatenate(last) if len(last) > 1 else last[0].copy() for last in self._last])
 
 
 class Sizes:

@@ -150,6 +150,20 @@ def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, divi
     assert not any(divided)
 
 
+@pytest.mark.parametrize(("limit", "parts"), [(0, {2}), (1 << 40, {1})])
+def test_little_work_is_done_by_one_thread(limit, parts, monkeypatch):
+    monkeypatch.setattr(run_cpu, "ALONE_BELOW", limit)
+    found = set()
+
+    def spy(function, parts, table, keep):
+        found.add(parts)
+        run_team(function, parts, table, keep)
+
+    monkeypatch.setattr(run_cpu, "run_team", spy)
+    cases.compiled(cases.draw(cases.CELLS["gru"](), "float64"), threads=2)
+    assert found == parts
+
+
 def test_thread_count_never_shows_in_long_sums():
     """Sums over more rows than one block of the weight gradient takes, in ragged order."""
     lengths = tuple(40 - 7 * row % 33 for row in range(23))

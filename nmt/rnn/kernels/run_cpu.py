@@ -32,6 +32,9 @@ benchmarks/schedules.py."""
 LARGE_WEIGHTS = 2 << 20
 """Bytes of a loop's weights that no longer stay in the second cache of one core."""
 
+ALONE_BELOW = 1 << 18
+"""Multiply-adds of a loop that one thread has done before a sleeping second one is at work."""
+
 _SMALL = 1 << 16
 """Numbers below which one thread has written them before a second is awake."""
 
@@ -338,19 +341,22 @@ class _Run:
         rows, side = self.rows, self.side
         packed = [self.weights.packed(*w, rows.threads, side.packed) for w in step.weights]
         weight_bytes = sum(w.nbytes for w in packed)
-        division = rows.division or choose_division(rows.B, rows.threads, weight_bytes)
+        alone = bool(packed) and _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) < ALONE_BELOW
+        parts = 1 if alone else rows.threads
+        division = rows.division or choose_division(rows.B, parts, weight_bytes)
         units = bool(packed) and division == "units"
         for place in step.scratch.values():
             if place.name not in self.scratch:
                 self.scratch[place.name] = self.allocate(_shape(place, rows), side.dtype)
         if not rows.whole:
             self._clear_scratch(step)
-        integers = [rows.bounds, side.dims, rows.lengths, rows.source_lengths, rows.owner]
+        bounds = np.array([0, rows.B], np.int64) if alone else rows.bounds
+        integers = [bounds, side.dims, rows.lengths, rows.source_lengths, rows.owner]
         operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
         operands += [self.scratch[name] for name in step.scratch]
         sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
         directions = int(rows.reverse != side.turned), int(rows.reverse)
-        return _Table((int(units), 0, 0, *sizes, *directions), [*integers, *operands, *packed], rows.threads)
+        return _Table((int(units), 0, 0, *sizes, *directions), [*integers, *operands, *packed], parts)
 
     def _clear_scratch(self, step: Function) -> None:
         """Products also run over rows that have ended: their results are dropped, but must be numbers."""
