@@ -201,6 +201,7 @@ class Scan:
         training: bool = False,
         seed: int = 0,
         allocate: Any = None,
+        outputs: Any = None,
         single_step: bool = False,
         label: str = "scan",
     ) -> Result:
@@ -209,7 +210,8 @@ class Scan:
         initial: states [B, n] by name; missing ones are zero. lengths: steps of each row, all T where None.
         captured: arrays that
         stay the same, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each
-        row's last step to its first. training: dropout from `seed`, and a tape for `backward`. single_step: for
+        row's last step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, of
+        its own for every call where None. outputs: memory of y where it is to last longer. single_step: for
         inference with a T of 1, the program that does it in one call. label: what a profile calls this run and its
         way back. Raises ShapeError.
         """
@@ -224,7 +226,11 @@ class Scan:
             arrays[f"C_{name}"] = array
         constant_arrays = self._constant(compiled, arrays, weights, rows, allocate)
         for name, width in self.states.items():
-            arrays[f"S_{name}"] = self._stack(name, width, initial or {}, rows, allocate)
+            is_output = f"S_{name}" == compiled.step.plan.outputs["y"].name
+            memory = outputs if outputs is not None and is_output else allocate
+            arrays[f"S_{name}"] = self._stack(name, width, initial or {}, rows, memory)
+        if outputs is not None and compiled.step.plan.outputs["y"].kind == "seq":
+            arrays[compiled.step.plan.outputs["y"].name] = outputs((rows.T, rows.B, self.cell.output_size), self.dtype)
         compiled.step.forward(arrays, weights, rows, allocate)
         y = self._output(compiled, arrays, rows, initial or {})
         at = np.zeros(rows.B, np.int64) if reverse else rows.lengths
@@ -257,9 +263,11 @@ class Scan:
         d_y: np.ndarray | None,
         d_final: Mapping[str, np.ndarray] | None = None,
         gradients: Arrays | None = None,
+        *,
+        outputs: Any = None,
     ) -> Gradients:
         """Gradients of sum(d_y * y) + sum(d_final * final). Those of the parameters are added to `gradients`, where
-        present."""
+        present. outputs: zeroed memory of x's, where that is to last longer than the tape."""
         rows, arrays, allocate = tape.rows, tape.arrays, tape.allocate
         plan = tape.compiled.step.plan
         shape = (rows.T, rows.B, self.cell.output_size)
@@ -275,6 +283,8 @@ class Scan:
             with operation(rows.label, " gradients: zeroing"):
                 arrays[place.name][:] = 0
         gradients = {} if gradients is None else gradients
+        if outputs is not None and "x" in plan.d_inputs:
+            arrays[plan.d_inputs["x"].name] = outputs((rows.T, rows.B, self.cell.input_size), self.dtype)
         tape.compiled.step.backward(arrays, tape.weights, rows, allocate, gradients)
         captured = self._constant_backward(tape, gradients)
         # The slot written last: every row steps as often as it is long, the first step of the loop being step T -

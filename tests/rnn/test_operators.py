@@ -112,6 +112,33 @@ def test_short_calls_of_frozen_layers_have_the_bits_of_others(make, options):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"dropout": 0.4}], ids=str)
+@pytest.mark.parametrize("make", [LSTM, GRU, RNN])
+def test_results_of_a_call_outlast_the_next(make, options):
+    """Memory is used again; what the caller has is not among it, and numbers left there do no harm."""
+    layer = make(D, H, 3, **options)
+    kept = []
+    for call, lengths in enumerate([(4, 9, 2), (9, 9, 9), (9, 5, 1), (0, 3, 9)]):
+        x, d_y = draw(9, 3, D, seed=call).astype("f4"), draw(9, 3, H * (1 + layer.bidirectional)).astype("f4")
+        found = (*layer(x, lengths=lengths), *layer.forward(x, lengths=lengths))
+        gradients = layer.backward(d_y)
+        found = (*found, gradients.d_x, gradients.d_hx, *gradients.params.values())
+        kept.append((found, [a.copy() for a in found]))
+        alone = make(D, H, 3, **options)
+        alone._passes = call
+        expected = (*alone(x, lengths=lengths), *alone.forward(x, lengths=lengths))
+        gradients = alone.backward(d_y)
+        expected = (*expected, gradients.d_x, gradients.d_hx, *gradients.params.values())
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+        layer.forward(np.full((12, 4, D), np.nan, "f4"))
+        layer(np.full((12, 4, D), np.nan, "f4"))
+        layer._passes = call + 1
+    for found, copies in kept:
+        for a, b in zip(found, copies, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_frozen_layers_take_calls_from_several_threads(monkeypatch):
     layer = GRU(D, H, threads=2)
     layer.freeze()

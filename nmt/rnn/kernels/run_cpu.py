@@ -91,6 +91,11 @@ class Rows:
         """Whether every row runs to the end."""
         return not len(self.lengths) or int(self.lengths.min()) == self.T
 
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether the rows still running at any step are the first ones: products then meet none that has ended."""
+        return bool((self.lengths[:-1] >= self.lengths[1:]).all())
+
     @property
     def block_steps(self) -> int:
         """Steps in a block of time, of nearly equal blocks."""
@@ -284,7 +289,7 @@ class _Run:
     def launches(self, block: Block) -> Iterator[Launch]:
         """The programs for one block of time, in order; each is to be run before the next is asked for, or all of them
         where rows are whole."""
-        for name in () if self.rows.whole else self.side.cleared:
+        for name in () if self.rows.ordered else self.side.cleared:
             left = np.clip(self.rows.lengths - block.low, 0, None)
             clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
         for step, program, phase in self.side.steps:
@@ -327,7 +332,7 @@ class _Run:
         rows = self.rows
         if step.name not in self.tables:
             self.tables[step.name] = self._table(step, program)
-        elif not rows.whole:
+        elif not rows.ordered:
             self._clear_scratch(step)
         table = self.tables[step.name].of(block)
         is_loop = phase == "time loop"
@@ -348,7 +353,7 @@ class _Run:
         for place in step.scratch.values():
             if place.name not in self.scratch:
                 self.scratch[place.name] = self.allocate(_shape(place, rows), side.dtype)
-        if not rows.whole:
+        if not rows.ordered:
             self._clear_scratch(step)
         bounds = np.array([0, rows.B], np.int64) if alone else rows.bounds
         integers = [bounds, side.dims, rows.lengths, rows.source_lengths, rows.owner]
