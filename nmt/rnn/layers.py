@@ -120,11 +120,14 @@ class RecurrentLayers:
         `params` followed by `freeze`, end the old state.
         """
         self._thaw()
+        self._fixed = dict(self.params)
         for array in self.params.values():
-            array.flags.writeable = False
+            if isinstance(array, np.ndarray):  # a card's arrays cannot be closed; nobody must write into them
+                array.flags.writeable = False
 
     def _thaw(self) -> None:
         self._frozen: set[tuple[int, int]] = set()  # layers and directions whose weights stay as they are
+        self._fixed: Arrays = {}
         self._sizes = Sizes(lambda T, B: Repeated(self._scans, self._weights, T, B))
 
     # ------------------------------------------------------------ what differs from cell to cell
@@ -160,7 +163,7 @@ class RecurrentLayers:
             if name not in weights or weights[name] is not array:
                 weights[name] = array
         weights.changed()
-        if not any(array.flags.writeable for array in own.values()):
+        if all(self._fixed.get(name + end) is array for name, array in own.items()):
             self._frozen.add((layer, direction))
         return weights
 

@@ -70,6 +70,13 @@ class Matrices:
         a = self._rounded(left, "left") if self.in_bfloat16 else left.view()
         self.runtime.gemm(a, weight[start : start + rows], out.view(), transpose_b=transposed)
 
+    def reserve(self, count: int, width: int, key: Weight) -> list[Array]:
+        """Find the memory of a product of so many rows beforehand; returns what it reads and rounds into."""
+        if not self.in_bfloat16:
+            return [self.weights[key[0]]]
+        weight = rounded(self.device, self.weights, key[0])
+        return [weight, self.device.buffer("left", count * width, BFLOAT16)]
+
     def keep(self, array: Array, old: int, t: int, lengths: Array, count: int) -> None:
         """Of [2, B, n] the first `count` rows that do not take part in step t: slot `old` to the other."""
         _, B, width = array.shape

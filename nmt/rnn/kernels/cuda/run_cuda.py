@@ -82,6 +82,7 @@ class _Run:
         self.row_numbers = index(rows.lengths), index(rows.source_lengths), index(rows.owner)
         self.prefix = _prefixes(rows)
         self.scratch: Arrays = {}
+        self.tails: dict[str, tuple[Any, ...]] = {}
         self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
         for name, place in one.arrays.items():
             if name not in arrays:
@@ -108,15 +109,12 @@ class _Run:
             if self._cleared(self.one.arrays[name]):
                 left = np.clip(self.rows.lengths - block.low, 0, None)
                 self.device.clear_ended(self.arrays[name][: block.high - block.low], left, 1)
-        rows, B = self.rows, self.rows.B
+        B = self.rows.B
         whole = block.low * B, block.high * B
         self._outside(self.module.before, self.one.before, block, whole, "before the loop")
         if self.module.loop:
             with operation(self.label, ": time loop"):
-                for step in range(block.start, block.stop):
-                    t = rows.T - 1 - step if rows.reverse != self.turned else step
-                    if self.prefix[t]:
-                        self._step(t, step % 2, block)
+                self._loop(block)
         self._outside(self.module.after, self.one.after, block, whole, "after the loop")
 
     def _outside(
@@ -130,6 +128,38 @@ class _Run:
                 with operation(self.label, ": products ", phase):
                     self._product_of_all(step, program, block)
 
+    def _loop(self, block: Block) -> None:
+        """The steps of a block, recorded where the same sizes, lengths and memory come again."""
+        arrays = self._reserve()
+
+        def launch() -> None:
+            for step in range(block.start, block.stop):
+                t = self._time(step)
+                if self.prefix[t]:
+                    self._step(t, step % 2, block)
+
+        rows = self.rows
+        counts = tuple(self.prefix[self._time(step)] for step in range(block.start, block.stop))
+        sizes = block, rows.T, rows.B, rows.S, len(rows.source_lengths), rows.ragged, rows.reverse
+        self.device.repeat((self.module.number, *sizes, counts, rows.lengths.tobytes()), arrays, launch)
+
+    def _time(self, step: int) -> int:
+        """The place in the sequence of a step of the loop."""
+        return self.rows.T - 1 - step if self.rows.reverse != self.turned else step
+
+    def _reserve(self) -> list[Array]:
+        """Find all memory of the loop beforehand, for a recording must not; returns it."""
+        arrays = list(self.row_numbers)
+        for step in self.module.loop:
+            if isinstance(step, RowKernel):
+                arrays += self._tail(step)[-len(step.arrays) - len(step.scratch) :]
+                continue
+            x, _ = _operand(step)
+            places = self.one.loop.places
+            arrays += [self._memory(places[x.id]), self._memory(places[step.out.id])]
+            arrays += self.matrices.reserve(self.rows.B, step.x.width or 0, weight_key(step))
+        return arrays
+
     def _step(self, t: int, old: int, block: Block) -> None:
         """One step of the time loop, over the fewest first rows that hold all that take part."""
         count, B = self.prefix[t], self.rows.B
@@ -142,17 +172,21 @@ class _Run:
     # ------------------------------------------------------------ row work
 
     def _launch(self, step: RowKernel, first: int, last: int, old: int, block: Block) -> None:
-        rows = self.rows
-        kernel = step.kernel
-        blocks = rows.B if step.serial else last - first
+        blocks = self.rows.B if step.serial else last - first
         if step.scratch:
-            blocks = min(blocks, max(rows.B, 4 * self.runtime.multiprocessors))
-        grid = (blocks, -(-step.width // kernel.block_threads)) if step.spread else blocks
-        C = 1 if rows.ragged else len(rows.source_lengths)
-        fixed = first, last, old, rows.B, C, rows.S, block.low, int(rows.reverse)
-        arrays = [self._argument(name) for name in step.arrays]
-        scratch = [self._scratch(place, blocks) for place in step.scratch.values()]
-        self.runtime.launch(kernel, grid, *fixed, *self.row_numbers, *step.dims, *arrays, *scratch)
+            blocks = min(blocks, self._most_blocks())
+        grid = (blocks, -(-step.width // step.kernel.block_threads)) if step.spread else blocks
+        self.runtime.launch(step.kernel, grid, first, last, old, block.low, *self._tail(step))
+
+    def _tail(self, step: RowKernel) -> tuple[Any, ...]:
+        """The arguments that are the same for every step and block of time."""
+        if step.name not in self.tails:
+            rows = self.rows
+            sizes = rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S, int(rows.reverse)
+            arrays = [self._argument(name) for name in step.arrays]
+            scratch = [self._scratch(place) for place in step.scratch.values()]
+            self.tails[step.name] = (*sizes, *self.row_numbers, *step.dims, *arrays, *scratch)
+        return self.tails[step.name]
 
     def _argument(self, name: str) -> Array:
         if name in self.arrays:
@@ -163,18 +197,19 @@ class _Run:
             return self.weights[name[2:]]
         raise RuntimeError(f"no memory for {name}")
 
-    def _scratch(self, place: Place, blocks: int) -> Array:
+    def _most_blocks(self) -> int:
+        """Of threads, in a launch where each has scratch of its own."""
+        return max(self.rows.B, 4 * self.runtime.multiprocessors)
+
+    def _scratch(self, place: Place) -> Array:
         """Memory of one step for all rows, or a piece for each block of threads. Stale: rows that take part write
         before they read, and what others hold goes nowhere."""
-        if place.kind == "row":
-            source, width = (self.rows.S if place.source_axis else 1), (1 if place.width is None else place.width)
-            shape: tuple[int, ...] = (max(blocks, self.rows.B), source, width)
-        else:
+        if place.name not in self.scratch:
             shape = self._shape(place)
-        held = self.scratch.get(place.name)
-        if held is None or held.shape[0] < shape[0]:
-            held = self.scratch[place.name] = self.allocate(shape, self.dtype)
-        return held
+            if place.kind == "row":
+                shape = (self._most_blocks(), *(self.rows.S,) * place.source_axis, place.width or 1)
+            self.scratch[place.name] = self.allocate(shape, self.dtype)
+        return self.scratch[place.name]
 
     # ------------------------------------------------------------ products
 
@@ -187,7 +222,7 @@ class _Run:
 
     def _product_of_step(self, step: Product, t: int, old: int, count: int, block: Block) -> None:
         x, offset = _operand(step)
-        places = self.module_places
+        places = self.one.loop.places
         source, target = places[x.id], places[step.out.id]
         left = Matrix(self._memory(source), self._first_row(source, t, old, block), count)
         out = Matrix(self._memory(target), self._first_row(target, t, old, block), count)
@@ -196,16 +231,11 @@ class _Run:
             # The product also ran over rows of the prefix that do not take part: theirs stays.
             self.matrices.keep(self._memory(target), old, t, self.row_numbers[0], count)
 
-    @property
-    def module_places(self) -> dict[int, Place]:
-        """Of the values of the time loop."""
-        return self.one.loop.places
-
     def _some_have_ended(self, t: int, count: int) -> bool:
         return bool((self.rows.lengths[:count] <= t).any())
 
     def _memory(self, place: Place) -> Array:
-        return self._scratch(place, 0) if place.kind == "rows" else self.arrays[place.name]
+        return self._scratch(place) if place.kind == "rows" else self.arrays[place.name]
 
     def _first_row(self, place: Place, t: int, old: int, block: Block) -> int:
         flip = int(self.rows.reverse)
