@@ -101,7 +101,7 @@ class RecurrentLayers:
 
     def initialize(self, seed: int) -> None:
         """Draw new parameters: Glorot uniform matrices, zero biases, the LSTM's forget bias one."""
-        self._thaw()
+        self._thaw({})
         rng = np.random.default_rng(seed)
         H, G = self.hidden_size, self.gates
         for layer, scan in enumerate(self._scans):
@@ -119,15 +119,14 @@ class RecurrentLayers:
         For inference step by step, where laying out would cost more than the step. `initialize`, and new arrays in
         `params` followed by `freeze`, end the old state.
         """
-        self._thaw()
-        self._fixed = dict(self.params)
+        self._thaw(dict(self.params))
         for array in self.params.values():
             if isinstance(array, np.ndarray):  # a card's arrays cannot be closed; nobody must write into them
                 array.flags.writeable = False
 
-    def _thaw(self) -> None:
+    def _thaw(self, fixed: Arrays) -> None:
+        self._fixed = fixed  # parameters that stay as they are
         self._frozen: set[tuple[int, int]] = set()  # layers and directions whose weights stay as they are
-        self._fixed: Arrays = {}
         self._sizes = Sizes(lambda T, B: Repeated(self._scans, self._weights, T, B))
 
     # ------------------------------------------------------------ what differs from cell to cell

