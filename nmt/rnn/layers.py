@@ -17,7 +17,8 @@ from nmt.rnn.cell import Cell, Param
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device, cpu
 from nmt.rnn.kernels.threads import default_threads
-from nmt.rnn.scan import Arrays, Result, Scan, Tape
+from nmt.rnn.repeated import SHORT_ROWS, Repeated, Sizes
+from nmt.rnn.scan import Arrays, Result, Scan, Tape, Workspace
 from nmt.rnn.weights import Weights, initial_array
 
 Lengths = Sequence[int] | np.ndarray | None
@@ -93,11 +94,14 @@ class RecurrentLayers:
         self.initialize(0)
         self._kept: list[_Kept] | None = None
         self._passes = 0
+        xp = self.device.xp
+        self._memory = Workspace(xp)  # what a forward keeps
+        self._scratch = Workspace(xp), Workspace(xp)  # of the way back
+        self._idle: list[tuple[Workspace, Workspace]] = []  # of passes that keep nothing
 
     def initialize(self, seed: int) -> None:
         """Draw new parameters: Glorot uniform matrices, zero biases, the LSTM's forget bias one."""
-        self._frozen: set[tuple[int, int]] = set()
-        self._fixed: Arrays = {}
+        self._thaw({})
         rng = np.random.default_rng(seed)
         H, G = self.hidden_size, self.gates
         for layer, scan in enumerate(self._scans):
@@ -115,11 +119,15 @@ class RecurrentLayers:
         For inference step by step, where laying out would cost more than the step. `initialize`, and new arrays in
         `params` followed by `freeze`, end the old state.
         """
-        self._frozen.clear()
-        self._fixed = dict(self.params)
+        self._thaw(dict(self.params))
         for array in self.params.values():
             if isinstance(array, np.ndarray):  # a card's arrays cannot be closed; nobody must write into them
                 array.flags.writeable = False
+
+    def _thaw(self, fixed: Arrays) -> None:
+        self._fixed = fixed  # parameters that stay as they are
+        self._frozen: set[tuple[int, int]] = set()  # layers and directions whose weights stay as they are
+        self._sizes = Sizes(lambda T, B: Repeated(self._scans, self._weights, T, B))
 
     # ------------------------------------------------------------ what differs from cell to cell
 
@@ -161,16 +169,22 @@ class RecurrentLayers:
     def _run(
         self, x: np.ndarray, given: Sequence[np.ndarray | None], lengths: Lengths, training: bool
     ) -> tuple[np.ndarray, ...]:
+        if lengths is None and not training and self._is_short(x, given):
+            return self._repeat(x, given)
         x = self._check("x", x, (*("BT" if self.batch_first else "TB"), self.input_size))
         xp = self.device.xp
         below = xp.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
         first = self._check_states(given, below.shape[1], "{}x")
+        memories = self._begin(training)
         kept: list[_Kept] = []
         final: list[Arrays] = []
         for layer, scan in enumerate(self._scans):
             mask = self._mask(below.shape, layer) if training and layer and self.dropout else None
             below = below if mask is None else below * mask
             results: list[Result] = []
+            memory = memories[layer % 2]
+            if not training:
+                memory.reset()
             for direction in range(len(self._suffixes)):
                 at = len(final)
                 weights = self._refresh(layer, direction)
@@ -181,6 +195,8 @@ class RecurrentLayers:
                     lengths=lengths,
                     reverse=direction == 1,
                     training=training,
+                    allocate=memory,
+                    outputs=self._outputs(layer == self.num_layers - 1),
                     single_step=len(below) == 1 and (layer, direction) in self._frozen,
                 )
                 results.append(result)
@@ -191,8 +207,43 @@ class RecurrentLayers:
         if training:
             self._kept = kept
             self._passes += 1
+        else:
+            self._idle.append(memories)
         y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
         return (y, *(xp.stack([f[name] for f in final]) for name in self.states))
+
+    def _begin(self, training: bool) -> tuple[Workspace, Workspace]:
+        """Memory of a pass, but for what the caller gets: finding large memory anew takes a tenth of a pass. Without
+        training a layer needs that of the one below, and no more."""
+        if training:
+            self._kept = None
+            self._memory.reset()
+            return self._memory, self._memory
+        try:
+            return self._idle.pop()  # one step for the interpreter: several threads may call
+        except IndexError:
+            return Workspace(self.device.xp), Workspace(self.device.xp)
+
+    def _outputs(self, lasting: bool) -> Any:
+        """Memory for a scan's result that the caller gets; those of two directions are joined in memory of their
+        own."""
+        return self.device.xp.zeros if lasting and not self.bidirectional else None
+
+    def _is_short(self, x: Any, given: Sequence[Any]) -> bool:
+        """Whether `_repeat` can do this; what is wrong with arrays is said elsewhere."""
+        if len(self._frozen) < self.num_layers * len(self._suffixes):
+            return False
+        if type(x) is not np.ndarray or x.ndim != 3 or x.dtype != self.dtype or x.shape[2] != self.input_size:
+            return False
+        if not 0 < x.shape[0] * x.shape[1] <= SHORT_ROWS:
+            return False
+        shape = len(self._frozen), x.shape[0 if self.batch_first else 1], self.hidden_size
+        return all(a is None or (type(a) is np.ndarray and a.shape == shape and a.dtype == self.dtype) for a in given)
+
+    def _repeat(self, x: np.ndarray, given: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
+        """A short run with weights that stay as they are: nothing is checked and looked up again."""
+        y, *final = self._sizes(x.swapaxes(0, 1) if self.batch_first else x, given)
+        return (np.ascontiguousarray(y.swapaxes(0, 1)) if self.batch_first else y, *final)
 
     def _mask(self, shape: tuple[int, ...], layer: int) -> np.ndarray:
         """Dropout of a layer's input: anew for every pass, the same for every thread count."""
@@ -226,15 +277,19 @@ class RecurrentLayers:
     ) -> tuple[np.ndarray, list[Arrays]]:
         """Gradients of one layer's input and initial states; fills those of its parameters."""
         H, scan, xp = self.hidden_size, self._scans[layer], self.device.xp
+        memory = self._scratch[layer % 2]
+        memory.reset()
         d_x, initial = xp.zeros((), self.dtype), []
         for direction, suffix in enumerate(self._suffixes):
             at = layer * len(self._suffixes) + direction
             shares = {name: xp.zeros(p.shape, self.dtype) for name, p in scan.params.items()}
+            tapes[direction].allocate = memory
             found = scan.backward(
                 tapes[direction],
                 xp.ascontiguousarray(d_y[..., direction * H : (direction + 1) * H]),
                 {name: array[at] for name, array in d_final.items()},
                 shares,
+                outputs=self._outputs(layer == 0),
             )
             if found.x is None:
                 raise RuntimeError("a scan gave no gradient of its input")

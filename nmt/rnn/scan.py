@@ -20,7 +20,8 @@ from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import Mask, Trace, trace
 from nmt.rnn.device import Device, Executable, cpu
-from nmt.rnn.kernels.run_cpu import Division, Rows, identity, split_rows
+from nmt.rnn.kernels import run_cpu
+from nmt.rnn.kernels.run_cpu import Division, Launch, Rows, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import Weights, check_params, packed_dtype
@@ -133,6 +134,17 @@ class Tape:
     allocate: Any = field(default=fresh)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A run in memory of its own, see `Scan.prepare`: write x and `initial` [B, n] by name, call the launches in turn,
+    read `y` and `final`."""
+
+    launches: list[Launch]
+    initial: Arrays
+    final: Arrays
+    y: np.ndarray
+
+
 class Scan:
     """A cell over time."""
 
@@ -189,6 +201,7 @@ class Scan:
         training: bool = False,
         seed: int = 0,
         allocate: Any = None,
+        outputs: Any = None,
         single_step: bool = False,
         label: str = "scan",
     ) -> Result:
@@ -197,7 +210,8 @@ class Scan:
         initial: states [B, n] by name; missing ones are zero. lengths: steps of each row, all T where None.
         captured: arrays that
         stay the same, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each
-        row's last step to its first. training: dropout from `seed`, and a tape for `backward`. single_step: for
+        row's last step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, of
+        its own for every call where None. outputs: memory of y where it is to last longer. single_step: for
         inference with a T of 1, the program that does it in one call. label: what a profile calls this run and its
         way back. Raises ShapeError.
         """
@@ -212,7 +226,11 @@ class Scan:
             arrays[f"C_{name}"] = array
         constant_arrays = self._constant(compiled, arrays, weights, rows, allocate)
         for name, width in self.states.items():
-            arrays[f"S_{name}"] = self._stack(name, width, initial or {}, rows, allocate)
+            is_output = f"S_{name}" == compiled.step.plan.outputs["y"].name
+            memory = outputs if outputs is not None and is_output else allocate
+            arrays[f"S_{name}"] = self._stack(name, width, initial or {}, rows, memory)
+        if outputs is not None and compiled.step.plan.outputs["y"].kind == "seq":
+            arrays[compiled.step.plan.outputs["y"].name] = outputs((rows.T, rows.B, self.cell.output_size), self.dtype)
         compiled.step.forward(arrays, weights, rows, allocate)
         y = self._output(compiled, arrays, rows, initial or {})
         at = np.zeros(rows.B, np.int64) if reverse else rows.lengths
@@ -220,15 +238,36 @@ class Scan:
         tape = Tape(compiled, arrays, constant_arrays, rows, weights, allocate) if training else None
         return Result(y, final, tape)
 
+    def prepare(self, weights: Weights, x: np.ndarray, *, reverse: bool = False) -> Prepared:
+        """A run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same arrays.
+
+        For cells without captured arrays, and weights that stay as they are. Raises ShapeError.
+        """
+        rows = self._rows(x, None, {}, None, reverse)
+        check_params(type(self.cell).__name__, self.params, weights, self.dtype)
+        self._check_captured({}, rows)
+        compiled = self.compiled(training=False, single_step=rows.T == 1)
+        if not isinstance(compiled.step, run_cpu.Executable):
+            raise RuntimeError(f"runs are prepared for the processor only, got {self.device.name}")
+        arrays: Arrays = {"x": x}
+        for name, width in self.states.items():
+            arrays[f"S_{name}"] = self._stack(name, width, {}, rows, fresh)
+        launches = compiled.step.prepare(arrays, weights, rows, fresh)
+        first, last = (rows.T, 0) if reverse else (0, rows.T)
+        initial, final = ({name: arrays[f"S_{name}"][slot] for name in self.states} for slot in (first, last))
+        return Prepared(launches, initial, final, self._output(compiled, arrays, rows, {}))
+
     def backward(
         self,
         tape: Tape,
         d_y: np.ndarray | None,
         d_final: Mapping[str, np.ndarray] | None = None,
         gradients: Arrays | None = None,
+        *,
+        outputs: Any = None,
     ) -> Gradients:
         """Gradients of sum(d_y * y) + sum(d_final * final). Those of the parameters are added to `gradients`, where
-        present."""
+        present. outputs: zeroed memory of x's, where that is to last longer than the tape."""
         rows, arrays, allocate = tape.rows, tape.arrays, tape.allocate
         plan = tape.compiled.step.plan
         shape = (rows.T, rows.B, self.cell.output_size)
@@ -244,6 +283,8 @@ class Scan:
             with operation(rows.label, " gradients: zeroing"):
                 arrays[place.name][:] = 0
         gradients = {} if gradients is None else gradients
+        if outputs is not None and "x" in plan.d_inputs:
+            arrays[plan.d_inputs["x"].name] = outputs((rows.T, rows.B, self.cell.input_size), self.dtype)
         tape.compiled.step.backward(arrays, tape.weights, rows, allocate, gradients)
         captured = self._constant_backward(tape, gradients)
         # The slot written last: every row steps as often as it is long, the first step of the loop being step T -

@@ -14,7 +14,7 @@ from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.share import Shared, cut_shared
 from nmt.rnn.compiler.trace import Trace, trace
 from nmt.rnn.device import Device, Executable
-from nmt.rnn.kernels.run_cpu import Rows, identity, split_rows
+from nmt.rnn.kernels.run_cpu import Rows, identity, single_steps
 from nmt.rnn.ragged import Ragged
 from nmt.rnn.scan import Scan, Workspace
 from nmt.rnn.weights import Weights, check_params
@@ -116,8 +116,7 @@ class Stepper:
             if name in compiled.shared.gathered:
                 scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
         starts, lengths, longest = self._sources.of(sentence)
-        ones = np.ones(R, np.int64)
-        bounds = split_rows(ones, scan.threads)
+        ones, bounds = single_steps(R, scan.threads)
         rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, scan.division, ragged=True)
         compiled.step.forward(arrays, self.weights, rows, self._memory)
         place = compiled.step.plan.outputs["y"]
@@ -129,8 +128,8 @@ class Stepper:
         if part is None:
             return {}
         count = len(next(iter(given.values())))
-        ones = np.ones(count, np.int64)
-        rows = Rows(1, count, 1, ones, ones, identity(count), split_rows(ones, self.scan.threads), False)
+        ones, bounds = single_steps(count, self.scan.threads)
+        rows = Rows(1, count, 1, ones, ones, identity(count), bounds, False)
         arrays: Arrays = {name: given[name][None] for name in part.plan.trace.inputs}
         part.forward(arrays, self.weights, rows, self._memory)
         found: Arrays = {}

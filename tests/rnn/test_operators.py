@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
-from nmt.errors import NMTError
-from nmt.rnn import GRU, LSTM, RNN
+from nmt.errors import NMTError, ShapeError
+from nmt.rnn import GRU, LSTM, RNN, Scan
 from tests.oracle import compare
 
 D, H = 5, 7
@@ -89,6 +90,89 @@ def test_frozen_layers_step_as_others_do_and_cannot_be_written(make):
     free.params["W_h_l0"] *= 2
     for a, b in zip(frozen(x), free(x), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"batch_first": True}, {"threads": 1}], ids=str)
+@pytest.mark.parametrize("make", [LSTM, GRU, lambda *a, **k: GRU(*a, reset_after=False, **k), RNN])
+def test_short_calls_of_frozen_layers_have_the_bits_of_others(make, options):
+    """Calls of one size, of another and of the first again; results stay when the next call has come."""
+    free, frozen = (make(D, H, num_layers=2, **options) for _ in range(2))
+    frozen.freeze()
+    frozen(np.zeros((1, 1, D), "f4"))  # lays the weights out
+    kept = []
+    for call, (T, B) in enumerate([(1, 1), (1, 5), (4, 3), (1, 5), (1, 1), (0, 2), (2, 0), (200, 1), (1, 5)]):
+        shape = (B, T, D) if options.get("batch_first") else (T, B, D)
+        x = draw(*shape, seed=call).astype("f4")
+        states = [draw(len(free.params) // 4, B, H, seed=call + n).astype("f4") for n in range(len(free.states))]
+        if call % 3 == 1:
+            states[0] = None
+        kept.append((free(x, *states), frozen(x, *states)))
+    for expected, got in kept:
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"dropout": 0.4}], ids=str)
+@pytest.mark.parametrize("make", [LSTM, GRU, RNN])
+def test_results_of_a_call_outlast_the_next(make, options):
+    """Memory is used again; what the caller has is not among it, and numbers left there do no harm."""
+    layer = make(D, H, 3, **options)
+    kept = []
+    for call, lengths in enumerate([(4, 9, 2), (9, 9, 9), (9, 5, 1), (0, 3, 9)]):
+        x, d_y = draw(9, 3, D, seed=call).astype("f4"), draw(9, 3, H * (1 + layer.bidirectional)).astype("f4")
+        found = (*layer(x, lengths=lengths), *layer.forward(x, lengths=lengths))
+        gradients = layer.backward(d_y)
+        found = (*found, gradients.d_x, gradients.d_hx, *gradients.params.values())
+        kept.append((found, [a.copy() for a in found]))
+        alone = make(D, H, 3, **options)
+        alone._passes = call
+        expected = (*alone(x, lengths=lengths), *alone.forward(x, lengths=lengths))
+        gradients = alone.backward(d_y)
+        expected = (*expected, gradients.d_x, gradients.d_hx, *gradients.params.values())
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+        layer.forward(np.full((12, 4, D), np.nan, "f4"))
+        layer(np.full((12, 4, D), np.nan, "f4"))
+        layer._passes = call + 1
+    for found, copies in kept:
+        for a, b in zip(found, copies, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_frozen_layers_take_calls_from_several_threads(monkeypatch):
+    layer = GRU(D, H, threads=2)
+    layer.freeze()
+    inputs = [draw(1, 3, D, seed=n).astype("f4") for n in range(4)]
+    expected = [layer(x)[0] for x in inputs]
+    wrong = []
+    monkeypatch.delattr(Scan, "forward")  # what is found out once for a size is not found out again
+
+    def call(n):
+        for _ in range(50):
+            if not np.array_equal(layer(inputs[n])[0], expected[n]):
+                wrong.append(n)
+
+    callers = [threading.Thread(target=call, args=(n,)) for n in range(4)]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join()
+    assert not wrong
+
+
+def test_frozen_layers_say_what_is_wrong_with_arrays():
+    layer = LSTM(D, H)
+    layer.freeze()
+    x = np.zeros((1, 2, D), "f4")
+    for _ in range(2):
+        layer(x)
+    for bad in (x[0], x.astype("f8"), np.zeros((1, 2, D + 1), "f4")):
+        with pytest.raises(ShapeError, match="x must be float32"):
+            layer(bad)
+    with pytest.raises(ShapeError, match=r"hx must be float32 \[1, 2, 7\], got float32 \[1, 3, 7\]"):
+        layer(x, np.zeros((1, 3, H), "f4"))
+    with pytest.raises(ShapeError, match="cx must be float32"):
+        layer(x, None, np.zeros((1, 2, H)))
 
 
 def test_dropout_lies_between_layers_in_training_only():

@@ -10,8 +10,8 @@ from numba.core.dispatcher import Dispatcher
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
 from nmt.rnn import scan as engine
-from nmt.rnn.kernels import run_cpu
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels import emit_cpu, run_cpu
+from nmt.rnn.kernels.team import run_team
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
@@ -138,14 +138,34 @@ def test_units_may_be_divided_between_threads(threads, reverse):
 def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, division, monkeypatch):
     monkeypatch.setattr(run_cpu, "UNITS_BELOW", {False: 2, True: 5})
     monkeypatch.setattr(run_cpu, "LARGE_WEIGHTS", 0 if large else 1 << 40)
-    together = []
-    monkeypatch.setattr(run_cpu, "run_together", lambda f, *args: together.append(f) or run_parallel(f, *args))
+    divided = []
+    place = emit_cpu.COUNTER_WORDS + emit_cpu.NUMBERS.index("units")
+
+    def spy(function, parts, table, keep):
+        divided.append(int(keep.numbers[place]))
+        run_team(function, parts, table, keep)
+
+    monkeypatch.setattr(run_cpu, "run_team", spy)
     case = cases.draw(cases.CELLS["lstm"](), "float64", rows=rows)
     cases.compiled(case, threads=2)
-    assert len(together) == (2 if division == "units" else 0)  # forward and backward
-    together.clear()
+    assert sum(divided) == (2 if division == "units" else 0)  # forward and backward
+    divided.clear()
     cases.compiled(case, threads=1)
-    assert not together
+    assert not any(divided)
+
+
+@pytest.mark.parametrize(("limit", "parts"), [(0, {2}), (1 << 40, {1})])
+def test_little_work_is_done_by_one_thread(limit, parts, monkeypatch):
+    monkeypatch.setattr(run_cpu, "ALONE_BELOW", limit)
+    found = set()
+
+    def spy(function, parts, table, keep):
+        found.add(parts)
+        run_team(function, parts, table, keep)
+
+    monkeypatch.setattr(run_cpu, "run_team", spy)
+    cases.compiled(cases.draw(cases.CELLS["gru"](), "float64"), threads=2)
+    assert found == parts
 
 
 def test_thread_count_never_shows_in_long_sums():

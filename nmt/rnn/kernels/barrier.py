@@ -18,7 +18,7 @@ _INT64 = ir.IntType(64)
 _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
 _YIELD = "nmt_yield_processor"
 # Some tens of microseconds: longer than another thread's share of a step is late when it has a core.
-_SPINS = 5000
+SPINS = 5000
 
 
 def _find_yield() -> Any:
@@ -52,7 +52,7 @@ def _arrived(typing_context: Any, pointer: Any) -> Any:
 
 
 @intrinsic
-def _pause(typing_context: Any) -> Any:
+def pause(typing_context: Any) -> Any:
     """Tell the core that this is a spinning loop."""
     machine = platform.machine().lower()
 
@@ -84,9 +84,9 @@ def _meet(counter, goal):  # type: ignore[no-untyped-def]
     _arrive(counter)
     spins = 0
     while _arrived(counter) < goal:
-        _pause()
+        pause()
         spins += 1
-        if spins > _SPINS:
+        if spins > SPINS:
             _let_others_run()
 
 

@@ -103,7 +103,7 @@ def _choose_target() -> Target:
 # The files whose functions are compiled into others' machine code.
 _COMPILED_IN = (
     *("activations", "barrier", "bfloat16", "features", "gradients", "jit", "memory", "microkernel", "moves"),
-    *("packing", "products", "segments", "softmax", "threads", "update"),
+    *("packing", "products", "segments", "softmax", "team", "threads", "update"),
 )
 
 

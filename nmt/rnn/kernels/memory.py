@@ -57,6 +57,28 @@ def writer(scope: int) -> Any:
     return intrinsic(put)
 
 
+@intrinsic
+def number_in(typing_context: Any, table: Any, index: Any) -> Any:
+    """The int64 at a place of a table (see `jit.task`)."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
+        return builder.load(builder.gep(numbers, [args[1]]))
+
+    return numba_types.int64(numba_types.voidptr, numba_types.int64), codegen
+
+
+@intrinsic
+def pointer_in(typing_context: Any, table: Any, index: Any) -> Any:
+    """The address at a place of a table."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointers = builder.bitcast(args[0], ir.IntType(8).as_pointer().as_pointer())
+        return builder.load(builder.gep(pointers, [args[1]]))
+
+    return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
+
+
 @kernel
 def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
     """Zero the rows of [T, B, n] beyond each length."""

@@ -30,7 +30,7 @@ def variable(name: str) -> str:
 @dataclass
 class Function:
     """A generated function and what to pass after the fixed arguments: arrays by name (`scratch` are those that
-    start at zero and last for one call), then packed weights."""
+    start as finite numbers and last for one call), then packed weights."""
 
     name: str
     arrays: list[str] = field(default_factory=list)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.kernels.emit_cpu import Module, emit
+from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, NUMBERS, Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
-from nmt.rnn.kernels.threads import run_parallel, run_together
+from nmt.rnn.kernels.team import address_of, run_team
+from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
 
@@ -29,6 +31,9 @@ benchmarks/schedules.py."""
 
 LARGE_WEIGHTS = 2 << 20
 """Bytes of a loop's weights that no longer stay in the second cache of one core."""
+
+ALONE_BELOW = 1 << 18
+"""Multiply-adds of a loop that one thread has done before a sleeping second one is at work."""
 
 _SMALL = 1 << 16
 """Numbers below which one thread has written them before a second is awake."""
@@ -81,6 +86,16 @@ class Rows:
         """How many threads share the rows."""
         return len(self.bounds) - 1
 
+    @cached_property
+    def whole(self) -> bool:
+        """Whether every row runs to the end."""
+        return not len(self.lengths) or int(self.lengths.min()) == self.T
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether the rows still running at any step are the first ones: products then meet none that has ended."""
+        return self.whole or bool((self.lengths[:-1] >= self.lengths[1:]).all())
+
     @property
     def block_steps(self) -> int:
         """Steps in a block of time, of nearly equal blocks."""
@@ -106,6 +121,9 @@ class Rows:
         key = (wide, exact, block.low, block.high)
         if key not in self._segments:
             steps = self.S if wide else block.high - block.low
+            if self.whole and not wide:
+                self._segments[key] = np.array([[0, steps * self.B]], np.int64)
+                return self._segments[key]
             lengths = self.source_lengths if wide else np.clip(self.lengths - block.low, 0, steps)
             if len(lengths) and (lengths == steps).all():
                 runs = np.array([[0, steps * len(lengths)]], np.int64)
@@ -135,6 +153,14 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
     return np.maximum.accumulate(np.concatenate([[0], np.clip(inner, 0, B), [B]])).astype(np.int64)
 
 
+@lru_cache(maxsize=256)
+def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of rows that all take one step, and the bounds that divide them between threads; not to be written
+    into."""
+    ones = np.ones(rows, np.int64)
+    return ones, split_rows(ones, threads)
+
+
 def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
     """Zero each row of [T, B, n] from its length on."""
     if len(lengths) and lengths.min() < len(array):
@@ -142,31 +168,90 @@ def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
             run_parallel(zero_inactive, threads if array.size >= _SMALL else 1, array, lengths)
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A compiled function with all it needs; calling it runs it, once or again and again."""
+
+    name: tuple[str, ...]  # what a profile calls it
+    multiply_adds: int | Callable[[], int]
+    run: Callable[..., None]
+    args: tuple[Any, ...]
+
+    def __call__(self) -> None:
+        """Run the function."""
+        with operation(*self.name, multiply_adds=self.multiply_adds):
+            self.run(*self.args)
+
+
+class _Side:
+    """One direction of a plan, compiled at first use."""
+
+    def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, turned: bool) -> None:
+        self.arrays, self.turned = one.arrays, turned
+        self.dtype, self.packed = dtype, packed
+        self.module = emit(one, dtype, name, packed)
+        self.dims = np.array(self.module.dims, np.int64)
+        self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
+        cleared = {name for name, place in one.arrays.items() if turned and not place.source_axis}
+        self.cleared, self.cleared_once = cleared & self.local, cleared - self.local
+        loop = [(self.module.loop, one.loop, "time loop")] if self.module.loop else []
+        self.steps: list[tuple[Function | Product, Program, str]] = [
+            *((step, one.before, "before the loop") for step in self.module.before),
+            *loop,
+            *((step, one.after, "after the loop") for step in self.module.after),
+        ]
+
+    @cached_property
+    def addresses(self) -> dict[str, int]:
+        """Where the machine code of each generated function begins."""
+        code = load_module(self.module.source, self.module.key)
+        names = [step.name for step, _, _ in self.steps if isinstance(step, Function)]
+        return {name: getattr(code, name).address for name in names}
+
+
 class Executable:
     """A plan compiled for one dtype, and one of the elements of packed weights (see weights.packed_dtype)."""
 
     def __init__(self, plan: Plan, dtype: np.dtype, packed: np.dtype | None = None) -> None:
         self.plan, self.dtype = plan, dtype
-        self.packed = dtype if packed is None else packed
-        self.forward_module = emit(plan.forward, dtype, "forward", self.packed)
-        self.backward_module = emit(plan.backward, dtype, "backward", self.packed) if plan.backward else None
+        packed = dtype if packed is None else packed
+        self._forward = _Side(plan.forward, dtype, "forward", packed, turned=False)
+        back = plan.backward
+        self._backward = None if back is None else _Side(back, dtype, "backward", packed, turned=True)
+
+    @property
+    def forward_module(self) -> Module:
+        """The generated code of the forward pass."""
+        return self._forward.module
+
+    @property
+    def backward_module(self) -> Module | None:
+        """That of the backward pass; None in a plan for inference."""
+        return None if self._backward is None else self._backward.module
 
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
         vectors."""
-        kinds = self.dtype, self.packed
-        run = _Run(self.plan.forward, self.forward_module, arrays, weights, rows, allocate, *kinds)
+        run = _Run(self._forward, arrays, weights, rows, allocate)
         for block in rows.blocks(turned=False):
-            run.block(block)
+            for launch in run.launches(block):
+                launch()
+
+    def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Launch]:
+        """What `forward` would run, to be run again whenever the numbers in `arrays` have changed; all rows whole."""
+        if not rows.whole:
+            raise RuntimeError("a run is prepared for whole rows only")
+        run = _Run(self._forward, arrays, weights, rows, allocate)
+        return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
-        if self.plan.backward is None or self.backward_module is None:
+        if self._backward is None:
             raise RuntimeError("a plan for inference has no backward pass")
-        kinds = self.dtype, self.packed
-        run = _Run(self.plan.backward, self.backward_module, arrays, weights, rows, allocate, *kinds, turned=True)
+        run = _Run(self._backward, arrays, weights, rows, allocate)
         for block in rows.blocks(turned=True):
-            run.block(block)
+            for launch in run.launches(block):
+                launch()
             for placed in self.plan.sinks:
                 if placed.sink.name in gradients:
                     run.add_gradient(placed, gradients[placed.sink.name], block)
@@ -178,52 +263,51 @@ class Executable:
         return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
 
 
+class _Table:
+    """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays these are of."""
+
+    def __init__(self, numbers: tuple[int, ...], arrays: list[np.ndarray], parts: int) -> None:
+        self.arrays, self.parts = arrays, parts
+        addresses = [address_of(array) for array in arrays]
+        self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
+
+    def of(self, block: Block) -> _Table:
+        """The same for one block of time."""
+        found = copy(self)
+        found.numbers = self.numbers.copy()
+        found.numbers[_START : _START + 2] = block.start, block.stop
+        return found
+
+
+_START = COUNTER_WORDS + NUMBERS.index("start")
+
+
 class _Run:
     """One pass over one batch: the memory it fills, and what to call with it, block of time by block."""
 
-    def __init__(
-        self,
-        one: Pass,
-        module: Module,
-        arrays: Arrays,
-        weights: Weights,
-        rows: Rows,
-        allocate: Allocate,
-        dtype: np.dtype,
-        packed: np.dtype,
-        turned: bool = False,
-    ) -> None:
-        self.arrays, self.weights, self.rows, self.allocate, self.dtype = arrays, weights, rows, allocate, dtype
-        self.packed, self.turned = packed, turned
-        self.label = f"{rows.label} gradients" if turned else rows.label
-        self.code = load_module(module.source, module.key)
-        self.dims = np.array(module.dims, np.int64)
-        self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
-        for name, place in one.arrays.items():
+    def __init__(self, side: _Side, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
+        self.side, self.arrays, self.weights, self.rows, self.allocate = side, arrays, weights, rows, allocate
+        self.label = f"{rows.label} gradients" if side.turned else rows.label
+        for name, place in side.arrays.items():
             if name not in arrays:
-                steps = rows.block_steps if name in self.local else rows.T
-                arrays[name] = allocate((steps, *shape_of_step(place, rows)), dtype)
-                if self._cleared(place) and name not in self.local:
+                steps = rows.block_steps if name in side.local else rows.T
+                arrays[name] = allocate((steps, *shape_of_step(place, rows)), side.dtype)
+                if name in side.cleared_once and not rows.whole:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
         self.scratch: Arrays = {}
-        self.cleared = [name for name in self.local if self._cleared(one.arrays[name])]
-        self.steps = [(s, one.before, "before the loop") for s in module.before]
-        self.steps += [(module.loop, one.loop, "time loop")] if module.loop else []
-        self.steps += [(s, one.after, "after the loop") for s in module.after]
+        self.tables: dict[str, _Table] = {}
 
-    def _cleared(self, place: Place) -> bool:
-        return self.turned and not place.source_axis
-
-    def block(self, block: Block) -> None:
-        """Run the programs for one block of time."""
-        for name in self.cleared:
+    def launches(self, block: Block) -> Iterator[Launch]:
+        """The programs for one block of time, in order; each is to be run before the next is asked for, or all of them
+        where rows are whole."""
+        for name in () if self.rows.ordered else self.side.cleared:
             left = np.clip(self.rows.lengths - block.low, 0, None)
             clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
-        for step, program, phase in self.steps:
+        for step, program, phase in self.side.steps:
             if isinstance(step, Product):
-                self._product(step, program.places, block, phase)
-            elif isinstance(step, Function):
-                self._function(step, program, block, phase)
+                yield self._product(step, program.places, block, phase)
+            else:
+                yield self._function(step, program, block, phase)
 
     def add_gradient(self, placed: PlacedSink, target: np.ndarray, block: Block) -> None:
         """Add one sink's share of a parameter's gradient for one block of time."""
@@ -239,14 +323,14 @@ class _Run:
         K = (sink.left.width if sink.left else 0) or 0
         part = target[sink.start : sink.start + (sink.rows or 0)]
         operands = (X, placed.left_offset, K, G, placed.right_offset, N)
-        sum_products = weight_gradient_bf16 if self.packed == PAIRS else weight_gradient
+        sum_products = weight_gradient_bf16 if self.side.packed == PAIRS else weight_gradient
         with operation(self.label, ": weights ", sink.name, multiply_adds=_product_size(segments, K, N)):
             run_parallel(sum_products, threads, *operands, segments, part, 1)
 
     def _rows_of(self, place: Place, block: Block) -> np.ndarray:
         """A [T, B, n] array, or one slot of a state stack for every step, as a matrix of the block's rows."""
         array = self.arrays[place.name]
-        if place.name in self.local:
+        if place.name in self.side.local:
             array = array[: block.high - block.low]
         else:
             if place.kind in ("before", "after"):
@@ -255,58 +339,55 @@ class _Run:
             array = array[block.low : block.high]
         return array.reshape(-1, array.shape[-1])
 
-    def _function(self, step: Function, program: Program, block: Block, phase: str) -> None:
+    def _function(self, step: Function, program: Program, block: Block, phase: str) -> Launch:
         rows = self.rows
-        packed = [self.weights.packed(*w, rows.threads, self.packed) for w in step.weights]
-        division = rows.division or choose_division(rows.B, rows.threads, sum(w.nbytes for w in packed))
-        units = bool(packed) and division == "units"
-        operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
-        operands += [self._zeros(place) for place in step.scratch.values()]
-        operands += packed
-        sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
-        run = run_together if units else run_parallel
+        if step.name not in self.tables:
+            self.tables[step.name] = self._table(step, program)
+        elif not rows.ordered:
+            self._clear_scratch(step)
+        table = self.tables[step.name].of(block)
         is_loop = phase == "time loop"
-        with operation(
-            self.label,
-            ": " if is_loop else ": row work ",
-            phase,
-            multiply_adds=(lambda: _loop_size(program, rows, block)) if is_loop else 0,
-        ):
-            run(
-                getattr(self.code, step.name),
-                rows.threads,
-                rows.bounds,
-                int(units),
-                np.zeros(1, np.int64),
-                block.start,
-                block.stop,
-                *sizes,
-                int(rows.reverse != self.turned),
-                int(rows.reverse),
-                self.dims,
-                rows.lengths,
-                rows.source_lengths,
-                rows.owner,
-                *operands,
-            )
+        work: Any = (lambda: _loop_size(program, rows, block)) if is_loop else 0
+        name = (self.label, ": " if is_loop else ": row work ", phase)
+        args = (self.side.addresses[step.name], table.parts, address_of(table.numbers), table)
+        return Launch(name, work, run_team, args)
 
-    def _zeros(self, place: Place) -> np.ndarray:
-        """Scratch of all rows, the same for every block of time. Products also run over rows that have ended: their
-        results are dropped, but must be numbers."""
-        if place.name not in self.scratch:
-            self.scratch[place.name] = self.allocate(shape_of_step(place, self.rows), self.dtype)
-        self.scratch[place.name][...] = 0
-        return self.scratch[place.name]
+    def _table(self, step: Function, program: Program) -> _Table:
+        """All a function reads, but the block of time."""
+        rows, side = self.rows, self.side
+        packed = [self.weights.packed(*w, rows.threads, side.packed) for w in step.weights]
+        weight_bytes = sum(w.nbytes for w in packed)
+        alone = bool(packed) and _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) < ALONE_BELOW
+        parts = 1 if alone else rows.threads
+        division = rows.division or choose_division(rows.B, parts, weight_bytes)
+        units = bool(packed) and division == "units"
+        for place in step.scratch.values():
+            if place.name not in self.scratch:
+                self.scratch[place.name] = self.allocate(shape_of_step(place, rows), side.dtype)
+        if not rows.ordered:
+            self._clear_scratch(step)
+        bounds = np.array([0, rows.B], np.int64) if alone else rows.bounds
+        integers = [bounds, side.dims, rows.lengths, rows.source_lengths, rows.owner]
+        operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
+        operands += [self.scratch[name] for name in step.scratch]
+        sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
+        directions = int(rows.reverse != side.turned), int(rows.reverse)
+        return _Table((int(units), 0, 0, *sizes, *directions), [*integers, *operands, *packed], parts)
 
-    def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> None:
+    def _clear_scratch(self, step: Function) -> None:
+        """Products also run over rows that have ended: their results are dropped, but must be numbers."""
+        for name in step.scratch:
+            self.scratch[name][...] = 0
+
+    def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> Launch:
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
         A, C = self._rows_of(source, block), self._rows_of(target, block)
-        packed = self.weights.packed(*weight_key(step), threads, self.packed)
+        packed = self.weights.packed(*weight_key(step), threads, self.side.packed)
         segments = self.rows.segments(source.source_axis, block)
         K, N = step.x.width or 0, step.out.width or 0
-        with operation(self.label, ": products ", phase, multiply_adds=_product_size(segments, K, N)):
-            run_parallel(product, threads, A, offset, packed, C, 0, K, N, segments, 0)
+        args = (product, threads, A, offset, packed, C, 0, K, N, segments, 0)
+        return Launch((self.label, ": products ", phase), _product_size(segments, K, N), run_parallel, args)
 
 
 def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
@@ -338,7 +419,7 @@ def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
     return (*source, rows.B, *width)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=16)
 def _identity(size: int) -> np.ndarray:
     return np.arange(size, dtype=np.int64)
 

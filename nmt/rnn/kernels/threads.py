@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from queue import SimpleQueue
-from threading import Lock, Thread, local
+from threading import Thread, local
 from typing import Any
 
 Task = tuple[Callable[..., Any], int, int, tuple[Any, ...], "SimpleQueue[BaseException | None]"]
@@ -76,14 +76,3 @@ def run_parallel(function: Callable[..., Any], num_threads: int, *args: Any) -> 
     for error in errors:
         if error is not None:
             raise error
-
-
-# Held while threads that wait for one another are at work: two such groups could each hold back a
-# thread the other waits for.
-_together = Lock()
-
-
-def run_together(function: Callable[..., Any], num_threads: int, *args: Any) -> None:
-    """`run_parallel` for functions whose parts wait for one another: all of them do run at once."""
-    with _together:
-        run_parallel(function, num_threads, *args)

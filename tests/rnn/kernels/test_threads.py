@@ -3,13 +3,9 @@
 import os
 import threading
 
-import numpy as np
 import pytest
 
-from nmt.rnn.kernels.barrier import meet
-from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.moves import address
-from nmt.rnn.kernels.threads import default_threads, run_parallel, run_together
+from nmt.rnn.kernels.threads import default_threads, run_parallel
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 5])
@@ -59,40 +55,3 @@ def test_parts_may_ask_for_help_themselves():
     seen = []
     run_parallel(lambda part, parts: run_parallel(lambda p, n: seen.append((part, p)), 3), 3)
     assert sorted(seen) == [(part, p) for part in range(3) for p in range(3)]
-
-
-@kernel
-def relay(part, parts, counter, rounds, written, seen):
-    """Each thread writes its number for the round, meets the others, and reads what all have written."""
-    goal = 0
-    for n in range(rounds):
-        written[part] = n + 1
-        goal += parts
-        meet(address(counter, 0), goal)
-        for other in range(parts):
-            seen[part] += written[other] == n + 1
-        goal += parts
-        meet(address(counter, 0), goal)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_that_meet_see_what_the_others_wrote(threads):
-    written, seen = np.zeros(threads, np.int64), np.zeros(threads, np.int64)
-    run_together(relay, threads, np.zeros(1, np.int64), 200, written, seen)
-    assert (seen == 200 * threads).all()
-
-
-def test_groups_that_meet_do_not_hold_each_other_up():
-    """Several Python threads at once, each with a group of its own in the same few workers."""
-    sums = [np.zeros(3, np.int64) for _ in range(4)]
-
-    def group(seen):
-        for _ in range(20):
-            run_together(relay, 3, np.zeros(1, np.int64), 10, np.zeros(3, np.int64), seen)
-
-    groups = [threading.Thread(target=group, args=(seen,)) for seen in sums]
-    for thread in groups:
-        thread.start()
-    for thread in groups:
-        thread.join()
-    assert all((seen == 20 * 10 * 3).all() for seen in sums)

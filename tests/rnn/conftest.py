@@ -1,0 +1,11 @@
+"""What all tests of the engine share."""
+
+import pytest
+
+from nmt.rnn.kernels import run_cpu
+
+
+@pytest.fixture(autouse=True)
+def _small_work_is_divided_too(monkeypatch):
+    """The cases of these tests are small; what holds for large ones is to be seen in them."""
+    monkeypatch.setattr(run_cpu, "ALONE_BELOW", 0)

@@ -1,0 +1,101 @@
+"""Teams: every part once, all at once, awake or asleep, in any process and for several callers."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from nmt.rnn.kernels.barrier import meet
+from nmt.rnn.kernels.jit import carray, task
+from nmt.rnn.kernels.memory import number_in, pointer_in
+from nmt.rnn.kernels.team import address_of, run_team
+
+
+def _relay(part, parts, table):
+    """Each thread writes its number for the round, meets the others, and reads what all have written."""
+    rounds = number_in(table, 1)
+    written, seen = carray(pointer_in(table, 2), 1, np.int64), carray(pointer_in(table, 3), 1, np.int64)
+    goal = 0
+    for n in range(rounds):
+        written[part] = n + 1
+        goal += parts
+        meet(table, goal)
+        for other in range(parts):
+            seen[part] += written[other] == n + 1
+        goal += parts
+        meet(table, goal)
+
+
+def _late(part, parts, table):
+    """One part takes much longer than a thread looks for an end before it sleeps."""
+    slow, passes = number_in(table, 1), number_in(table, 2)
+    total = carray(pointer_in(table, 3), 1, np.float64)
+    value = 1.0
+    if part == slow:
+        for _ in range(passes):
+            value = value * 0.9999999 + 1e-9
+    total[8 * part] += value
+
+
+relay, late = task(_relay), task(_late)
+
+
+def run(function, parts, *numbers):
+    """Run a task on a table of numbers and arrays."""
+    given = [address_of(n) if isinstance(n, np.ndarray) else n for n in numbers]
+    table = np.array([77, *given], np.int64)  # whatever the counter held before
+    run_team(function.address, parts, address_of(table), (table, numbers))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("pause", [0, 0.02], ids=["awake", "asleep"])
+def test_parts_run_at_once_and_see_what_the_others_wrote(parts, pause):
+    for _ in range(5):
+        written, seen = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
+        run(relay, parts, 20, written, seen)
+        assert (seen == 20 * parts).all()
+        time.sleep(pause)
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_whoever_is_late_is_waited_for(slow):
+    totals = np.zeros(16)
+    for n in range(3):
+        run(late, 2, slow, 2_000_000, totals)
+        assert totals[0] > 0.8 * (n + 1)
+        assert totals[8] > 0.8 * (n + 1)
+
+
+def test_callers_do_not_hold_each_other_up():
+    """Several Python threads at once that share a team, and one with a team of another size."""
+    sums = [np.zeros(parts, np.int64) for parts in (3, 3, 3, 2)]
+
+    def group(seen):
+        for _ in range(20):
+            run(relay, len(seen), 10, np.zeros(len(seen), np.int64), seen)
+
+    groups = [threading.Thread(target=group, args=(seen,)) for seen in sums]
+    for thread in groups:
+        thread.start()
+    for thread in groups:
+        thread.join()
+    assert all((seen == 20 * 10 * len(seen)).all() for seen in sums)
+
+
+def test_a_forked_child_has_a_team_of_its_own():
+    run(relay, 2, 1, np.zeros(2, np.int64), np.zeros(2, np.int64))
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        seen = np.zeros(2, np.int64)
+        run(relay, 2, 4, np.zeros(2, np.int64), seen)
+        os._exit(0 if (seen == 8).all() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_table_holds_contiguous_arrays():
+    with pytest.raises(RuntimeError, match="contiguous"):
+        address_of(np.zeros((4, 4))[:, 1])
