@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_
 from nmt.rnn.kernels.threads import run_parallel, run_together
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
+from nmt.rnn.workspace import Allocate
 
 Division = Literal["rows", "units"]
 """What the threads divide in a time loop: each its own rows of the batch, or each its own hidden units."""
@@ -33,7 +35,6 @@ _SMALL = 1 << 16
 """Numbers below which one thread has written them before a second is awake."""
 
 Arrays = dict[str, np.ndarray]
-Allocate = Callable[[tuple[int, ...], Any], np.ndarray]
 
 
 BLOCK_ROWS = 2048
@@ -155,8 +156,9 @@ class Executable:
         vectors."""
         kinds = self.dtype, self.packed
         run = _Run(self.plan.forward, self.forward_module, arrays, weights, rows, allocate, *kinds)
-        for block in rows.blocks(turned=False):
-            run.block(block)
+        with run.block_memory():
+            for block in rows.blocks(turned=False):
+                run.block(block)
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
@@ -164,11 +166,12 @@ class Executable:
             raise RuntimeError("a plan for inference has no backward pass")
         kinds = self.dtype, self.packed
         run = _Run(self.plan.backward, self.backward_module, arrays, weights, rows, allocate, *kinds, turned=True)
-        for block in rows.blocks(turned=True):
-            run.block(block)
-            for placed in self.plan.sinks:
-                if placed.sink.name in gradients:
-                    run.add_gradient(placed, gradients[placed.sink.name], block)
+        with run.block_memory():
+            for block in rows.blocks(turned=True):
+                run.block(block)
+                for placed in self.plan.sinks:
+                    if placed.sink.name in gradients:
+                        run.add_gradient(placed, gradients[placed.sink.name], block)
 
     def scratch(self, *, backward: bool) -> list[Place]:
         """Places with memory of one step that a pass takes besides its arrays."""
@@ -197,12 +200,11 @@ class _Run:
         self.label = f"{rows.label} gradients" if turned else rows.label
         self.code = load_module(module.source, module.key)
         self.dims = np.array(module.dims, np.int64)
-        self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
+        self.local = {name: place for name, place in one.arrays.items() if place.kind == "block"}
         for name, place in one.arrays.items():
-            if name not in arrays:
-                steps = rows.block_steps if name in self.local else rows.T
-                arrays[name] = allocate((steps, *_shape(place, rows)), dtype)
-                if self._cleared(place) and name not in self.local:
+            if name not in arrays and name not in self.local:
+                arrays[name] = allocate((rows.T, *_shape(place, rows)), dtype)
+                if self._cleared(place):
                     clear_ended(arrays[name], rows.lengths, rows.threads)
         self.scratch: Arrays = {}
         self.cleared = [name for name in self.local if self._cleared(one.arrays[name])]
@@ -212,6 +214,17 @@ class _Run:
 
     def _cleared(self, place: Place) -> bool:
         return self.turned and not place.source_axis
+
+    @contextmanager
+    def block_memory(self) -> Iterator[None]:
+        """Memory for what lives in a block of time, as long as the pass lasts: the next one takes the same again."""
+        steps = self.rows.block_steps
+        with self.allocate.temporary():
+            for name, place in self.local.items():
+                self.arrays[name] = self.allocate((steps, *_shape(place, self.rows)), self.dtype)
+            yield
+        for name in self.local:
+            del self.arrays[name]
 
     def block(self, block: Block) -> None:
         """Run the programs for one block of time."""
