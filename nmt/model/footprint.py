@@ -59,8 +59,9 @@ def packed_weights_bytes(model: TranslationModel) -> int:
     if model.config.decoder.init_hidden == "bridge":
         total += packed_bytes(model.bridge.scan) * len(model.bridge.routes)
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
-    output = packed_size(hidden, vocab, model.dtype) + packed_size(vocab, hidden, model.dtype)
-    return total + packed_bytes(model.decoder) + output * model.dtype.itemsize
+    packed = model.decoder.packed
+    output = packed_size(hidden, vocab, packed) + packed_size(vocab, hidden, packed)
+    return total + packed_bytes(model.decoder) + output * packed.itemsize
 
 
 def _labelled(label: str, phases: list[Phase]) -> list[Phase]:

@@ -82,7 +82,7 @@ def packed_bytes(scan: Scan) -> int:
     for name, _, rows, transposed in keys:
         columns = shapes[name].shape[1]
         K, N = (columns, rows) if transposed else (rows, columns)
-        total += packed_size(K, N, scan.dtype) * scan.dtype.itemsize
+        total += packed_size(K, N, scan.packed) * scan.packed.itemsize
     return total
 
 
