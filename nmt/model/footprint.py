@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nmt.model.cells import memory_size
-from nmt.rnn.footprint import packed_bytes, piece_bytes, scan_bytes
+from nmt.rnn.footprint import Phase, packed_bytes, peak_bytes, piece_bytes, scan_phases
 from nmt.rnn.kernels.output import CHUNK_ROWS
 from nmt.rnn.kernels.products import packed_size
 
@@ -23,16 +22,20 @@ def workspace_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[
         T, S, B: Target steps, source steps and rows of the batch, padding included.
     """
     config, dtype, hidden = model.config, model.dtype, model.config.decoder.hidden_size
-    sizes: Counter[str] = Counter()
-    for layer, scan in enumerate(model.encoder.scans):
-        _add(sizes, f"encoder.{layer}", scan_bytes(scan, S, B), len(model.encoder.directions))
+    rows_of_embeddings = piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
+    rows_of_embeddings += piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
+    there = [Phase(Counter({"embeddings": rows_of_embeddings}))]
+    scans = [(f"encoder.{n}", scan, S, 1, len(model.encoder.directions)) for n, scan in enumerate(model.encoder.scans)]
     if config.decoder.init_hidden == "bridge":
-        _add(sizes, "bridge", scan_bytes(model.bridge.scan, 1, B), len(model.bridge.routes))
-    _add(sizes, "decoder", scan_bytes(model.decoder, T, B, S))
-    sizes["embeddings"] = piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
-    sizes["embeddings"] += piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
-    sizes["decoder: gradients of outputs"] = piece_bytes(dtype, T, B, hidden)
-    return sizes
+        scans.append(("bridge", model.bridge.scan, 1, 1, len(model.bridge.routes)))
+    scans.append(("decoder", model.decoder, T, S, 1))
+    back: list[Phase] = []
+    for label, scan, steps, positions, times in scans:
+        forward, its_way_back = scan_phases(scan, steps, B, positions)
+        there += _labelled(label, forward) * times
+        back = _labelled(label, its_way_back) * times + back
+    outputs = Phase(Counter({"decoder: gradients of outputs": piece_bytes(dtype, T, B, hidden)}))
+    return peak_bytes([*there, outputs, *back])
 
 
 def copies_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[str]:
@@ -56,10 +59,10 @@ def packed_weights_bytes(model: TranslationModel) -> int:
     if model.config.decoder.init_hidden == "bridge":
         total += packed_bytes(model.bridge.scan) * len(model.bridge.routes)
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
-    output = packed_size(hidden, vocab, model.dtype) + packed_size(vocab, hidden, model.dtype)
-    return total + packed_bytes(model.decoder) + output * model.dtype.itemsize
+    packed = model.decoder.packed
+    output = packed_size(hidden, vocab, packed) + packed_size(vocab, hidden, packed)
+    return total + packed_bytes(model.decoder) + output * packed.itemsize
 
 
-def _add(sizes: Counter[str], label: str, found: Mapping[str, int], times: int = 1) -> None:
-    for purpose, size in found.items():
-        sizes[f"{label}: {purpose}"] += size * times
+def _labelled(label: str, phases: list[Phase]) -> list[Phase]:
+    return [Phase(Counter({f"{label}: {k}": n for k, n in phase.kept.items()}), phase.block) for phase in phases]

@@ -20,9 +20,10 @@ from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import embedding_gradient, embedding_rows
 from nmt.rnn.profile import operation
-from nmt.rnn.scan import Scan, Workspace, fresh
+from nmt.rnn.scan import Scan
 from nmt.rnn.stepper import Stepper
 from nmt.rnn.weights import Weights, initial_array
+from nmt.rnn.workspace import Fresh, Workspace
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
@@ -352,7 +353,7 @@ class ModelDecoder:
     ) -> tuple[np.ndarray, States]:
         """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
         words, word = np.unique(tokens, return_inverse=True)
-        x = self.model.embed("tgt", words, self.threads, fresh)
+        x = self.model.embed("tgt", words, self.threads, Fresh())
         return self._stepper.step(x, states, names, word=word, parent=parent)
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:

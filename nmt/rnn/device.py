@@ -8,7 +8,6 @@ are host arrays everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,11 +17,10 @@ if TYPE_CHECKING:
     from nmt.rnn.compiler.plan import Plan
     from nmt.rnn.kernels.run_cpu import Rows
     from nmt.rnn.weights import Weights
+    from nmt.rnn.workspace import Allocate
 
 Array = Any
 """An array of a device: of its `xp`."""
-
-Allocate = Callable[[tuple[int, ...], Any], Array]
 
 
 class Executable(Protocol):

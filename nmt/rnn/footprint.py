@@ -1,6 +1,6 @@
 """How much memory a scan takes, from its plan alone: nothing is compiled or run.
 
-`scan_bytes` follows `Scan.forward` and `Scan.backward` piece by piece: what they take from `allocate` is what is
+`scan_phases` follows `Scan.forward` and `Scan.backward` piece by piece: what they take from `allocate` is what is
 counted here, tested against the `Workspace` of real batches.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from nmt.rnn.device import Executable
 from nmt.rnn.kernels.products import packed_size
 from nmt.rnn.kernels.row_writer import weight_key
 from nmt.rnn.kernels.run_cpu import Rows
-from nmt.rnn.scan import PIECE_BYTES, Scan
+from nmt.rnn.scan import Scan
+from nmt.rnn.workspace import PIECE_BYTES
 
 STATES, KEPT, MASKS = "states", "kept for the way back", "dropout masks"
 CONSTANTS, CARRIED, BLOCKS = "constant over time", "gradients of activations", "blocks of time"
@@ -29,23 +31,43 @@ def piece_bytes(dtype: np.dtype, *shape: int) -> int:
     return -(-size // PIECE_BYTES) * PIECE_BYTES
 
 
-def scan_bytes(scan: Scan, T: int, B: int, S: int = 1) -> Counter[str]:
-    """Bytes by purpose of one run and its way back in training: T steps, B rows, S source positions."""
+@dataclass
+class Phase:
+    """One pass: bytes that stay in use until the end of the update, by purpose, and bytes of its blocks of time, which
+    it gives back."""
+
+    kept: Counter[str] = field(default_factory=Counter)
+    block: int = 0
+
+
+def scan_phases(scan: Scan, T: int, B: int, S: int = 1) -> tuple[list[Phase], list[Phase]]:
+    """What one run and its way back in training take: T steps, B rows, S source positions."""
     compiled, dtype = scan.compiled(training=True), scan.dtype
     plan = compiled.step.plan
-    sizes: Counter[str] = Counter()
+    block_rows = scan.device.block_rows
+    forward, backward = _executable_phases(compiled.step, dtype, T, B, S, (KEPT, CARRIED), block_rows)
     for mask in plan.trace.masks:
         shape = (B, mask.width) if mask.variational else (T, B, mask.width)
-        sizes[MASKS] += piece_bytes(dtype, *shape)
+        forward.kept[MASKS] += piece_bytes(dtype, *shape)
     for width in scan.states.values():
-        sizes[STATES] += piece_bytes(dtype, T + 1, B, width)
-        sizes[CARRIED] += piece_bytes(dtype, 2, B, width)
-    sizes[CARRIED] += sum(_bytes(place, dtype, 1, B, S) for place in plan.d_captured.values())
-    block_rows = scan.device.block_rows
-    sizes += _executable_bytes(compiled.step, dtype, T, B, S, block_rows)
-    if compiled.constant is not None:
-        sizes[CONSTANTS] += _executable_bytes(compiled.constant, dtype, 1, B, S, block_rows).total()
-    return sizes
+        forward.kept[STATES] += piece_bytes(dtype, T + 1, B, width)
+        backward.kept[CARRIED] += piece_bytes(dtype, 2, B, width)
+    backward.kept[CARRIED] += sum(_bytes(place, dtype, 1, B, S) for place in plan.d_captured.values())
+    if compiled.constant is None:
+        return [forward], [backward]
+    first, last = _executable_phases(compiled.constant, dtype, 1, B, S, (CONSTANTS, CONSTANTS), block_rows)
+    return [first, forward], [backward, last]
+
+
+def peak_bytes(phases: Iterable[Phase]) -> Counter[str]:
+    """Bytes by purpose of passes one after another. Blocks of time count with what they need at the worst moment beyond
+    what is kept at the end anyway."""
+    kept: Counter[str] = Counter()
+    most = 0
+    for phase in phases:
+        kept += phase.kept
+        most = max(most, kept.total() + phase.block)
+    return kept + Counter({BLOCKS: most - kept.total()})
 
 
 def packed_bytes(scan: Scan) -> int:
@@ -61,7 +83,7 @@ def packed_bytes(scan: Scan) -> int:
     for name, _, rows, transposed in keys:
         columns = shapes[name].shape[1]
         K, N = (columns, rows) if transposed else (rows, columns)
-        total += packed_size(K, N, scan.dtype) * scan.dtype.itemsize
+        total += packed_size(K, N, scan.packed) * scan.packed.itemsize
     return total
 
 
@@ -70,27 +92,27 @@ def _products(one: Pass) -> Iterable[Product]:
         yield from (step for step in program.steps if isinstance(step, Product))
 
 
-def _executable_bytes(
-    executable: Executable, dtype: np.dtype, T: int, B: int, S: int, block_rows: int | None
-) -> Counter[str]:
+def _executable_phases(
+    executable: Executable, dtype: np.dtype, T: int, B: int, S: int, purposes: tuple[str, str], block_rows: int | None
+) -> tuple[Phase, Phase]:
     """What `Executable.forward` and `backward` take."""
     plan = executable.plan
     whole = np.full(B, T, np.int64)
     rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False, block_rows=block_rows)
     given = {*plan.trace.inputs}
-    sizes: Counter[str] = Counter()
-    for one, purpose in ((plan.forward, KEPT), (plan.backward, CARRIED)):
+    phases = Phase(), Phase()
+    for phase, one, purpose in zip(phases, (plan.forward, plan.backward), purposes, strict=True):
         if one is None:
             continue
         for name, place in one.arrays.items():
-            if name not in given:
-                is_block = place.kind == "block"
-                steps = rows.block_steps if is_block else T
-                sizes[BLOCKS if is_block else purpose] += _bytes(place, dtype, steps, B, S)
+            if place.kind == "block":
+                phase.block += _bytes(place, dtype, rows.block_steps, B, S)
+            elif name not in given:
+                phase.kept[purpose] += _bytes(place, dtype, T, B, S)
         scratch = executable.scratch(rows, backward=one is plan.backward)
-        sizes[BLOCKS] += sum(piece_bytes(dtype, *shape) for shape in scratch)
+        phase.block += sum(piece_bytes(dtype, *shape) for shape in scratch)
         given |= {*one.arrays, *(f"d_{name}" for name in plan.outputs)}
-    return sizes
+    return phases
 
 
 def _bytes(place: Place, dtype: np.dtype, T: int, B: int, S: int) -> int:

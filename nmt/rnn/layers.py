@@ -18,8 +18,9 @@ from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device, cpu
 from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.repeated import SHORT_ROWS, Repeated, Sizes
-from nmt.rnn.scan import Arrays, Result, Scan, Tape, Workspace
+from nmt.rnn.scan import Arrays, Result, Scan, Tape
 from nmt.rnn.weights import Weights, initial_array
+from nmt.rnn.workspace import Workspace
 
 Lengths = Sequence[int] | np.ndarray | None
 

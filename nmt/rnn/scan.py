@@ -6,9 +6,8 @@ lengths are free. Rows may come in any order; sorted by length, longest first, a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -25,51 +24,9 @@ from nmt.rnn.kernels.run_cpu import Division, Launch, Rows, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import Weights, check_params, packed_dtype
+from nmt.rnn.workspace import Allocate, Fresh
 
 Arrays = dict[str, np.ndarray]
-
-PIECE_BYTES = 64
-"""Arrays of a workspace begin on a cache line."""
-
-
-class Workspace:
-    """Memory for one training step, taken piece by piece and given back all at once by `reset`; grows to the largest
-    step seen."""
-
-    def __init__(self, xp: Any = np) -> None:
-        """`xp`: of the device whose memory it is."""
-        self._xp = xp
-        self._chunks: list[np.ndarray] = []
-        self._used = 0  # bytes of the last chunk
-        self._total = 0  # bytes asked for since the last reset
-
-    def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An array of stale but finite numbers."""
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        step = -(-size // PIECE_BYTES) * PIECE_BYTES
-        if not self._chunks or self._used + step > self._chunks[-1].size:
-            self._chunks.append(self._xp.zeros(max(step, 1 << 22), np.uint8))
-            self._used = 0
-        piece = self._chunks[-1][self._used : self._used + size]
-        self._used += step
-        self._total += step
-        return piece.view(dtype).reshape(shape)
-
-    @property
-    def taken(self) -> int:
-        """Bytes handed out since the last reset."""
-        return self._total
-
-    def reset(self) -> None:
-        """Everything taken is free again. Arrays handed out before must not be used any more."""
-        if len(self._chunks) > 1:
-            self._chunks = [self._xp.zeros(self._total * 5 // 4, np.uint8)]
-        self._used = self._total = 0
-
-
-def fresh(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Memory of its own for every call."""
-    return np.zeros(shape, dtype)
 
 
 @dataclass
@@ -131,7 +88,7 @@ class Tape:
     constant_arrays: Arrays
     rows: Rows
     weights: Weights
-    allocate: Any = field(default=fresh)
+    allocate: Allocate
 
 
 @dataclass(frozen=True)
@@ -200,7 +157,7 @@ class Scan:
         reverse: bool = False,
         training: bool = False,
         seed: int = 0,
-        allocate: Any = None,
+        allocate: Allocate | None = None,
         outputs: Any = None,
         single_step: bool = False,
         label: str = "scan",
@@ -217,7 +174,7 @@ class Scan:
         """
         rows = self._rows(x, lengths, captured or {}, source_lengths, reverse, label)
         check_params(type(self.cell).__name__, self.params, weights, self.dtype)
-        compiled, allocate = self.compiled(training, single_step), allocate or self.device.xp.zeros
+        compiled, allocate = self.compiled(training, single_step), allocate or Fresh(self.device.xp)
         traced = compiled.step.plan.trace
         arrays: Arrays = {"x": x}
         for name, mask in self._masks(traced, rows, seed, allocate).items():
@@ -250,9 +207,10 @@ class Scan:
         if not isinstance(compiled.step, run_cpu.Executable):
             raise RuntimeError(f"runs are prepared for the processor only, got {self.device.name}")
         arrays: Arrays = {"x": x}
+        allocate = Fresh()
         for name, width in self.states.items():
-            arrays[f"S_{name}"] = self._stack(name, width, {}, rows, fresh)
-        launches = compiled.step.prepare(arrays, weights, rows, fresh)
+            arrays[f"S_{name}"] = self._stack(name, width, {}, rows, allocate)
+        launches = compiled.step.prepare(arrays, weights, rows, allocate)
         first, last = (rows.T, 0) if reverse else (0, rows.T)
         initial, final = ({name: arrays[f"S_{name}"][slot] for name in self.states} for slot in (first, last))
         return Prepared(launches, initial, final, self._output(compiled, arrays, rows, {}))
@@ -354,7 +312,7 @@ class Scan:
 
     # ------------------------------------------------------------ memory of a run
 
-    def _masks(self, traced: Trace, rows: Rows, seed: int, allocate: Any) -> Arrays:
+    def _masks(self, traced: Trace, rows: Rows, seed: int, allocate: Allocate) -> Arrays:
         masks: Arrays = {}
         for n, mask in enumerate(traced.masks):
             shape = (rows.B, mask.width) if mask.variational else (rows.T, rows.B, mask.width)
@@ -367,7 +325,9 @@ class Scan:
     def _draw(self, array: np.ndarray, mask: Mask, seed: int, n: int) -> None:
         self.device.dropout_mask(array.reshape(-1), 1.0 - mask.rate, seed, n << 40, self.threads)
 
-    def _stack(self, name: str, width: int, initial: Mapping[str, np.ndarray], rows: Rows, allocate: Any) -> np.ndarray:
+    def _stack(
+        self, name: str, width: int, initial: Mapping[str, np.ndarray], rows: Rows, allocate: Allocate
+    ) -> np.ndarray:
         """The state stack [T + 1, B, n]: zero where no step writes, the initial state in each row's first slot."""
         stack = allocate((rows.T + 1, rows.B, width), self.dtype)
         ends = rows.lengths if rows.reverse else rows.lengths + 1
@@ -410,7 +370,7 @@ class Scan:
             label=f"{rows.label} constants",
         )
 
-    def _constant(self, compiled: Compiled, arrays: Arrays, weights: Weights, rows: Rows, allocate: Any) -> Arrays:
+    def _constant(self, compiled: Compiled, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> Arrays:
         if compiled.constant is None:
             return {}
         plan = compiled.constant.plan

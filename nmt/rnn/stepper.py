@@ -16,8 +16,9 @@ from nmt.rnn.compiler.trace import Trace, trace
 from nmt.rnn.device import Device, Executable
 from nmt.rnn.kernels.run_cpu import Rows, identity, single_steps
 from nmt.rnn.ragged import Ragged
-from nmt.rnn.scan import Scan, Workspace
+from nmt.rnn.scan import Scan
 from nmt.rnn.weights import Weights, check_params
+from nmt.rnn.workspace import Fresh, Workspace
 
 Arrays = dict[str, np.ndarray]
 
@@ -80,7 +81,7 @@ class Stepper:
         empty = zeros((1, count, scan.cell.input_size), scan.dtype)
         rows = scan._rows(empty, None, captured, source_lengths, False)
         arrays: Arrays = {f"C_{k}": a for k, a in scan._check_captured(captured, rows).items()}
-        scan._constant(scan.compiled(training=False), arrays, self.weights, rows, zeros)
+        scan._constant(scan.compiled(training=False), arrays, self.weights, rows, Fresh(scan.device.xp))
         return self._sources.add(arrays, rows.source_lengths)
 
     def release(self, sentences: np.ndarray) -> None:

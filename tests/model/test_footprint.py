@@ -44,8 +44,9 @@ def test_the_workspace_of_an_update_is_predicted(name):
         assert predicted == pytest.approx(model.workspace_taken, rel=0.1)
 
 
+@pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", MODELS)
-def test_packed_weights_are_predicted(name):
-    model = build(50, **MODELS[name])
+def test_packed_weights_are_predicted(name, compute_dtype):
+    model = build(50, compute_dtype=compute_dtype, **MODELS[name])
     model.loss_and_gradients(batch_of([([5, 6], [7, 8, 9])]), seed=1)
     assert packed_weights_bytes(model) == model.weights.packed_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -21,6 +22,7 @@ from nmt.rnn.kernels.team import address_of, run_team
 from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
+from nmt.rnn.workspace import Allocate
 
 Division = Literal["rows", "units"]
 """What the threads divide in a time loop: each its own rows of the batch, or each its own hidden units."""
@@ -39,7 +41,6 @@ _SMALL = 1 << 16
 """Numbers below which one thread has written them before a second is awake."""
 
 Arrays = dict[str, np.ndarray]
-Allocate = Callable[[tuple[int, ...], Any], np.ndarray]
 
 
 BLOCK_ROWS = 2048
@@ -233,28 +234,31 @@ class Executable:
         """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
         vectors."""
         run = _Run(self._forward, arrays, weights, rows, allocate)
-        for block in rows.blocks(turned=False):
-            for launch in run.launches(block):
-                launch()
+        with run.block_memory():
+            for block in rows.blocks(turned=False):
+                for launch in run.launches(block):
+                    launch()
 
     def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Launch]:
         """What `forward` would run, to be run again whenever the numbers in `arrays` have changed; all rows whole."""
         if not rows.whole:
             raise RuntimeError("a run is prepared for whole rows only")
         run = _Run(self._forward, arrays, weights, rows, allocate)
-        return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
+        with run.block_memory():
+            return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
         if self._backward is None:
             raise RuntimeError("a plan for inference has no backward pass")
         run = _Run(self._backward, arrays, weights, rows, allocate)
-        for block in rows.blocks(turned=True):
-            for launch in run.launches(block):
-                launch()
-            for placed in self.plan.sinks:
-                if placed.sink.name in gradients:
-                    run.add_gradient(placed, gradients[placed.sink.name], block)
+        with run.block_memory():
+            for block in rows.blocks(turned=True):
+                for launch in run.launches(block):
+                    launch()
+                for placed in self.plan.sinks:
+                    if placed.sink.name in gradients:
+                        run.add_gradient(placed, gradients[placed.sink.name], block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Shapes of the memory of one step that a pass takes besides its arrays."""
@@ -289,13 +293,24 @@ class _Run:
         self.side, self.arrays, self.weights, self.rows, self.allocate = side, arrays, weights, rows, allocate
         self.label = f"{rows.label} gradients" if side.turned else rows.label
         for name, place in side.arrays.items():
-            if name not in arrays:
-                steps = rows.block_steps if name in side.local else rows.T
-                arrays[name] = allocate((steps, *shape_of_step(place, rows)), side.dtype)
+            if name not in arrays and name not in side.local:
+                arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), side.dtype)
                 if name in side.cleared_once and not rows.whole:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
         self.scratch: Arrays = {}
         self.tables: dict[str, _Table] = {}
+
+    @contextmanager
+    def block_memory(self) -> Iterator[None]:
+        """Memory for what lives in a block of time, as long as the pass lasts: the next one takes the same again."""
+        steps = self.rows.block_steps
+        with self.allocate.temporary():
+            for name in self.side.local:
+                shape = steps, *shape_of_step(self.side.arrays[name], self.rows)
+                self.arrays[name] = self.allocate(shape, self.side.dtype)
+            yield
+        for name in self.side.local:
+            del self.arrays[name]
 
     def launches(self, block: Block) -> Iterator[Launch]:
         """The programs for one block of time, in order; each is to be run before the next is asked for, or all of them

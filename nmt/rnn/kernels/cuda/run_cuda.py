@@ -6,19 +6,22 @@ the lengths on the host.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.device import Allocate, Array
+from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.row_writer import INDEX, weight_key
 from nmt.rnn.kernels.run_cpu import Block, Rows, shape_of_step
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
+from nmt.rnn.workspace import Allocate
 
 if TYPE_CHECKING:
     from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
@@ -38,19 +41,21 @@ class CudaExecutable:
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the forward arrays; see `device.Executable`."""
         run = _Run(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
-        for block in rows.blocks(turned=False):
-            run.block(block)
+        with run.block_memory():
+            for block in rows.blocks(turned=False):
+                run.block(block)
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
         if self.plan.backward is None or self.backward_module is None:
             raise RuntimeError("a plan for inference has no backward pass")
         run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
-        for block in rows.blocks(turned=True):
-            run.block(block)
-            for placed in self.plan.sinks:
-                if placed.sink.name in gradients:
-                    run.add_gradient(placed, gradients[placed.sink.name], block)
+        with run.block_memory():
+            for block in rows.blocks(turned=True):
+                run.block(block)
+                for placed in self.plan.sinks:
+                    if placed.sink.name in gradients:
+                        run.add_gradient(placed, gradients[placed.sink.name], block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Shapes of the memory of one step, or of a block of threads, that a pass takes besides its arrays."""
@@ -86,24 +91,34 @@ class _Run:
         self.flat: Arrays = {}
         self.parts: dict[tuple[bool, int], np.ndarray | None] = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
-        self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
+        self.local = {name: place for name, place in one.arrays.items() if place.kind == "block"}
         for name, place in one.arrays.items():
-            if name not in arrays:
-                arrays[name] = allocate(
-                    (rows.block_steps if name in self.local else rows.T, *shape_of_step(place, rows)), self.dtype
-                )
-                if self._cleared(place) and name not in self.local:
+            if name not in arrays and name not in self.local:
+                arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), self.dtype)
+                if self._cleared(place):
                     self.device.clear_ended(arrays[name], rows.lengths, 1)
 
     def _cleared(self, place: Place) -> bool:
         return self.turned and not place.source_axis
 
+    @contextmanager
+    def block_memory(self) -> Iterator[None]:
+        """Memory for what lives in a block of time, as long as the pass lasts: the next one, later in the same stream,
+        takes the same again."""
+        steps = self.rows.block_steps
+        with self.allocate.temporary():
+            for name, place in self.local.items():
+                self.arrays[name] = self.allocate((steps, *shape_of_step(place, self.rows)), self.dtype)
+            yield
+        for name in self.local:
+            del self.arrays[name]
+
     # ------------------------------------------------------------ a block of time
 
     def block(self, block: Block) -> None:
         """Run the programs for one block of time."""
-        for name in self.local:
-            if self._cleared(self.one.arrays[name]):
+        for name, place in self.local.items():
+            if self._cleared(place):
                 left = np.clip(self.rows.lengths - block.low, 0, None)
                 self.device.clear_ended(self.arrays[name][: block.high - block.low], left, 1)
         B = self.rows.B

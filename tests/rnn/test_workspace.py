@@ -1,0 +1,51 @@
+"""A workspace hands out memory, takes part of it back, and is used again."""
+
+import numpy as np
+
+from nmt.rnn.cells import LSTMCell
+from nmt.rnn.scan import Scan
+from nmt.rnn.weights import Weights, initial_params
+from nmt.rnn.workspace import Workspace
+
+
+def test_pieces_do_not_overlap_and_temporary_ones_come_again():
+    take = Workspace()
+    first = take((3, 5), np.float32)
+    with take.temporary():
+        inner = take((7,), np.float64)
+        assert not np.shares_memory(first, inner)
+    after = take((7,), np.float64)
+    assert np.shares_memory(inner, after) and not np.shares_memory(first, after)
+
+
+def test_temporary_pieces_may_need_a_chunk_of_their_own():
+    take = Workspace()
+    take((1 << 22,), np.uint8)  # the whole first chunk
+    with take.temporary():
+        inner = take((100,), np.uint8)
+    lasting = take((100,), np.uint8)
+    assert np.shares_memory(inner, lasting)
+    assert take.taken == (1 << 22) + 128
+
+
+def test_taken_is_the_most_at_a_time():
+    take = Workspace()
+    for _ in range(3):
+        with take.temporary():
+            take((64,), np.uint8)
+    assert take.taken == 64
+    take.reset()
+    assert take.taken == 0
+
+
+def test_a_pass_gives_its_blocks_of_time_back():
+    """Both directions of a layer need no more for blocks of time than one of them."""
+    scan = Scan(LSTMCell(8, 8), threads=1)
+    weights = Weights(initial_params(scan.cell, 0))
+    x = np.random.default_rng(0).standard_normal((40, 3, 8), np.float32)
+    take = Workspace()
+    scan.forward(weights, x, allocate=take)
+    once = take.taken
+    scan.forward(weights, x, allocate=take)
+    lasting = 3 * (41 * 3 * 8 * 4 + 63)  # states h and c, and what is not in the block
+    assert once < take.taken <= once + lasting
