@@ -115,16 +115,19 @@ class Matrices:
         self.runtime.launch(kernels[1], blocks, parts, rows.size, chunks, out)
 
     def _gathered(self, rows: Matrix, index: np.ndarray | None, role: str) -> Array:
-        if self.in_bfloat16:
+        if self.in_bfloat16 and rows.array.dtype != BFLOAT16:
             return self._rounded(rows, role, index)
         return rows.view() if index is None else self._take(rows, index, role)
 
     # ------------------------------------------------------------ copies
 
     def _take(self, rows: Matrix, index: np.ndarray, role: str) -> Array:
-        out = self._matrix(role, len(index), rows.size, self.dtype)
+        out = self._matrix(role, len(index), rows.size, rows.array.dtype)
         size = rows.start, rows.stride, rows.size, len(index)
-        self._launch(row_kernels.gather, out.size, rows.array, *size, self.device.index(index), out)
+        kernel = row_kernels.gather(out.dtype, row_kernels.threads_for(out.size))
+        self.runtime.launch(
+            kernel, row_kernels.grid_of(kernel, out.size), rows.array, *size, self.device.index(index), out
+        )
         return out
 
     def _rounded(self, rows: Matrix, role: str, index: np.ndarray | None = None) -> Array:

@@ -44,7 +44,7 @@ def grid_of(kernel: Kernel, count: int) -> int:
 
 
 def _number(dtype: np.dtype) -> Any:
-    return float32 if dtype == np.float32 else float64
+    return {4: float32, 8: float64, 2: uint16}[dtype.itemsize]
 
 
 def threads_for(count: int) -> int:

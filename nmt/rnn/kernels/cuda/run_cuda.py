@@ -17,6 +17,7 @@ from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.run_persistent import TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.row_writer import INDEX, weight_key
 from nmt.rnn.kernels.run_cpu import Block, Rows, shape_of_step
 from nmt.rnn.profile import operation
@@ -37,9 +38,16 @@ class CudaExecutable:
         self.in_bfloat16 = packed == PAIRS
         self.forward_module = emit_cuda(plan.forward, dtype, "forward")
         self.backward_module = emit_cuda(plan.backward, dtype, "backward") if plan.backward else None
+        cell = recognise(plan) if dtype == np.float32 else None
+        self.persistent = PersistentRun(device, cell, plan, self.in_bfloat16) if cell else None
 
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the forward arrays; see `device.Executable`."""
+        layer = self.persistent.layer(rows) if self.persistent else None
+        if self.persistent and layer:
+            with operation(rows.label, ": persistent"):
+                self.persistent.forward(layer, arrays, weights, rows)
+            return
         run = _Run(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
         with run.block_memory():
             for block in rows.blocks(turned=False):
@@ -49,6 +57,10 @@ class CudaExecutable:
         """Fill the backward arrays and add to the parameters' `gradients`."""
         if self.plan.backward is None or self.backward_module is None:
             raise RuntimeError("a plan for inference has no backward pass")
+        if self.persistent and TAPE in arrays:
+            with operation(rows.label, " gradients: persistent"):
+                self.persistent.backward(arrays, weights, rows, gradients)
+            return
         run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
         with run.block_memory():
             for block in rows.blocks(turned=True):
