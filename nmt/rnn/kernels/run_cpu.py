@@ -35,7 +35,7 @@ LARGE_WEIGHTS = 2 << 20
 """Bytes of a loop's weights that no longer stay in the second cache of one core."""
 
 ALONE_BELOW = 1 << 18
-"""Multiply-adds of a loop that one thread has done before a sleeping second one is at work."""
+"""Multiply-adds of a loop or a product that one thread has done before a sleeping second one is at work."""
 
 _SMALL = 1 << 16
 """Numbers below which one thread has written them before a second is awake."""
@@ -401,8 +401,10 @@ class _Run:
         packed = self.weights.packed(*weight_key(step), threads, self.side.packed)
         segments = self.rows.segments(source.source_axis, block)
         K, N = step.x.width or 0, step.out.width or 0
-        args = (product, threads, A, offset, packed, C, 0, K, N, segments, 0)
-        return Launch((self.label, ": products ", phase), _product_size(segments, K, N), run_parallel, args)
+        size = _product_size(segments, K, N)
+        parts = 1 if size() < ALONE_BELOW else threads
+        args = (product, parts, A, offset, packed, C, 0, K, N, segments, 0)
+        return Launch((self.label, ": products ", phase), size, run_parallel, args)
 
 
 def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
