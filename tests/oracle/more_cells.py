@@ -222,7 +222,8 @@ def ind_rnn(p, x, s):
 
 
 def slstm(heads):
-    """Beck et al. (2024), equations 8-17, a head at a time; where nothing is stored (n is zero) m starts at i and f' at 1 or below."""
+    """Beck et al. (2024), equations 8-17, a head at a time; where nothing is stored (n is zero) m starts at i and f'
+    at 1 or below."""
 
     def step(p, x, s):
         H = len(s["h"])

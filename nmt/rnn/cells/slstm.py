@@ -12,8 +12,9 @@ class SLSTMCell(Cell):
     c_t = f' * c_prev + i' * tanh(z),  n_t = f' * n_prev + i',  h_t = sigmoid(o) * c_t / n_t.
 
     m only scales c and n, which h divides by one another. Where n is zero nothing has been stored yet, and m_t = i
-    (f' being held at 1): so a first step whose input gate is nearly shut divides no zero by zero. `heads`: h is cut into this many parts,
-    and each part of the gates sees its own (the paper's memory mixing); `R_0`, ... are their matrices.
+    (f' being held at 1): so a first step whose input gate is nearly shut divides no zero by zero. `heads`: h is cut
+    into this many parts, and each part of the gates sees its own (the paper's memory mixing); `R_0`, ... are their
+    matrices.
     """
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1) -> None:
