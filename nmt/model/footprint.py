@@ -27,7 +27,8 @@ def workspace_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[
     for layer, scan in enumerate(model.encoder.scans):
         _add(sizes, f"encoder.{layer}", scan_bytes(scan, S, B), len(model.encoder.directions))
     if config.decoder.init_hidden == "bridge":
-        _add(sizes, "bridge", scan_bytes(model.bridge.scan, 1, B), len(model.bridge.routes))
+        for scan in model.bridge.scans.values():
+            _add(sizes, "bridge", scan_bytes(scan, 1, B))
     _add(sizes, "decoder", scan_bytes(model.decoder, T, B, S))
     sizes["embeddings"] = piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
     sizes["embeddings"] += piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
@@ -54,7 +55,7 @@ def packed_weights_bytes(model: TranslationModel) -> int:
     """Bytes of the packed forms of all weights that training uses."""
     total = sum(packed_bytes(scan) for scan in model.encoder.scans) * len(model.encoder.directions)
     if model.config.decoder.init_hidden == "bridge":
-        total += packed_bytes(model.bridge.scan) * len(model.bridge.routes)
+        total += sum(packed_bytes(scan) for scan in model.bridge.scans.values())
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
     output = packed_size(hidden, vocab, model.dtype) + packed_size(vocab, hidden, model.dtype)
     return total + packed_bytes(model.decoder) + output * model.dtype.itemsize
