@@ -1,6 +1,7 @@
 """The pages tell the truth: their commands, options, settings, folders and links exist."""
 
 import importlib
+import os
 import re
 import shlex
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMANDS = ("train", "translate", "evaluate")
+# Files that a page tells its reader to write; tests below write and run them.
+OF_PAGES = {"my_cells.py"}
 
 
 def code_blocks(page, language):
@@ -63,6 +66,8 @@ def check_make(words):
 
 def check_python(words):
     script = words[1]
+    if script in OF_PAGES:
+        return
     assert (ROOT / script).is_file()
     known = set(re.findall(r"--[a-z-]+", script_help(script)))
     assert {word.split("=")[0] for word in words[2:] if word.startswith("--")} <= known
@@ -158,3 +163,35 @@ def test_make_help_lists_every_target():
     makefile = (ROOT / "Makefile").read_text()
     phony = set(re.search(r"^\.PHONY: (.+)$", makefile, re.M).group(1).split()) - {"help"}
     assert {f"make {target}" for target in phony} == set(re.findall(r"'(make [a-z]+) ", makefile))
+
+
+def page_files(page, folder):
+    """Write a page's Python blocks that begin with a file's name; returns the names."""
+    blocks = {block.split()[1]: block for block in code_blocks(page, "python") if block.startswith("# ")}
+    for name, block in blocks.items():
+        (folder / name).write_text(block, "utf-8")
+    return set(blocks)
+
+
+def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
+    from nmt.config import load_config
+    from nmt.model.bridge import Bridge
+    from nmt.model.cells import decoder_layers, encoder_cells
+    from nmt.rnn import ZoneoutCell
+
+    page = ROOT / "docs" / "add-a-cell.md"
+    assert page_files(page, tmp_path) == OF_PAGES | {"more_cells.py"}
+    command = next(line for line in "".join(code_blocks(page, "bash")).splitlines() if line.startswith("nmt-train"))
+    settings = [word for word in shlex.split(command) if word.startswith("model.")]
+    monkeypatch.chdir(tmp_path)
+    config = load_config(ROOT / "configs" / "quickstart.yaml", settings).model
+    cells = [type(cell).__name__ for cell in (*encoder_cells(config), *decoder_layers(config))]
+    assert set(cells) == {"MGUCell"} and Bridge(config).routes
+    zoneout = load_config(ROOT / "configs" / "quickstart.yaml", ["model.encoder.rnn_type=more_cells.zoneout_lstm"])
+    assert isinstance(encoder_cells(zoneout.model)[0], ZoneoutCell)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    options = {"capture_output": True, "text": True, "check": True, "env": environment}
+    printed = subprocess.run([sys.executable, "my_cells.py"], **options).stdout.splitlines()
+    shown = "".join(code_blocks(page, "text")).splitlines()
+    assert printed[:2] == shown[:2] and printed[-1] == shown[-1]
+    assert [line[:64].rstrip() for line in printed[2:5]] == [line[:64].rstrip() for line in shown[2:5]]

@@ -22,10 +22,8 @@ def run_oracle(case, params, x, hx, cx):
 
 
 @needs_vectors
-@pytest.mark.parametrize("name", vectors.torch_layer_names())
+@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if not vectors.is_projected(n)])
 def test_layers_equal_torch(name):
-    if feature := vectors.torch_waits_for(name):
-        pytest.skip(f"waits for a later issue: {feature}")
     case = vectors.torch_layer(name)
     results = run_oracle(case, case.params, case.x, case.hx, case.cx)
     for key, expected in case.expected.items():
@@ -33,7 +31,7 @@ def test_layers_equal_torch(name):
 
 
 @needs_vectors
-@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if not vectors.torch_waits_for(n)])
+@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if not vectors.is_projected(n)])
 def test_complex_steps_through_layers_equal_torch_gradients(name):
     case, rng = vectors.torch_layer(name), np.random.default_rng(7)
     leaves = {"x": case.x, "hx": case.hx, "cx": case.cx, **case.params}
@@ -53,7 +51,7 @@ def test_complex_steps_through_layers_equal_torch_gradients(name):
 
 
 @needs_vectors
-@pytest.mark.parametrize("name", vectors.names("onnx"))
+@pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if not vectors.onnx_feature(n)])
 def test_layers_equal_onnx(name):
     if feature := vectors.onnx_waits_for(name):
         pytest.skip(f"waits for a later issue: {feature}")

@@ -1,18 +1,49 @@
 """The `model` section: an encoder, an attention decoder and what they share."""
 
+import re
+from difflib import get_close_matches
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from nmt.config.section import Fraction, PositiveFloat, PositiveInt, Section
 
-RnnType = Literal["lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu"]
+RNN_TYPES = (
+    "lstm",
+    "gru",
+    "gru_reset_before",
+    "rnn_tanh",
+    "rnn_relu",
+    "layer_norm_lstm",
+    "layer_norm_gru",
+    "mi_lstm",
+    "mi_lstm_layer_norm",
+    "peephole_lstm",
+    "coupled_lstm",
+    "projected_lstm",
+    "deep_transition_gru",
+    "sru",
+    "ssru",
+    "qrnn",
+    "min_gru",
+    "min_lstm",
+    "slstm",
+    "ind_rnn",
+    "convolution",
+)
+_DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
+RnnType = Annotated[
+    str,
+    WithJsonSchema({"anyOf": [{"enum": list(RNN_TYPES), "type": "string"}, {"pattern": _DOTTED, "type": "string"}]}),
+]
 AttentionName = Literal["bahdanau", "dot", "general", "luong", "scaled_dot"]
 
 _RNN_TYPE = (
     "Cell. gru resets after the product with the state (as cuDNN does), gru_reset_before before "
     "it (as in the "
-    "paper that introduced it); rnn_tanh and rnn_relu are Elman's."
+    "paper that introduced it); rnn_tanh and rnn_relu are Elman's; docs/cells.md has the others. "
+    "my_cells.MyCell is the class (or function) MyCell(input_size, hidden_size) of my_cells.py, "
+    "in the current folder or installed (docs/add-a-cell.md)."
 )
 _VARIATIONAL = (
     "Draw one dropout mask a sentence and use it at every time step (Gal and Ghahramani 2016), "
@@ -26,6 +57,23 @@ def _canonical(name: str) -> str:
     return "general" if name == "luong" else name
 
 
+class _Recurrent(Section):
+    """What encoder and decoder share."""
+
+    rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)
+
+    @model_validator(mode="after")
+    def _check_rnn_type(self) -> "_Recurrent":
+        if self.rnn_type not in RNN_TYPES and not re.match(_DOTTED, self.rnn_type):
+            close = get_close_matches(self.rnn_type.lower(), RNN_TYPES, n=1, cutoff=0.4)
+            advice = f"; did you mean {close[0]}?" if close else ""
+            raise ValueError(
+                f"rnn_type must be one of {', '.join(RNN_TYPES)}, or a dotted path such as my_cells.MyCell, "
+                f"got {self.rnn_type!r}{advice}"
+            )
+        return self
+
+
 class EmbeddingsConfig(Section):
     """The table that turns a subword into a vector."""
 
@@ -34,10 +82,9 @@ class EmbeddingsConfig(Section):
     scale: bool = Field(default=False, description="Multiply embeddings by the square root of their size.")
 
 
-class EncoderConfig(Section):
+class EncoderConfig(_Recurrent):
     """The network that reads the source sentence."""
 
-    rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)
     embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Source embeddings.")
     hidden_size: PositiveInt = Field(
         default=256,
@@ -58,10 +105,9 @@ class EncoderConfig(Section):
         return 2 * self.hidden_size if self.bidirectional else self.hidden_size
 
 
-class DecoderConfig(Section):
+class DecoderConfig(_Recurrent):
     """The network that writes the target sentence."""
 
-    rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)
     embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Target embeddings.")
     hidden_size: PositiveInt = Field(default=512, description="Size of the state and of the attention vector.")
     num_layers: PositiveInt = Field(default=1, description="Layers, one on top of the other.")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.cells import memory_size, recurrent_cell
+from nmt.errors import ConfigError
+from nmt.model.cells import decoder_layers, encoder_cells
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import LinearCell
 from nmt.rnn.scan import Scan, Tape
@@ -20,30 +21,36 @@ class Bridge:
     """Decoder layer l starts from encoder layer l (the last one where the encoder has fewer), each state from its
     namesake.
 
-    A state the encoder lacks (an LSTM decoder's c above a GRU encoder) starts from the encoder's h. Learned: tanh(W
-    state + b).
+    A state the encoder lacks (an LSTM decoder's c above a GRU encoder) starts from the encoder's h, or, where there is
+    none, from its first state; of both only those that `Cell.starts` names. Learned: tanh(W state + b).
     """
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
-        """`options` are those of `Scan`."""
+        """`options` are those of `Scan`. Raises ConfigError where states of different sizes should be the same."""
         self.kind = config.decoder.init_hidden
-        decoder, layers = config.decoder, config.encoder.num_layers
-        has = recurrent_cell(config.encoder.rnn_type, 1, 1).states()
-        names = recurrent_cell(decoder.rnn_type, 1, decoder.hidden_size).states()
+        encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
         # decoder state -> (encoder layer, encoder state)
-        self.routes = {
-            f"{layer}.{name}": (min(layer, layers - 1), name if name in has else "h")
-            for layer in range(decoder.num_layers)
-            for name in names
-        }
-        self.cell = LinearCell(memory_size(config), decoder.hidden_size, "tanh")
-        self.scan = Scan(self.cell, **options)
+        self.routes: dict[str, tuple[int, str]] = {}
+        # decoder state -> the layer it comes through
+        self.scans: dict[str, Scan] = {}
+        for n, cell in enumerate(decoder_layers(config)):
+            layer = min(n, len(encoder) - 1)
+            for name in cell.starts() if encoder[layer].starts() else ():
+                source = next(k for k in (name, "h", *encoder[layer].starts()) if k in encoder[layer].starts())
+                size, width = directions * encoder[layer].states()[source], cell.states()[name]
+                if self.kind == "last" and size != width:
+                    raise ConfigError(
+                        f"model.decoder.init_hidden must be bridge or zero where the encoder's {source} has {size} "
+                        f"numbers and the decoder's {name} {width}, got last"
+                    )
+                self.routes[f"{n}.{name}"] = layer, source
+                self.scans[f"{n}.{name}"] = Scan(LinearCell(size, width, "tanh"), **options)
 
     def params(self) -> dict[str, Param]:
         """Names and shapes; none unless learned."""
         if self.kind != "bridge":
             return {}
-        return {k: v for name in self.routes for k, v in under(name, self.cell.params()).items()}
+        return {k: v for name, scan in self.scans.items() for k, v in under(name, scan.cell.params()).items()}
 
     def forward(
         self, weights: Weights, final: list[States], *, training: bool, allocate: Any
@@ -56,7 +63,7 @@ class Bridge:
         states, tapes = {}, {}
         for name, (layer, state) in self.routes.items():
             x = np.ascontiguousarray(final[layer][state])[None]
-            result = self.scan.forward(
+            result = self.scans[name].forward(
                 weights.view(name), x, training=training, allocate=allocate, label=f"bridge.{name}"
             )
             states[name], tapes[name] = result.y[0], result.tape
@@ -74,7 +81,7 @@ class Bridge:
             tape = tapes.get(name)
             if tape is not None:
                 inner = {k[len(name) + 1 :]: g for k, g in gradients.items() if k.startswith(f"{name}.")}
-                got = self.scan.backward(tape, np.ascontiguousarray(d)[None], None, inner).x
+                got = self.scans[name].backward(tape, np.ascontiguousarray(d)[None], None, inner).x
                 if got is None:
                     raise RuntimeError("the bridge gave no gradient for its input")
                 d = got[0]

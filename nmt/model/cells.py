@@ -1,20 +1,98 @@
 """From settings to cells."""
 
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+
 from nmt.config import ModelConfig
+from nmt.errors import ConfigError
 from nmt.rnn.cell import Cell
-from nmt.rnn.cells import AttentionCell, DropoutCell, ElmanCell, GRUCell, LSTMCell, ResidualCell, StackCell
+from nmt.rnn.cells import (
+    AttentionCell,
+    ConvolutionCell,
+    CoupledLSTMCell,
+    DeepTransitionGRUCell,
+    DropoutCell,
+    ElmanCell,
+    GRUCell,
+    IndRNNCell,
+    LayerNormGRUCell,
+    LayerNormLSTMCell,
+    LSTMCell,
+    MILSTMCell,
+    MinGRUCell,
+    MinLSTMCell,
+    PeepholeLSTMCell,
+    ProjectedLSTMCell,
+    QRNNCell,
+    ResidualCell,
+    SLSTMCell,
+    SRUCell,
+    SSRUCell,
+    StackCell,
+)
+
+_CELLS: dict[str, Callable[[int, int], Cell]] = {
+    "lstm": LSTMCell,
+    "gru": GRUCell,
+    "gru_reset_before": partial(GRUCell, reset_after=False),
+    "rnn_tanh": ElmanCell,
+    "rnn_relu": partial(ElmanCell, nonlinearity="relu"),
+    "layer_norm_lstm": LayerNormLSTMCell,
+    "layer_norm_gru": LayerNormGRUCell,
+    "mi_lstm": MILSTMCell,
+    "mi_lstm_layer_norm": partial(MILSTMCell, layer_norm=True),
+    "peephole_lstm": PeepholeLSTMCell,
+    "coupled_lstm": CoupledLSTMCell,
+    # The memory is twice as wide as what is handed on.
+    "projected_lstm": lambda D, H: ProjectedLSTMCell(D, 2 * H, H),
+    "deep_transition_gru": DeepTransitionGRUCell,
+    "sru": SRUCell,
+    "ssru": SSRUCell,
+    "qrnn": QRNNCell,
+    "min_gru": MinGRUCell,
+    "min_lstm": MinLSTMCell,
+    "slstm": SLSTMCell,
+    "ind_rnn": IndRNNCell,
+    "convolution": ConvolutionCell,
+}
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
-    """One layer's cell by its name in the settings."""
-    match rnn_type:
-        case "lstm":
-            return LSTMCell(input_size, hidden_size)
-        case "gru" | "gru_reset_before":
-            return GRUCell(input_size, hidden_size, reset_after=rnn_type == "gru")
-        case "rnn_tanh" | "rnn_relu":
-            return ElmanCell(input_size, hidden_size, nonlinearity=rnn_type.removeprefix("rnn_"))
-    raise ValueError(f"rnn_type must be a known cell, got {rnn_type}")
+    """One layer's cell by its name in the settings, or by a dotted path. Raises ConfigError."""
+    make = _CELLS.get(rnn_type) or _load(rnn_type)
+    cell = make(input_size, hidden_size)
+    if not isinstance(cell, Cell):
+        raise ConfigError(f"rnn_type: {rnn_type} must make a Cell, got {type(cell).__name__}; see docs/add-a-cell.md")
+    sizes = getattr(cell, "input_size", None), getattr(cell, "output_size", None)
+    if sizes != (input_size, hidden_size):
+        raise ConfigError(
+            f"rnn_type: {rnn_type} must make a cell of input_size {input_size} and output_size {hidden_size}, "
+            f"got {sizes[0]} and {sizes[1]}"
+        )
+    return cell
+
+
+def _load(path: str) -> Callable[[int, int], Cell]:
+    """What `my_cells.MyCell` names: of a file in the current folder, or of an installed module."""
+    module, _, name = path.rpartition(".")
+    added = [] if "" in sys.path or os.getcwd() in sys.path else [os.getcwd()]
+    sys.path[:0] = added
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise ConfigError(
+            f"rnn_type: {path} must be a cell of a module in the current folder or installed, got: {error}; "
+            "see docs/add-a-cell.md"
+        ) from None
+    finally:
+        for folder in added:
+            sys.path.remove(folder)
+    if not callable(found):
+        raise ConfigError(f"rnn_type: {path} must be a cell's class or a function, got {type(found).__name__}")
+    return found
 
 
 def encoder_cells(config: ModelConfig) -> list[Cell]:
@@ -35,8 +113,8 @@ def memory_size(config: ModelConfig) -> int:
     return config.encoder.hidden_size * (2 if config.encoder.bidirectional else 1)
 
 
-def decoder_cell(config: ModelConfig) -> Cell:
-    """Embedding to attentional vector: a stack in an attention cell, with dropout where the settings say."""
+def decoder_layers(config: ModelConfig) -> list[Cell]:
+    """One cell a layer, without the attention around them."""
     decoder = config.decoder
     hidden, embedded = decoder.hidden_size, decoder.embeddings.embedding_dim
     layers: list[Cell] = []
@@ -48,10 +126,16 @@ def decoder_cell(config: ModelConfig) -> Cell:
         if layer and decoder.dropout:
             cell = DropoutCell(cell, decoder.dropout, decoder.variational_dropout)
         layers.append(cell)
+    return layers
+
+
+def decoder_cell(config: ModelConfig) -> Cell:
+    """Embedding to attentional vector: a stack in an attention cell, with dropout where the settings say."""
+    decoder = config.decoder
     attention = AttentionCell(
-        StackCell(layers),
+        StackCell(decoder_layers(config)),
         memory_size(config),
-        hidden,
+        decoder.hidden_size,
         attention=decoder.attention,
         attention_size=decoder.attention_size,
         input_feeding=decoder.input_feeding,

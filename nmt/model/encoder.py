@@ -78,19 +78,17 @@ class Encoder:
     ) -> np.ndarray:
         """Gradient with respect to x; those of the parameters are added to `gradients` (named as in `params`)."""
         d = d_memory
-        H = self.scans[0].cell.output_size
         for layer in reversed(range(len(self.scans))):
             d_x = None
             for n, direction in enumerate(self.directions):
                 prefix = f"{layer}.{direction}."
                 inner = {k[len(prefix) :]: g for k, g in gradients.items() if k.startswith(prefix)}
-                half = slice(n * H, (n + 1) * H)
                 tape = encoded.tapes[layer][n]
                 if tape is None:
                     raise RuntimeError("the encoder ran without training=True")
-                d_last = {k: np.ascontiguousarray(g[:, half]) for k, g in d_final[layer].items()}
+                d_last = {k: self._half(g, n) for k, g in d_final[layer].items()}
                 with operation("encoder gradients: splitting directions"):
-                    d_half = np.ascontiguousarray(d[..., half])
+                    d_half = self._half(d, n)
                 got = self.scans[layer].backward(tape, d_half, d_last, inner).x
                 if got is not None:
                     with operation("encoder gradients: joining directions"):
@@ -99,3 +97,8 @@ class Encoder:
                 raise RuntimeError("the encoder's scans gave no gradient for their input")
             d = d_x + d if layer and self.residual else d_x
         return d
+
+    def _half(self, both: np.ndarray, n: int) -> np.ndarray:
+        """The share of one direction."""
+        width = both.shape[-1] // len(self.directions)
+        return np.ascontiguousarray(both[..., n * width : (n + 1) * width])

@@ -27,7 +27,7 @@ def workspace_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[
     there = [Phase(Counter({"embeddings": rows_of_embeddings}))]
     scans = [(f"encoder.{n}", scan, S, 1, len(model.encoder.directions)) for n, scan in enumerate(model.encoder.scans)]
     if config.decoder.init_hidden == "bridge":
-        scans.append(("bridge", model.bridge.scan, 1, 1, len(model.bridge.routes)))
+        scans += [("bridge", scan, 1, 1, 1) for scan in model.bridge.scans.values()]
     scans.append(("decoder", model.decoder, T, S, 1))
     back: list[Phase] = []
     for label, scan, steps, positions, times in scans:
@@ -57,7 +57,7 @@ def packed_weights_bytes(model: TranslationModel) -> int:
     """Bytes of the packed forms of all weights that training uses."""
     total = sum(packed_bytes(scan) for scan in model.encoder.scans) * len(model.encoder.directions)
     if model.config.decoder.init_hidden == "bridge":
-        total += packed_bytes(model.bridge.scan) * len(model.bridge.routes)
+        total += sum(packed_bytes(scan) for scan in model.bridge.scans.values())
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
     packed = model.decoder.packed
     output = packed_size(hidden, vocab, packed) + packed_size(vocab, hidden, packed)

@@ -177,7 +177,7 @@ class TranslationModel:
 
     def _use_threads(self, threads: int | None) -> int:
         threads = threads or default_threads()
-        for scan in (*self.encoder.scans, self.bridge.scan, self.decoder):
+        for scan in (*self.encoder.scans, *self.bridge.scans.values(), self.decoder):
             scan.threads = threads
         return threads
 

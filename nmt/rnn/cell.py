@@ -22,12 +22,16 @@ class Param:
 
     `ones` names the gate whose bias starts at one (the LSTM's forget gate: Jozefowicz et al. 2015, section 2.2).
     A vector is a bias and starts at zero, unless it is a `weight`: an attention's v at zero would pass no gradient on.
+    `start` is what all of a vector starts at: a gain at one. `dropout` is the share of entries that a training pass
+    sees as zero (Wan et al. 2013, DropConnect).
     """
 
     shape: tuple[int, ...]
     gates: int = 1
     ones: int | None = None
     weight: bool = False
+    start: float = 0.0
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,10 @@ class Scope:
         """The scope of the inner cell `prefix`."""
         return Scope(self._values, self._dropout, f"{self._prefix}{prefix}.")
 
+    def replaced(self, values: Mapping[str, Any]) -> Scope:
+        """The same scope with something else under some of its own names."""
+        return Scope({**self._values, **{self._prefix + k: v for k, v in values.items()}}, self._dropout, self._prefix)
+
     def dropout(self, x: Value, rate: float, *, variational: bool = False) -> Value:
         """x with each unit dropped at `rate` while training and scaled by 1 / (1 - rate); unchanged otherwise.
 
@@ -107,6 +115,10 @@ class Cell:
     def states(self) -> dict[str, int]:
         """Names of the states and their widths; each is one row per sentence."""
         return {}
+
+    def starts(self) -> tuple[str, ...]:
+        """The states that may start from what another network hands over; the others always start at zero."""
+        return tuple(self.states())
 
     def captured(self) -> dict[str, Captured]:
         """Arrays the step reads that are constant over time and not parameters."""

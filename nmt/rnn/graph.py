@@ -84,6 +84,8 @@ class Value:
         return self.graph.apply("neg", self)
 
     def __matmul__(self, weight: Value) -> Value:
+        if not isinstance(weight, Value):
+            return NotImplemented  # what stands in for a weight does the product itself
         return self.graph.apply("matmul", self, weight, transposed=False)
 
 
@@ -297,6 +299,31 @@ def relu(x: Value) -> Value:
 def exp(x: Value) -> Value:
     """e to the power of x."""
     return x.graph.apply("exp", x)
+
+
+def sqrt(x: Value) -> Value:
+    """Square root."""
+    return x.graph.apply("sqrt", x)
+
+
+def softplus(x: Value) -> Value:
+    """log(1 + exp(x)); minus the logarithm of sigmoid(-x)."""
+    return x.graph.apply("softplus", x)
+
+
+def maximum(a: Value, b: Value | float) -> Value:
+    """The larger of two; where they are equal the gradient is that of b."""
+    return a.graph.apply("maximum", a, b)
+
+
+def positive(x: Value) -> Value:
+    """1 where x > 0, else 0; passes no gradient on."""
+    return x.graph.apply("positive", x)
+
+
+def mean(x: Value) -> Value:
+    """Mean over the feature axis: one number per row."""
+    return x.graph.apply("sum_last", x) * (1 / (x.width or 1))
 
 
 def split(x: Value, n: int) -> list[Value]:

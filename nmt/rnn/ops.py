@@ -93,6 +93,21 @@ def _grad_div(g: Value, v: Value) -> Gradients:
     yield v.args[1], -(d * v)
 
 
+def _grad_maximum(g: Value, v: Value) -> Gradients:
+    a, b = v.args
+    larger = v.graph.apply("positive", a - b)
+    yield a, g * larger
+    yield b, g * (1 - larger)
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.logaddexp(0, x), dtype=x.dtype)
+
+
+def _grad_softplus(g: Value, v: Value) -> Gradients:
+    yield v.args[0], g * v.graph.apply("sigmoid", v.args[0])
+
+
 def _grad_softmax(g: Value, v: Value) -> Gradients:
     total = v.graph.apply("sum_s", g * v)
     yield v.args[0], v * (g - total)
@@ -137,6 +152,9 @@ OPS: dict[str, Op] = {
             expensive=True,
         ),
         Op("exp", "elementwise", np.exp, lambda g, v: iter([(v.args[0], g * v)]), "exp({})", expensive=True),
+        Op("sqrt", "elementwise", np.sqrt, lambda g, v: iter([(v.args[0], g * 0.5 / v)]), "sqrt({})", expensive=True),
+        Op("softplus", "elementwise", _softplus, _grad_softplus, "softplus({})", expensive=True),
+        Op("maximum", "elementwise", np.maximum, _grad_maximum, "maximum({}, {})"),
         Op(
             "relu",
             "elementwise",

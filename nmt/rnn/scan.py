@@ -19,6 +19,7 @@ from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import Mask, Trace, trace
 from nmt.rnn.device import Device, Executable, cpu
+from nmt.rnn.drop_connect import connections, disconnected, joined
 from nmt.rnn.kernels import run_cpu
 from nmt.rnn.kernels.run_cpu import Division, Launch, Rows, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads
@@ -89,6 +90,7 @@ class Tape:
     rows: Rows
     weights: Weights
     allocate: Allocate
+    connections: Arrays  # see drop_connect.py
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,8 @@ class Scan:
         """
         rows = self._rows(x, lengths, captured or {}, source_lengths, reverse, label)
         check_params(type(self.cell).__name__, self.params, weights, self.dtype)
+        kept = connections(self.params, seed, self.dtype, self.device, self.threads) if training else {}
+        weights = disconnected(weights, self.params, kept)
         compiled, allocate = self.compiled(training, single_step), allocate or Fresh(self.device.xp)
         traced = compiled.step.plan.trace
         arrays: Arrays = {"x": x}
@@ -192,7 +196,7 @@ class Scan:
         y = self._output(compiled, arrays, rows, initial or {})
         at = np.zeros(rows.B, np.int64) if reverse else rows.lengths
         final = {name: self._pick(arrays[f"S_{name}"], at) for name in self.states}
-        tape = Tape(compiled, arrays, constant_arrays, rows, weights, allocate) if training else None
+        tape = Tape(compiled, arrays, constant_arrays, rows, weights, allocate, kept) if training else None
         return Result(y, final, tape)
 
     def prepare(self, weights: Weights, x: np.ndarray, *, reverse: bool = False) -> Prepared:
@@ -240,11 +244,11 @@ class Scan:
             arrays[place.name] = allocate(arrays[f"C_{name}"].shape, self.dtype)
             with operation(rows.label, " gradients: zeroing"):
                 arrays[place.name][:] = 0
-        gradients = {} if gradients is None else gradients
         if outputs is not None and "x" in plan.d_inputs:
             arrays[plan.d_inputs["x"].name] = outputs((rows.T, rows.B, self.cell.input_size), self.dtype)
-        tape.compiled.step.backward(arrays, tape.weights, rows, allocate, gradients)
-        captured = self._constant_backward(tape, gradients)
+        with joined({} if gradients is None else gradients, tape.connections) as shares:
+            tape.compiled.step.backward(arrays, tape.weights, rows, allocate, shares)
+            captured = self._constant_backward(tape, shares)
         # The slot written last: every row steps as often as it is long, the first step of the loop being step T -
         # length.
         slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2

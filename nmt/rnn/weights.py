@@ -143,7 +143,7 @@ def initial_array(param: Param, rng: np.random.Generator, dtype: Any = np.float3
         limit = np.sqrt(6.0 / (param.shape[0] + 1))
         return rng.uniform(-limit, limit, param.shape).astype(dtype)
     if len(param.shape) == 1:
-        array = np.zeros(param.shape, dtype)
+        array = np.full(param.shape, param.start, dtype)
         if param.ones is not None:
             array.reshape(param.gates, -1)[param.ones] = 1
         return array

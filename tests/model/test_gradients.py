@@ -56,6 +56,11 @@ SETUPS = {
         encoder={"rnn_type": "rnn_tanh", "hidden_size": 6, "bidirectional": False},
         decoder={"rnn_type": "rnn_tanh", "attention": "scaled_dot", "init_hidden": "zero"},
     ),
+    # States of other widths than the output, states that start at zero.
+    "projected_lstm_to_qrnn": setup(
+        encoder={"rnn_type": "projected_lstm", "num_layers": 2, "residual": True},
+        decoder={"rnn_type": "qrnn", "num_layers": 2},
+    ),
     "relu_luong_scaled_embeddings": setup(
         encoder={"rnn_type": "rnn_relu", "embeddings": embeddings(4, scale=True)},
         decoder={

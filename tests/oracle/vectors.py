@@ -74,9 +74,9 @@ def torch_config(name):
     return json.loads(str(arrays("torch", name)["config"]))
 
 
-def torch_waits_for(name):
-    """The feature a PyTorch file needs that the operators do not have, or None."""
-    return "projections" if torch_config(name).get("proj_size", 0) else None
+def is_projected(name):
+    """Whether a PyTorch file is of an LSTM with projections, which is a cell here and no operator."""
+    return bool(torch_config(name).get("proj_size", 0))
 
 
 def torch_layer_names():
@@ -86,7 +86,7 @@ def torch_layer_names():
 
 def from_torch(file, prefix):
     """Parameters (or gradients) under `prefix` in our layout: torch's weights transposed."""
-    ours = {"weight_ih": "W_x", "weight_hh": "W_h", "bias_ih": "b_x", "bias_hh": "b_h"}
+    ours = {"weight_ih": "W_x", "weight_hh": "W_h", "weight_hr": "W_p", "bias_ih": "b_x", "bias_hh": "b_h"}
     found = {}
     for key, value in file.items():
         for theirs, name in ours.items():
@@ -129,12 +129,12 @@ def onnx_attributes(name):
     return json.loads(str(arrays("onnx", name)["attrs"]))
 
 
-def onnx_waits_for(name):
-    """The feature an ONNX file needs that the operators do not have, or None."""
+def onnx_feature(name):
+    """The feature of an ONNX file that is a cell's and not the operators', or None."""
     file, attributes = arrays("onnx", name), onnx_attributes(name)
     op = str(file["op"])
     if op == "ReverseSequence":
-        return "ReverseSequence"
+        return None
     if "in_P" in file:
         return "peepholes"
     if "clip" in attributes:
@@ -144,6 +144,14 @@ def onnx_waits_for(name):
     given = set(attributes.get("activations", []))
     if not (given <= set(DEFAULT_ACTIVATIONS[op]) or (op == "RNN" and given == {"Relu"})):
         return "activations"
+    return None
+
+
+def onnx_waits_for(name):
+    """What an ONNX file needs that is not there yet, or None."""
+    file = arrays("onnx", name)
+    if str(file["op"]) == "ReverseSequence":
+        return "ReverseSequence"
     if "in_sequence_lens" in file and int(file["in_sequence_lens"].min()) == 0:
         return "lengths of zero (ONNX Runtime's final state is then 0)"
     return None

@@ -12,7 +12,7 @@ from tests.oracle import compare, layers, vectors
 if not vectors.PRESENT:
     pytest.skip(vectors.ABSENT, allow_module_level=True)
 
-from tests.rnn import operator_calls
+from tests.rnn import cell_layers, operator_calls
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 DTYPES = ("float64", "float32")
@@ -34,9 +34,8 @@ def check(results, expected, tolerance, what):
         compare.assert_close(results[key], value, tolerance, f"{what} {key}")
 
 
-@pytest.mark.parametrize("name", vectors.torch_layer_names())
+@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if not vectors.is_projected(n)])
 def test_torch_layers(name, dtype):
-    skip_if_waiting(vectors.torch_waits_for(name))
     case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
     layer = operator_calls.build(
         case.kind,
@@ -58,7 +57,33 @@ def test_torch_layers(name, dtype):
     check(found.params, case.d_params, tolerance, f"{name} gradient of")
 
 
-@pytest.mark.parametrize("name", vectors.names("onnx"))
+@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if vectors.is_projected(n)])
+def test_torch_projections(name, dtype):
+    case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
+    stack, ends = cell_layers.torch_projected(name, dtype)
+    y, final = cell_layers.forward(stack, case.x, {"h": case.hx, "c": case.cx}, case.lengths)
+    check({"y": y, "hy": final["h"], "cy": final["c"]}, case.expected, tolerance, name)
+    d_final = {"h": case.cotangents["d_hy"], "c": case.cotangents["d_cy"]}
+    d_x, d_initial, d_params = cell_layers.backward(stack, case.cotangents["d_y"], d_final)
+    found = {"d_x": d_x, "d_hx": d_initial["h"], "d_cx": d_initial["c"]}
+    check(found, case.gradients, tolerance, name)
+    for end, shares in zip(ends, d_params, strict=True):
+        twice = {"b_x": shares["b"], "b_h": shares["b"]}
+        ours = {k + end: v for k, v in (shares | twice).items() if k != "b"}
+        check(ours, {k: case.d_params[k] for k in ours}, tolerance, f"{name} gradient of")
+
+
+@pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if vectors.onnx_feature(n)])
+def test_onnx_cells(name, dtype):
+    """Peepholes, clip, coupled gates, other activations: options of the cells."""
+    case, stack = vectors.onnx_layer(name), cell_layers.onnx_stack(name, dtype)
+    initial = {k: v for k, v in (("h", case.hx), ("c", case.cx)) if v is not None}
+    y, final = cell_layers.forward(stack, case.x, initial, case.lengths)
+    found = {"y": y, "hy": final["h"], "cy": final.get("c")}
+    check(found, case.expected, ONNX_TOLERANCE[dtype], name)
+
+
+@pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if not vectors.onnx_feature(n)])
 def test_onnx_layers(name, dtype):
     skip_if_waiting(vectors.onnx_waits_for(name))
     case = vectors.onnx_layer(name)

@@ -1,18 +1,48 @@
 """The cells we ship, one idea a file."""
 
 from nmt.rnn.cells.attention import AttentionCell
+from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
+from nmt.rnn.cells.deep_transition import DeepTransitionGRUCell
 from nmt.rnn.cells.elman import ElmanCell
 from nmt.rnn.cells.gru import GRUCell
+from nmt.rnn.cells.ind_rnn import IndRNNCell
+from nmt.rnn.cells.layer_norm import LayerNormGRUCell, LayerNormLSTMCell
 from nmt.rnn.cells.lstm import LSTMCell
+from nmt.rnn.cells.lstm_variants import CoupledLSTMCell, LSTMVariantCell, PeepholeLSTMCell, ProjectedLSTMCell
+from nmt.rnn.cells.min_rnn import MinGRUCell, MinLSTMCell
+from nmt.rnn.cells.multiplicative import MILSTMCell
+from nmt.rnn.cells.regularised import DropConnectCell, RecurrentDropoutCell, ZoneoutCell
+from nmt.rnn.cells.slstm import SLSTMCell
+from nmt.rnn.cells.sru import SRUCell
+from nmt.rnn.cells.ssru import SSRUCell
 from nmt.rnn.cells.wrappers import DropoutCell, LinearCell, ResidualCell, StackCell
 
 __all__ = [
     "AttentionCell",
+    "ConvolutionCell",
+    "CoupledLSTMCell",
+    "DeepTransitionGRUCell",
+    "DropConnectCell",
     "DropoutCell",
     "ElmanCell",
     "GRUCell",
+    "IndRNNCell",
     "LSTMCell",
+    "LSTMVariantCell",
+    "LayerNormGRUCell",
+    "LayerNormLSTMCell",
     "LinearCell",
+    "MILSTMCell",
+    "MinGRUCell",
+    "MinLSTMCell",
+    "PeepholeLSTMCell",
+    "ProjectedLSTMCell",
+    "QRNNCell",
+    "RecurrentDropoutCell",
     "ResidualCell",
+    "SLSTMCell",
+    "SRUCell",
+    "SSRUCell",
     "StackCell",
+    "ZoneoutCell",
 ]

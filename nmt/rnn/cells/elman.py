@@ -1,15 +1,24 @@
 """Simple recurrent network (Elman 1990)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.graph import Value, relu, tanh
+from nmt.rnn.cells.activations import activation, clip
+from nmt.rnn.graph import Value
 
 
 class ElmanCell(Cell):
-    """h_t = f(x W_x + h_prev W_h + b) with f tanh or relu."""
+    """h_t = f(x W_x + h_prev W_h + b), f an activation by name; `clip` holds what goes into it within +-clip."""
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh") -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        clip: float | None = None,
+    ) -> None:
+        activation(nonlinearity)
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
-        self.bias, self.nonlinearity = bias, nonlinearity
+        self.bias, self.nonlinearity, self.clip = bias, nonlinearity, clip
 
     def params(self) -> dict[str, Param]:
         D, H = self.input_size, self.hidden_size
@@ -23,5 +32,5 @@ class ElmanCell(Cell):
         a = x @ p.W_x + s.h @ p.W_h
         if self.bias:
             a = a + p.b
-        h = tanh(a) if self.nonlinearity == "tanh" else relu(a)
+        h = activation(self.nonlinearity)(clip(a, self.clip))
         return h, State(h=h)

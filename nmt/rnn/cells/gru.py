@@ -1,7 +1,8 @@
 """Gated recurrent unit, both forms (Cho et al. 2014, section 2.3; the arXiv versions v1 and v3 differ in the reset)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.graph import Value, sigmoid, split, tanh
+from nmt.rnn.cells.activations import activation, clip
+from nmt.rnn.graph import Value, split
 
 
 class GRUCell(Cell):
@@ -9,11 +10,23 @@ class GRUCell(Cell):
 
     reset_after=True: the reset acts after the product, n = tanh(x W_n + r * (h W_hn + b_hn)), as in cuDNN and PyTorch.
     reset_after=False: before it, n = tanh(x W_n + (r * h) W_hn + b_n + b_hn), as in the first paper and ONNX's default.
+    clip holds what goes into the activations within +-clip; `activations` name those of the gates and of n.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, reset_after: bool = True) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        reset_after: bool = True,
+        *,
+        clip: float | None = None,
+        activations: tuple[str, str] = ("sigmoid", "tanh"),
+    ) -> None:
+        for name in activations:
+            activation(name)
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
-        self.bias, self.reset_after = bias, reset_after
+        self.bias, self.reset_after, self.clip, self.activations = bias, reset_after, clip, activations
 
     def params(self) -> dict[str, Param]:
         D, H = self.input_size, self.hidden_size
@@ -30,6 +43,7 @@ class GRUCell(Cell):
         return {"h": self.hidden_size}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        gate, candidate = (activation(name) for name in self.activations)
         a = x @ p.W_x
         if self.bias:
             a = a + p.b
@@ -37,14 +51,14 @@ class GRUCell(Cell):
         if self.reset_after:
             u = s.h @ p.W_h
             u_r, u_z, u_n = split(u + p.b_h if self.bias else u, 3)
-            r, z = sigmoid(a_r + u_r), sigmoid(a_z + u_z)
-            n = tanh(a_n + r * u_n)
+            r, z = gate(clip(a_r + u_r, self.clip)), gate(clip(a_z + u_z, self.clip))
+            n = candidate(clip(a_n + r * u_n, self.clip))
         else:
             u_r, u_z = split(s.h @ p.W_rz, 2)
             if self.bias:
                 b_r, b_z, b_n = split(p.b_h, 3)
                 u_r, u_z, a_n = u_r + b_r, u_z + b_z, a_n + b_n
-            r, z = sigmoid(a_r + u_r), sigmoid(a_z + u_z)
-            n = tanh(a_n + (r * s.h) @ p.W_n)
+            r, z = gate(clip(a_r + u_r, self.clip)), gate(clip(a_z + u_z, self.clip))
+            n = candidate(clip(a_n + (r * s.h) @ p.W_n, self.clip))
         h = (1 - z) * n + z * s.h
         return h, State(h=h)

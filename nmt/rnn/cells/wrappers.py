@@ -24,6 +24,9 @@ class StackCell(Cell):
     def states(self) -> dict[str, int]:
         return {k: v for n, cell in enumerate(self.cells) for k, v in under(str(n), cell.states()).items()}
 
+    def starts(self) -> tuple[str, ...]:
+        return tuple(f"{n}.{name}" for n, cell in enumerate(self.cells) for name in cell.starts())
+
     def captured(self) -> dict[str, Captured]:
         return {k: v for cell in self.cells for k, v in cell.captured().items()}
 
@@ -35,7 +38,7 @@ class StackCell(Cell):
         return x, new
 
 
-class _Around(Cell):
+class Around(Cell):
     """A wrapper that shares its inner cell's parameters, states and captured arrays under their own names."""
 
     def __init__(self, cell: Cell) -> None:
@@ -48,11 +51,14 @@ class _Around(Cell):
     def states(self) -> dict[str, int]:
         return self.cell.states()
 
+    def starts(self) -> tuple[str, ...]:
+        return self.cell.starts()
+
     def captured(self) -> dict[str, Captured]:
         return self.cell.captured()
 
 
-class ResidualCell(_Around):
+class ResidualCell(Around):
     """Output plus input, where the sizes agree (He et al. 2016; in recurrent stacks Wu et al. 2016, section 3.1)."""
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
@@ -60,7 +66,7 @@ class ResidualCell(_Around):
         return (y + x if self.input_size == self.output_size else y), new
 
 
-class DropoutCell(_Around):
+class DropoutCell(Around):
     """Dropout on the input of a cell (Srivastava et al. 2014), per step or one mask for all steps (Gal and
     Ghahramani 2016)."""
 

@@ -50,6 +50,9 @@ class _Builder:
         self._levels: dict[int, int] = {}
 
     def build(self, roots: list[Entry]) -> Program:
+        # A gradient handed on may be needed after the loop too: its slot is written over, what is stored stays.
+        stored = {e.value.id for e in roots if e.place.kind != "carry_out"}
+        roots = sorted(roots, key=lambda e: e.place.kind == "carry_out" and e.value.id in stored)
         for entry in roots:
             if entry.value.id not in self.places and not entry.add and entry.offset == 0 and entry.value.op != "const":
                 self.places[entry.value.id] = entry.place

@@ -248,12 +248,14 @@ def _make_pass(
     array."""
     phases = _phases(roots, known, trace, carried, leave_loop=leave_loop)
     by_phase: dict[str, list[Entry]] = {"before": [], "loop": [], "after": []}
-    for e in roots:
-        by_phase[phases.get(e.value.id, "loop")].append(e)
-    rooted = {e.value.id for e in roots if not e.add}
+    for e in roots:  # a carried gradient has two slots only: it is written in the loop, whenever it was computed
+        by_phase["loop" if e.place.kind == "carry_out" else phases.get(e.value.id, "loop")].append(e)
+    rooted = {e.value.id for e in roots if not e.add and e.place.kind != "carry_out"}
     crossing: dict[int, Value] = {}
     for phase, entries in by_phase.items():
-        for v in _borrowed([e.value for e in entries], phase, phases, known, trace):
+        early = [e.value for e in entries if phases.get(e.value.id, phase) != phase]
+        early = [b for v in early for b in _solid(v, phases, known)]
+        for v in [*early, *_borrowed([e.value for e in entries], phase, phases, known, trace)]:
             if v.id not in rooted and v.id not in crossing:
                 crossing[v.id] = v
     for phase in ("after", "loop"):  # what crosses may itself read something that crosses

@@ -6,13 +6,15 @@ import pytest
 from nmt.rnn.kernels import activations
 from nmt.rnn.kernels.jit import kernel
 
-NAMES = ("exp", "log", "sigmoid", "tanh", "relu")
+NAMES = ("exp", "log", "sigmoid", "tanh", "relu", "softplus", "sqrt")
 REFERENCE = {
     "exp": np.exp,
     "log": np.log,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
+    "softplus": lambda x: np.logaddexp(0, x),
+    "sqrt": np.sqrt,
 }
 AT_INFINITY = {
     "exp": (0, np.inf),
@@ -20,6 +22,8 @@ AT_INFINITY = {
     "sigmoid": (0, 1),
     "tanh": (-1, 1),
     "relu": (0, np.inf),
+    "softplus": (0, np.inf),
+    "sqrt": (np.nan, np.inf),
 }
 
 
@@ -43,7 +47,9 @@ def _apply(name, x):
 def _inputs(name, dtype):
     small = np.logspace(-8, 0, 3001)
     x = np.concatenate([np.linspace(-87, 87, 20011), small, -small])
-    return (np.concatenate([np.abs(x) + 1e-30, np.logspace(-37, 38, 2000)]) if name == "log" else x).astype(dtype)
+    return (np.concatenate([np.abs(x) + 1e-30, np.logspace(-37, 38, 2000)]) if name in ("log", "sqrt") else x).astype(
+        dtype
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -63,6 +69,8 @@ def test_float64_is_exact_to_the_last_digits(name):
         ("sigmoid", 0, 1e-6),
         ("tanh", 1e-6, 0),
         ("relu", 0, 0),
+        ("softplus", 1e-6, 1e-6),
+        ("sqrt", 1e-7, 0),
     ],
 )
 def test_float32_error(name, relative, absolute):
@@ -82,6 +90,19 @@ def test_infinities_give_the_limits_and_nan_stays(name, dtype):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_exp_overflows_to_infinity_and_underflows_to_zero(dtype):
     np.testing.assert_array_equal(_apply("exp", np.array([1000, -1000, 0], dtype)), [np.inf, 0, 1])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_maximum_is_the_larger_and_nan_where_either_is(dtype):
+    def loop(a, b, y):
+        for i in range(a.size):
+            y[i] = activations.maximum(a[i], b[i])
+
+    numbers = np.array([-np.inf, -1, 0, 2, np.inf, np.nan], dtype)
+    a, b = (m.ravel().copy() for m in np.meshgrid(numbers, numbers))
+    y = np.empty_like(a)
+    kernel(loop)(a, b, y)
+    np.testing.assert_array_equal(y, np.maximum(a, b))
 
 
 def test_log_of_zero_and_of_subnormal_numbers():

@@ -1,0 +1,64 @@
+"""Activations by name, as ONNX's recurrent operators know them, from the engine's few operations."""
+
+from collections.abc import Callable
+
+from nmt.errors import ShapeError
+from nmt.rnn.graph import Value, exp, maximum, positive, relu, sigmoid, softplus, tanh
+
+Activation = Callable[[Value], Value]
+
+
+def clip(x: Value, limit: float | None) -> Value:
+    """x held between -limit and limit; None leaves it as it is."""
+    return x if limit is None else -maximum(-maximum(x, -limit), -limit)
+
+
+def hard_sigmoid(x: Value, alpha: float = 0.2, beta: float = 0.5) -> Value:
+    """alpha x + beta held between 0 and 1 (Courbariaux et al. 2015, equation 3, has alpha = beta = 1/2)."""
+    return 1 - relu(1 - relu(alpha * x + beta))
+
+
+def softsign(x: Value) -> Value:
+    """x / (1 + |x|) (Glorot and Bengio 2010, section 1)."""
+    return x / (1 + maximum(x, -x))
+
+
+def leaky_relu(x: Value, alpha: float = 0.01) -> Value:
+    """x where it is positive, else alpha x (Maas et al. 2013, section 2)."""
+    return relu(x) - alpha * relu(-x)
+
+
+def elu(x: Value, alpha: float = 1.0) -> Value:
+    """x where it is positive, else alpha (exp(x) - 1) (Clevert et al. 2016, equation 15)."""
+    return relu(x) + alpha * (exp(-relu(-x)) - 1)
+
+
+def scaled_tanh(x: Value, alpha: float = 1.7159, beta: float = 2 / 3) -> Value:
+    """alpha tanh(beta x) (LeCun et al. 1998, section 4.4)."""
+    return alpha * tanh(beta * x)
+
+
+def thresholded_relu(x: Value, alpha: float = 1.0) -> Value:
+    """x where it is above alpha, else 0 (Konda et al. 2015, section 3)."""
+    return x * positive(x - alpha)
+
+
+_BY_NAME: dict[str, Activation] = {
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+    "relu": relu,
+    "hard_sigmoid": hard_sigmoid,
+    "softsign": softsign,
+    "softplus": softplus,
+    "leaky_relu": leaky_relu,
+    "elu": elu,
+    "scaled_tanh": scaled_tanh,
+    "thresholded_relu": thresholded_relu,
+}
+
+
+def activation(name: str) -> Activation:
+    """The function of this name. Raises ShapeError where there is none."""
+    if name not in _BY_NAME:
+        raise ShapeError(f"activation: must be one of {', '.join(_BY_NAME)}, got {name}")
+    return _BY_NAME[name]

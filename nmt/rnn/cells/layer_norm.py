@@ -1,0 +1,84 @@
+"""LSTM and GRU whose products are normalised (Ba, Kiros and Hinton 2016, Layer Normalization).
+
+Equations of the paper's supplementary material, on the experiments with LSTM and GRU. Statistics are those of one row
+at one step, over all gates of a product together, so nothing depends on the batch or on padding.
+"""
+
+from nmt.rnn.cell import Cell, Param, Scope, State
+from nmt.rnn.graph import Value, mean, sigmoid, split, sqrt, tanh
+
+EPSILON = 1e-5
+"""Added to a variance, so that a constant vector becomes zero and not NaN."""
+
+
+def layer_norm(x: Value, gain: Value, bias: Value) -> Value:
+    """LN(x; gain, bias) = (x - mean) / sqrt(variance + EPSILON) * gain + bias, over the features of a row."""
+    centred = x - mean(x)
+    return centred * (1 / sqrt(mean(centred * centred) + EPSILON)) * gain + bias
+
+
+def norm_params(name: str, width: int) -> dict[str, Param]:
+    """The gain (one at first) and the bias (zero) of a normalisation."""
+    return {f"gain_{name}": Param((width,), start=1.0), f"bias_{name}": Param((width,))}
+
+
+def normalised(p: Scope, name: str, x: Value) -> Value:
+    """x normalised with the gain and bias of this name."""
+    return layer_norm(x, p[f"gain_{name}"], p[f"bias_{name}"])
+
+
+class LayerNormLSTMCell(Cell):
+    """a = LN(x W_x) + LN(h W_h) + b, gates i, f, g, o;
+    c_t = sigmoid(f) * c_prev + sigmoid(i) * tanh(g),  h_t = sigmoid(o) * tanh(LN(c_t))."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
+
+    def params(self) -> dict[str, Param]:
+        D, H = self.input_size, self.hidden_size
+        shapes = {"W_x": Param((D, 4 * H), gates=4), "W_h": Param((H, 4 * H), gates=4)}
+        shapes["b"] = Param((4 * H,), gates=4, ones=1)
+        return shapes | norm_params("x", 4 * H) | norm_params("h", 4 * H) | norm_params("c", H)
+
+    def states(self) -> dict[str, int]:
+        return {"h": self.hidden_size, "c": self.hidden_size}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        a = normalised(p, "x", x @ p.W_x) + normalised(p, "h", s.h @ p.W_h) + p.b
+        i, f, g, o = split(a, 4)
+        c = sigmoid(f) * s.c + sigmoid(i) * tanh(g)
+        h = sigmoid(o) * tanh(normalised(p, "c", c))
+        return h, State(h=h, c=c)
+
+
+class LayerNormGRUCell(Cell):
+    """[r, z] = sigmoid(LN(x W_rz) + LN(h U_rz)),  n = tanh(LN(x W_n) + r * LN(h U_n)),
+    h_t = (1 - z) * n + z * h_prev: four normalisations, as in the paper, whose z points the other way."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
+
+    def params(self) -> dict[str, Param]:
+        D, H = self.input_size, self.hidden_size
+        shapes = {"W_x": Param((D, 3 * H), gates=3), "W_h": Param((H, 3 * H), gates=3)}
+        for side in ("x", "h"):
+            shapes |= norm_params(f"{side}_rz", 2 * H) | norm_params(f"{side}_n", H)
+        return shapes
+
+    def states(self) -> dict[str, int]:
+        return {"h": self.hidden_size}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        H = self.hidden_size
+        a, u = x @ p.W_x, s.h @ p.W_h
+        a_rz, a_n = slice_of(a, 0, 2 * H), slice_of(a, 2 * H, H)
+        u_rz, u_n = slice_of(u, 0, 2 * H), slice_of(u, 2 * H, H)
+        r, z = split(sigmoid(normalised(p, "x_rz", a_rz) + normalised(p, "h_rz", u_rz)), 2)
+        n = tanh(normalised(p, "x_n", a_n) + r * normalised(p, "h_n", u_n))
+        h = (1 - z) * n + z * s.h
+        return h, State(h=h)
+
+
+def slice_of(x: Value, start: int, size: int) -> Value:
+    """Features [start, start + size) of x."""
+    return x.graph.apply("slice", x, start=start, size=size)

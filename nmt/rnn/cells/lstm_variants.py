@@ -1,0 +1,95 @@
+"""The LSTM with everything that ONNX, cuDNN and the speech toolkits add to it: peepholes, projection, clipping, coupled
+gates, other activations; and the named members of the family."""
+
+from nmt.errors import ShapeError
+from nmt.rnn.cell import Cell, Param, Scope, State
+from nmt.rnn.cells.activations import activation, clip
+from nmt.rnn.graph import Value, split
+
+
+class LSTMVariantCell(Cell):
+    """Gates i, f, g, o side by side, with
+
+    peepholes   i and f also see c_prev, o sees c_t, each through one number a unit, `w_i`, `w_f`, `w_o` (Gers and
+                Schmidhuber 2000; Graves 2013, equations 7-11)
+    projection  h_t = (sigmoid(o) * tanh(c_t)) W_p of this many numbers (Sak, Senior and Beaufays 2014, section 2)
+    clip        what goes into the activations of the gates is held within +-clip (ONNX: `clip`)
+    cell_clip   c_t is held within +-cell_clip (cuDNN: cudnnRNNSetClip)
+    coupled     f = 1 - i; gates are i, g, o (Greff et al. 2017, section 3, CIFG; ONNX: `input_forget`)
+    activations of the gates, of the candidate g, and of c_t on its way out, by name
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        *,
+        peepholes: bool = False,
+        projection: int | None = None,
+        clip: float | None = None,
+        cell_clip: float | None = None,
+        coupled: bool = False,
+        activations: tuple[str, str, str] = ("sigmoid", "tanh", "tanh"),
+    ) -> None:
+        for name in activations:
+            activation(name)
+        for name, limit in (("clip", clip), ("cell_clip", cell_clip)):
+            if limit is not None and limit <= 0:
+                raise ShapeError(f"{type(self).__name__}: {name} must be above 0 or None, got {limit}")
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.output_size = hidden_size if projection is None else projection
+        self.bias, self.peepholes, self.projection = bias, peepholes, projection
+        self.clip, self.cell_clip, self.coupled, self.activations = clip, cell_clip, coupled, activations
+
+    def params(self) -> dict[str, Param]:
+        D, H, P, G = self.input_size, self.hidden_size, self.output_size, 3 if self.coupled else 4
+        shapes = {"W_x": Param((D, G * H), gates=G), "W_h": Param((P, G * H), gates=G)}
+        if self.bias:
+            shapes["b"] = Param((G * H,), gates=G, ones=None if self.coupled else 1)
+        if self.peepholes:
+            shapes |= {name: Param((H,)) for name in (("w_i", "w_o") if self.coupled else ("w_i", "w_f", "w_o"))}
+        return shapes | ({} if self.projection is None else {"W_p": Param((H, P))})
+
+    def states(self) -> dict[str, int]:
+        return {"h": self.output_size, "c": self.hidden_size}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        gate, candidate, out = (activation(name) for name in self.activations)
+        a = x @ p.W_x + s.h @ p.W_h
+        if self.bias:
+            a = a + p.b
+        a_i, *a_f, a_g, a_o = split(a, 3 if self.coupled else 4)
+        i = gate(self._clipped(p, "w_i", a_i, s.c))
+        f = 1 - i if self.coupled else gate(self._clipped(p, "w_f", a_f[0], s.c))
+        c = clip(f * s.c + i * candidate(clip(a_g, self.clip)), self.cell_clip)
+        h = gate(self._clipped(p, "w_o", a_o, c)) * out(c)
+        if self.projection is not None:
+            h = h @ p.W_p
+        return h, State(h=h, c=c)
+
+    def _clipped(self, p: Scope, name: str, a: Value, c: Value) -> Value:
+        return clip(a + p[name] * c if self.peepholes else a, self.clip)
+
+
+class PeepholeLSTMCell(LSTMVariantCell):
+    """The LSTM whose gates see the memory: i and f that of the step before, o the new one (Gers and Schmidhuber 2000;
+    Graves 2013, equations 7-11)."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        super().__init__(input_size, hidden_size, bias, peepholes=True)
+
+
+class ProjectedLSTMCell(LSTMVariantCell):
+    """LSTMP: a memory of `hidden_size` numbers, an output and state h of `projection` (Sak, Senior and Beaufays 2014,
+    section 2); None is half of hidden_size, rounded up."""
+
+    def __init__(self, input_size: int, hidden_size: int, projection: int | None = None, bias: bool = True) -> None:
+        super().__init__(input_size, hidden_size, bias, projection=projection or (hidden_size + 1) // 2)
+
+
+class CoupledLSTMCell(LSTMVariantCell):
+    """What is forgotten is what is written, f = 1 - i: three gates (Greff et al. 2017, section 3, CIFG)."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        super().__init__(input_size, hidden_size, bias, coupled=True)

@@ -1,0 +1,51 @@
+"""sLSTM: exponential gates, kept in range by a stabiliser (Beck et al. 2024, xLSTM, section 2.2)."""
+
+from nmt.errors import ShapeError
+from nmt.rnn.cell import Cell, Param, Scope, State
+from nmt.rnn.graph import Value, concat, exp, maximum, positive, relu, sigmoid, softplus, split, tanh
+
+
+class SLSTMCell(Cell):
+    """Gates i, f, z, o. Equations 8-17 of the paper, the forget gate a sigmoid:
+
+    m_t = max(log f + m_prev, i),  i' = exp(i - m_t),  f' = exp(log f + m_prev - m_t),
+    c_t = f' * c_prev + i' * tanh(z),  n_t = f' * n_prev + i',  h_t = sigmoid(o) * c_t / n_t.
+
+    m only scales c and n, which h divides by one another. Where n is zero nothing has been stored yet, and m_t = i
+    (f' being held at 1): so a first step whose input gate is nearly shut divides no zero by zero. `heads`: h is cut
+    into this many parts, and each part of the gates sees its own (the paper's memory mixing); `R_0`, ... are their
+    matrices.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, heads: int = 1) -> None:
+        if heads < 1 or hidden_size % heads:
+            raise ShapeError(f"SLSTMCell: heads must divide hidden_size {hidden_size}, got {heads}")
+        self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
+        self.heads = heads
+
+    def params(self) -> dict[str, Param]:
+        D, H, part = self.input_size, self.hidden_size, self.hidden_size // self.heads
+        shapes = {"W_x": Param((D, 4 * H), gates=4), "b": Param((4 * H,), gates=4, ones=1)}
+        return shapes | {f"R_{k}": Param((part, 4 * part), gates=4) for k in range(self.heads)}
+
+    def states(self) -> dict[str, int]:
+        return {name: self.hidden_size for name in ("h", "c", "n", "m")}
+
+    def starts(self) -> tuple[str, ...]:
+        return ("h",)
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        i, f, z, o = (a + u for a, u in zip(split(x @ p.W_x + p.b, 4), self._mixed(p, s.h), strict=True))
+        log_f = -softplus(-f)
+        started = positive(s.n)
+        m = started * maximum(log_f + s.m, i) + (1 - started) * i
+        write, keep = exp(i - m), exp(-relu(m - s.m - log_f))
+        c = keep * s.c + write * tanh(z)
+        n = keep * s.n + write
+        h = sigmoid(o) * c / n
+        return h, State(h=h, c=c, n=n, m=m)
+
+    def _mixed(self, p: Scope, h: Value) -> list[Value]:
+        """What the state adds to each gate."""
+        parts = [split(part @ p[f"R_{k}"], 4) for k, part in enumerate(split(h, self.heads))]
+        return [concat(*gate) for gate in zip(*parts, strict=True)]

@@ -1,0 +1,289 @@
+"""One step of the cells beyond LSTM, GRU and Elman's for ONE row, written from the papers by loops over gates.
+
+`step(p, x, s)` takes one dict of parameters under the cell's own names, x [D], and a dict of states, and returns the
+output and the states after. Everything also works on complex numbers (see gradients.py): comparisons look at real
+parts.
+"""
+
+import numpy as np
+
+from tests.oracle.cells import relu, sigmoid
+
+
+def larger(a, b):
+    """max(a, b), decided by the real part."""
+    return np.where(np.real(a) > np.real(b), a, b)
+
+
+def held(a, limit):
+    """a within -limit and limit; None leaves it."""
+    if limit is None:
+        return a
+    return np.where(np.real(a) > limit, limit, np.where(np.real(a) < -limit, -limit, a))
+
+
+def magnitude(a):
+    """|a|, continued analytically."""
+    return np.where(np.real(a) < 0, -a, a)
+
+
+ACTIVATIONS = {
+    "sigmoid": sigmoid,
+    "tanh": np.tanh,
+    "relu": relu,
+    "hard_sigmoid": lambda a: np.where(np.real(a) < -2.5, 0.0, np.where(np.real(a) > 2.5, 1.0, 0.2 * a + 0.5)),
+    "softsign": lambda a: a / (1 + magnitude(a)),
+    "softplus": lambda a: np.log(1 + np.exp(a)),
+    "leaky_relu": lambda a: np.where(np.real(a) < 0, 0.01 * a, a),
+    "elu": lambda a: np.where(np.real(a) < 0, np.exp(a) - 1, a),
+    "scaled_tanh": lambda a: 1.7159 * np.tanh(2 * a / 3),
+    "thresholded_relu": lambda a: np.where(np.real(a) > 1, a, 0.0),
+}
+
+
+def columns(matrix, index, count):
+    """Part `index` of `count` equal ones of the last axis."""
+    width = matrix.shape[-1] // count
+    return matrix[..., index * width : (index + 1) * width]
+
+
+def layer_norm(a, gain, bias):
+    """Ba et al. (2016), equation 3, with 1e-5 beside the variance."""
+    mean = sum(a) / len(a)
+    variance = sum((v - mean) ** 2 for v in a) / len(a)
+    return (a - mean) / np.sqrt(variance + 1e-5) * gain + bias
+
+
+def named_norm(p, name, a):
+    """The normalisation with the gain and bias of this name."""
+    return layer_norm(a, p[f"gain_{name}"], p[f"bias_{name}"])
+
+
+def layer_norm_lstm(p, x, s):
+    """Ba et al. (2016), supplementary material."""
+    a = named_norm(p, "x", x @ p["W_x"]) + named_norm(p, "h", s["h"] @ p["W_h"]) + p["b"]
+    i, f, g, o = (columns(a, k, 4) for k in range(4))
+    c = sigmoid(f) * s["c"] + sigmoid(i) * np.tanh(g)
+    h = sigmoid(o) * np.tanh(named_norm(p, "c", c))
+    return h, {"h": h, "c": c}
+
+
+def layer_norm_gru(p, x, s):
+    """Ba et al. (2016), supplementary material; z keeps the old state."""
+    H = len(s["h"])
+    a, u = x @ p["W_x"], s["h"] @ p["W_h"]
+    gates = sigmoid(named_norm(p, "x_rz", a[: 2 * H]) + named_norm(p, "h_rz", u[: 2 * H]))
+    r, z = gates[:H], gates[H:]
+    n = np.tanh(named_norm(p, "x_n", a[2 * H :]) + r * named_norm(p, "h_n", u[2 * H :]))
+    h = (1 - z) * n + z * s["h"]
+    return h, {"h": h}
+
+
+def mi_lstm(norm):
+    """Wu et al. (2016), equation 4."""
+
+    def step(p, x, s):
+        u, v = x @ p["W_x"], s["h"] @ p["W_h"]
+        if norm:
+            u, v = named_norm(p, "x", u), named_norm(p, "h", v)
+        a = p["alpha"] * u * v + p["beta_x"] * u + p["beta_h"] * v + p["b"]
+        i, f, g, o = (columns(a, k, 4) for k in range(4))
+        c = sigmoid(f) * s["c"] + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(named_norm(p, "c", c) if norm else c)
+        return h, {"h": h, "c": c}
+
+    return step
+
+
+def lstm_variant(*, clip=None, cell_clip=None, coupled=False, activations=("sigmoid", "tanh", "tanh")):
+    """Graves (2013), equations 7-11; Sak et al. (2014), section 2; ONNX's LSTM. Peepholes and projection where `p` has
+    them."""
+    gate, candidate, out = (ACTIVATIONS[name] for name in activations)
+    order = "igo" if coupled else "ifgo"
+
+    def step(p, x, s):
+        def pre(which, c):
+            at = order.index(which)
+            a = x @ columns(p["W_x"], at, len(order)) + s["h"] @ columns(p["W_h"], at, len(order))
+            if "b" in p:
+                a = a + columns(p["b"], at, len(order))
+            if c is not None and f"w_{which}" in p:
+                a = a + p[f"w_{which}"] * c
+            return held(a, clip)
+
+        i = gate(pre("i", s["c"]))
+        f = 1 - i if coupled else gate(pre("f", s["c"]))
+        c = held(f * s["c"] + i * candidate(pre("g", None)), cell_clip)
+        h = gate(pre("o", c)) * out(c)
+        if "W_p" in p:
+            h = h @ p["W_p"]
+        return h, {"h": h, "c": c}
+
+    return step
+
+
+def gru_variant(*, clip, activations, reset_after):
+    """ONNX's GRU, gates r, z, n; `linear_before_reset` is reset_after."""
+    gate, candidate = (ACTIVATIONS[name] for name in activations)
+
+    def step(p, x, s):
+        h = s["h"]
+        W_h = p["W_h"] if reset_after else np.concatenate([p["W_rz"], p["W_n"]], axis=1)
+        part = [lambda v, w=w, k=k: v @ columns(w, k, 3) for w in (p["W_x"], W_h) for k in range(3)]
+        b, b_h = ([columns(p[name], k, 3) for k in range(3)] for name in ("b", "b_h"))
+        r, z = (gate(held(part[k](x) + b[k] + part[3 + k](h) + b_h[k], clip)) for k in range(2))
+        recurrent = r * (part[5](h) + b_h[2]) if reset_after else part[5](r * h) + b_h[2]
+        n = candidate(held(part[2](x) + b[2] + recurrent, clip))
+        h = (1 - z) * n + z * h
+        return h, {"h": h}
+
+    return step
+
+
+def elman_variant(*, clip, nonlinearity):
+    """ONNX's RNN."""
+
+    def step(p, x, s):
+        h = ACTIVATIONS[nonlinearity](held(x @ p["W_x"] + s["h"] @ p["W_h"] + p["b"], clip))
+        return h, {"h": h}
+
+    return step
+
+
+def sru(p, x, s):
+    """Lei et al. (2018), equations 1-4."""
+    count = p["W_x"].shape[1] // len(s["c"])
+    parts = [x @ columns(p["W_x"], k, count) for k in range(count)]
+    f = sigmoid(parts[1] + p["v_f"] * s["c"] + p["b_f"])
+    r = sigmoid(parts[2] + p["v_r"] * s["c"] + p["b_r"])
+    c = f * s["c"] + (1 - f) * parts[0]
+    return r * c + (1 - r) * (parts[3] if count == 4 else x), {"c": c}
+
+
+def ssru(p, x, s):
+    """Kim et al. (2019)."""
+    f = sigmoid(x @ columns(p["W_x"], 1, 2) + p["b_f"])
+    c = f * s["c"] + (1 - f) * (x @ columns(p["W_x"], 0, 2))
+    return relu(c), {"c": c}
+
+
+def min_gru(p, x, s):
+    """Feng et al. (2024), section 3.1."""
+    z, n = (x @ columns(p["W_x"], k, 2) + columns(p["b"], k, 2) for k in range(2))
+    h = (1 - sigmoid(z)) * s["h"] + sigmoid(z) * n
+    return h, {"h": h}
+
+
+def min_lstm(p, x, s):
+    """Feng et al. (2024), section 3.2."""
+    f, i, n = (x @ columns(p["W_x"], k, 3) + columns(p["b"], k, 3) for k in range(3))
+    f, i = sigmoid(f), sigmoid(i)
+    h = f / (f + i) * s["h"] + i / (f + i) * n
+    return h, {"h": h}
+
+
+def window(p, x, s):
+    """A convolution's sum at this step from what was prepared before, and what is prepared for later steps."""
+    size = sum(name.startswith("W_") for name in p)
+    sums = [x @ p[f"W_{k}"] for k in range(size)]
+    for k in range(size - 1):
+        sums[k] = sums[k] + s[f"past{k + 1}"]
+    return sums[0] + p["b"], {f"past{k}": sums[k] for k in range(1, size)}
+
+
+def qrnn(p, x, s):
+    """Bradbury et al. (2017), equations 1, 2 and 4."""
+    a, past = window(p, x, s)
+    z, f, o = (columns(a, k, 3) for k in range(3))
+    c = sigmoid(f) * s["c"] + (1 - sigmoid(f)) * np.tanh(z)
+    return sigmoid(o) * c, {"c": c, **past}
+
+
+def convolution(p, x, s):
+    """Gehring et al. (2017), section 3.2."""
+    a, past = window(p, x, s)
+    return columns(a, 0, 2) * sigmoid(columns(a, 1, 2)), past
+
+
+def whole_convolution(p, x):
+    """The same over a finished sequence x [T, D], from zeros: y_t reads x_t, x_{t-1}, ... directly."""
+    size = sum(name.startswith("W_") for name in p)
+    y = []
+    for t in range(len(x)):
+        a = p["b"] + sum(x[t - k] @ p[f"W_{k}"] for k in range(size) if t >= k)
+        y.append(columns(a, 0, 2) * sigmoid(columns(a, 1, 2)))
+    return np.stack(y)
+
+
+def ind_rnn(p, x, s):
+    """Li et al. (2018), section 3."""
+    h = relu(x @ p["W_x"] + p["u"] * s["h"] + p["b"])
+    return h, {"h": h}
+
+
+def slstm(heads):
+    """Beck et al. (2024), equations 8-17, a head at a time; where nothing is stored (n is zero) m starts at i and f'
+    at 1 or below."""
+
+    def step(p, x, s):
+        H = len(s["h"])
+        new = {name: [] for name in "hcnm"}
+        for k in range(heads):
+            units = slice(k * H // heads, (k + 1) * H // heads)
+            old = {name: v[units] for name, v in s.items()}
+            a = [
+                (x @ columns(p["W_x"], g, 4) + columns(p["b"], g, 4))[units] + old["h"] @ columns(p[f"R_{k}"], g, 4)
+                for g in range(4)
+            ]
+            i, f, z, o = a
+            log_f = np.log(sigmoid(f))
+            m = np.where(np.real(old["n"]) > 0, larger(log_f + old["m"], i), i)
+            rest = log_f + old["m"] - m
+            keep = np.exp(np.where(np.real(rest) > 0, 0, rest))
+            c = keep * old["c"] + np.exp(i - m) * np.tanh(z)
+            n = keep * old["n"] + np.exp(i - m)
+            for name, value in zip("hcnm", (sigmoid(o) * c / n, c, n, m), strict=True):
+                new[name].append(value)
+        new = {name: np.concatenate(parts) for name, parts in new.items()}
+        return new["h"], new
+
+    return step
+
+
+def deep_transition(p, x, s):
+    """Pascanu et al. (2014): one GRU step with the input, the others without."""
+    h = s["h"]
+    for k in range(sum(name.endswith("W_h") for name in p)):
+        u = [h @ columns(p[f"{k}.W_h"], g, 3) + columns(p[f"{k}.b_h"], g, 3) for g in range(3)]
+        a = [x @ columns(p["0.W_x"], g, 3) + columns(p["0.b"], g, 3) for g in range(3)] if k == 0 else [0, 0, 0]
+        r, z = sigmoid(a[0] + u[0]), sigmoid(a[1] + u[1])
+        h = (1 - z) * np.tanh(a[2] + r * u[2]) + z * h
+    return h, {"h": h}
+
+
+def zoneout(step, rates):
+    """Krueger et al. (2017): the expectation, as at test time."""
+
+    def expected(p, x, s):
+        _, new = step(p, x, s)
+        new = {name: rates[name] * s[name] + (1 - rates[name]) * v if name in rates else v for name, v in new.items()}
+        return new["h"], new
+
+    return expected
+
+
+def run(step, p, x, initial, lengths, *, reverse=False):
+    """x [T, B, D], states [B, n] by name -> y [T, B, n], final states; y is zero beyond each row's length."""
+    T, B, _ = x.shape
+    dtype = np.result_type(x, *p.values(), *initial.values(), np.float64)
+    y, final = None, {name: np.zeros(v.shape, dtype) for name, v in initial.items()}
+    for row in range(B):
+        s = {name: v[row] for name, v in initial.items()}
+        times = range(T if lengths is None else lengths[row])
+        for t in reversed(times) if reverse else times:
+            out, s = step(p, x[t, row], s)
+            y = np.zeros((T, B, len(out)), dtype) if y is None else y
+            y[t, row] = out
+        for name, value in s.items():
+            final[name][row] = value
+    return y, final

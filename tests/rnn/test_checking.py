@@ -1,0 +1,53 @@
+"""`nmt.rnn.check` says what is wrong; that it says what is right is shown by docs/add-a-cell.md and its test."""
+
+import numpy as np
+
+from nmt.rnn import Cell, Param, State, check, checking, tanh
+
+
+class Fickle(Cell):
+    """Its step is another one each time that it is traced, so the program is not what the step says."""
+
+    factor = 1.0
+
+    def __init__(self, input_size, hidden_size):
+        self.input_size = self.output_size = hidden_size
+
+    def params(self):
+        return {"u": Param((self.output_size,))}
+
+    def states(self):
+        return {"h": self.output_size}
+
+    def step(self, p, x, s):
+        Fickle.factor *= 1.5
+        h = tanh(x + Fickle.factor * p.u * s.h)
+        return h, State(h=h)
+
+
+def test_a_program_that_is_not_the_step_is_found(capsys):
+    assert not check(Fickle)
+    printed = capsys.readouterr().out
+    assert "WRONG program = interpreter, all steps" in printed
+    assert printed.rstrip().splitlines()[-1].startswith("Fickle: ") and "do not hold" in printed
+
+
+def test_what_is_no_cell_is_one_line(capsys):
+    assert not check(lambda D, H: 3)
+    assert capsys.readouterr().out == "<lambda>: must make a Cell, got int; derive it from nmt.rnn.Cell\n"
+
+
+def test_a_step_that_does_not_fit_its_states_is_one_line(capsys):
+    class Narrow(Fickle):
+        def states(self):
+            return {"h": self.output_size - 1}
+
+    assert not check(Narrow)
+    printed = capsys.readouterr().out
+    assert "widths must be equal" in printed and printed.count("\n") == 1
+
+
+def test_nan_never_passes():
+    found, expected = {"y": np.array([np.nan])}, {"y": np.ones(1)}
+    error = checking._difference(found, expected)
+    assert not checking.Finding("x", error, 1e9).passed

@@ -1,0 +1,265 @@
+"""The cells beyond LSTM, GRU and Elman's: oracle, interpreter and compiled program; what leaves the loop; dropout.
+
+Compiling takes most of the time: one test a cell looks at everything the same programs show.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nmt.errors import ShapeError
+from nmt.rnn import Scan, Weights, cells
+from nmt.rnn.compiler.plan import make_plan
+from nmt.rnn.compiler.program import Product
+from nmt.rnn.compiler.trace import trace
+from nmt.rnn.drop_connect import connections
+from nmt.rnn.kernels import interpreter, run_cpu
+from tests.oracle import compare, more_cells
+from tests.oracle import gradients as slopes
+from tests.rnn import more_cell_cases as more
+from tests.rnn import scan_cases as cases
+
+RUNS = [("full", False), ("mixed", True), ("zeros", False)]
+FLOAT32 = ("slstm",)
+RECOMPUTED = ("min_lstm", "qrnn_window2")
+
+
+def close(found, expected, tolerance, what):
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        compare.assert_close(found[name], value, tolerance, f"{what} {name}")
+
+
+def same_bits(found, expected, what):
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, f"{what} {name}")
+
+
+def of_oracle(name, case, now, reverse):
+    """Outputs by name from the oracle, `now` holding all leaves."""
+    initial = {k: now[f"initial {k}"] for k in case.initial}
+    p = {k: now[k] for k in case.params}
+    y, final = more_cells.run(more.MEANINGS[name][1], p, now["x"], initial, case.lengths, reverse=reverse)
+    return {"y": y, **{f"final {k}": v for k, v in final.items()}}
+
+
+def leaves_of(case):
+    return {"x": case.x, **{f"initial {k}": a for k, a in case.initial.items()}, **case.params}
+
+
+@pytest.mark.parametrize(("lengths", "reverse"), RUNS)
+@pytest.mark.parametrize("name", more.MEANINGS)
+def test_a_cell_means_what_its_paper_says(name, lengths, reverse):
+    case = more.draw(name, cases.LENGTHS[lengths])
+    found = interpreter.forward(case.cell, case.params, case.x, case.initial, lengths=case.lengths, reverse=reverse)
+    close(cases.named(found), of_oracle(name, case, leaves_of(case), reverse), 1e-12, name)
+
+
+def check_slopes(name, case, found, reverse):
+    """Every gradient along a direction, by complex steps of the oracle."""
+    leaves = leaves_of(case)
+    weights = {"y": case.d_y, **{f"final {k}": a for k, a in case.d_final.items()}}
+
+    def total(now):
+        return sum(np.sum(value * weights[key]) for key, value in of_oracle(name, case, now, reverse).items())
+
+    rng = np.random.default_rng(5)
+    for leaf in leaves:
+        direction = slopes.random_direction(leaves, rng, only=[leaf])
+        exact = slopes.complex_step(total, leaves, direction)
+        got = slopes.inner({leaf: found[f"d_{leaf}"]}, direction)
+        scale = max(1.0, float(np.linalg.norm(found[f"d_{leaf}"])))
+        assert abs(got - exact) <= 1e-9 * scale, f"gradient of {leaf}: {got} instead of {exact}"
+
+
+def check_steps(case):
+    """A step a call, states handed on, is one call; in the program of training, which is compiled already."""
+    scan, weights = Scan(case.cell, dtype=case.x.dtype, threads=1), Weights(case.params)
+    whole = scan.forward(weights, case.x, case.initial, training=True)
+    states = case.initial
+    for t, x in enumerate(case.x):
+        one = scan.forward(weights, x[None], states, training=True)
+        np.testing.assert_array_equal(one.y[0], whole.y[t])
+        states = one.final
+    same_bits(states, whole.final, "step by step")
+
+
+@pytest.mark.parametrize("name", more.COMPILED)
+def test_program_equals_interpreter_and_oracle(name):
+    for lengths, reverse in RUNS:
+        case = more.draw(name, cases.LENGTHS[lengths])
+        outputs, found, _ = cases.compiled(case, reverse=reverse)
+        expected, expected_gradients = cases.interpreted(case, {}, reverse=reverse)
+        close(outputs, expected, 1e-9, "output")
+        close(found, expected_gradients, 1e-9, "gradient")
+        check_slopes(name, case, found, reverse)
+        for division in ("rows", "units"):
+            two = cases.compiled(case, reverse=reverse, threads=2, division=division)
+            same_bits(two[0], outputs, f"output, divided by {division}")
+            same_bits(two[1], found, f"gradient, divided by {division}")
+    check_steps(more.draw(name))
+
+
+@pytest.mark.parametrize("name", ["projection_cell_clip", "slstm", "qrnn_window2", "convolution"])
+def test_inference_equals_the_interpreter(name):
+    case = more.draw(name, cases.LENGTHS["mixed"])
+    close(cases.inferred(case, reverse=True), cases.interpreted(case, None, reverse=True)[0], 1e-9, "inference")
+
+
+@pytest.mark.parametrize("name", FLOAT32)
+def test_float32_is_as_exact_as_float32(name):
+    case = more.draw(name, cases.LENGTHS["mixed"], "float32")
+    outputs, found, _ = cases.compiled(case)
+    expected, expected_gradients = cases.interpreted(case, {})
+    close(outputs, expected, compare.TOLERANCE["float32"], "output")
+    close(found, expected_gradients, compare.TOLERANCE["float32"], "gradient")
+
+
+@pytest.mark.parametrize("name", RECOMPUTED)
+def test_recomputing_gates_changes_nothing(name, monkeypatch):
+    case = more.draw(name, cases.LENGTHS["mixed"])
+    monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 11)
+    kept, again = (cases.compiled(case, reverse=True, recompute=r) for r in ("attention", "gates"))
+    close(again[0], kept[0], 1e-12, "output")
+    close(again[1], kept[1], 1e-12, "gradient")
+
+
+# ------------------------------------------------------------ what leaves the loop
+
+
+def products(program):
+    return [step for step in program.steps if isinstance(step, Product)]
+
+
+@pytest.mark.parametrize("name", more.INPUT_GATED)
+def test_products_of_inputs_leave_the_loop(name):
+    """The cell's author has written one step; the compiler sees that nothing carried reaches a product."""
+    cell = more.CELLS[name][0]()
+    matrices = [k for k, p in cell.params().items() if len(p.shape) == 2]
+    for plan in (Scan(cell).plan(training) for training in (False, True)):
+        assert products(plan.forward.loop) == []
+        assert len(products(plan.forward.before)) == len(matrices)
+    assert products(plan.backward.loop) == []
+    outside = products(plan.backward.before) + products(plan.backward.after)
+    assert len(outside) == len(matrices)  # shares of d_x; the weights' gradients are sums of their own
+
+
+@pytest.mark.parametrize("name", more.LSTM_LIKE)
+def test_products_of_states_stay(name):
+    plan = make_plan(trace(more.CELLS[name][0](), training=False), training=False)
+    assert products(plan.forward.loop)
+    assert len(products(plan.forward.before)) == 1
+
+
+# ------------------------------------------------------------ convolutions, sLSTM
+
+
+def test_convolution_in_the_loop_is_the_convolution_of_the_finished_sequence():
+    case = more.draw("convolution")
+    scan, weights = Scan(case.cell, dtype="float64"), Weights(case.params)
+    whole = scan.forward(weights, case.x, training=True)
+    for row in range(cases.B):
+        expected = more_cells.whole_convolution(case.params, case.x[:, row])
+        np.testing.assert_allclose(whole.y[:, row], expected, rtol=0, atol=1e-12)
+
+
+def test_slstm_starts_with_a_gate_nearly_shut():
+    """Nothing is stored and exp(i) is no float32: the first output is still that of the paper, o * tanh(z)."""
+    cell = cells.SLSTMCell(2, 3)
+    params = {k: np.zeros(p.shape) for k, p in cell.params().items()}
+    params["b"] = np.repeat([-2000.0, 0.0, 0.7, 0.0], 3)
+    result = interpreter.forward(cell, params, np.zeros((2, 1, 2)))
+    np.testing.assert_allclose(result.y, 0.5 * np.tanh(0.7))
+
+
+# ------------------------------------------------------------ zoneout, recurrent dropout, dropped weights
+
+
+def test_zoneout_keeps_old_units_in_training():
+    rate, steps, rows = 0.3, 40, 50
+    cell = cells.ZoneoutCell(cells.ElmanCell(2, 3), rate)
+    case = cases.draw(cell, "float64", rows=rows, steps=steps)
+    outputs, found, masks = cases.compiled(case, seed=7)
+    close(outputs, cases.interpreted(case, masks)[0], 1e-9, "output")
+    close(found, cases.interpreted(case, masks)[1], 1e-9, "gradient")
+    before = np.concatenate([case.initial["h"][None], outputs["y"][:-1]])
+    kept = outputs["y"] == before
+    new = np.tanh(case.x @ case.params["W_x"] + before @ case.params["W_h"] + case.params["b"])
+    np.testing.assert_allclose(np.where(kept, new, outputs["y"]), new, atol=1e-12)
+    assert abs(kept.mean() - rate) < 0.02  # 6000 draws: three and a half standard deviations
+
+
+def test_recurrent_dropout_has_one_mask_for_all_steps_or_one_a_step():
+    inner = cells.GRUCell(cases.D, cases.H)
+    case = cases.draw(cells.RecurrentDropoutCell(inner, 0.5), "float64", cases.LENGTHS["mixed"])
+    outputs, found, masks = cases.compiled(case)
+    (mask,) = masks.values()
+    assert mask.shape == (cases.B, cases.H) and set(np.unique(mask)) == {0.0, 2.0}
+    expected, expected_gradients = cases.interpreted(case, masks)
+    close(outputs, expected, 1e-9, "output")
+    close(found, expected_gradients, 1e-9, "gradient")
+    each = replace(case, cell=cells.RecurrentDropoutCell(inner, 0.5, variational=False))
+    repeated = {name: np.repeat(mask[None], cases.T, axis=0) for name in masks}
+    close(cases.interpreted(each, repeated)[0], expected, 1e-12, "a mask a step")
+
+
+def test_recurrent_dropout_acts_on_what_the_matrix_reads():
+    """By hand: the product reads the dropped state, the interpolation z * h the whole one."""
+    case = cases.draw(cells.RecurrentDropoutCell(cells.GRUCell(cases.D, cases.H), 0.5), "float64", steps=1)
+    mask = np.random.default_rng(2).integers(0, 2, (cases.B, cases.H)) * 2.0
+    p, h = case.params, case.initial["h"]
+    a, u = case.x[0] @ p["W_x"] + p["b"], (h * mask) @ p["W_h"] + p["b_h"]
+    r, z = (1 / (1 + np.exp(-part)) for part in np.split((a + u)[:, : 2 * cases.H], 2, axis=1))
+    n = np.tanh(a[:, 2 * cases.H :] + r * u[:, 2 * cases.H :])
+    found, _ = cases.interpreted(case, {"mask0": mask})
+    np.testing.assert_allclose(found["y"][0], (1 - z) * n + z * h, atol=1e-12)
+
+
+def test_dropped_weights_are_zero_for_a_whole_pass():
+    inner = cells.LSTMCell(cases.D, cases.H)
+    case = cases.draw(cells.DropConnectCell(inner, 0.4), "float64", cases.LENGTHS["mixed"])
+    mask = connections(case.cell.params(), 3, np.float64, 1)["W_h"]
+    assert set(np.unique(mask)) == {0.0, 1 / (1 - 0.4)} and 0.2 < (mask == 0).mean() < 0.6
+    masked = replace(case, cell=inner, params=case.params | {"W_h": case.params["W_h"] * mask})
+    outputs, found, _ = cases.compiled(case, seed=3)
+    expected, expected_gradients, _ = cases.compiled(masked)
+    same_bits(outputs, expected, "output")
+    expected_gradients["d_W_h"] = expected_gradients["d_W_h"] * mask
+    close(found, expected_gradients, 1e-12, "gradient")
+    same_bits(cases.inferred(case), cases.inferred(replace(case, cell=inner)), "inference")
+    assert not np.array_equal(mask, connections(case.cell.params(), 4, np.float64, 1)["W_h"])
+
+
+def test_gradients_of_dropped_weights_are_added_to_what_is_there():
+    case = cases.draw(cells.DropConnectCell(cells.LSTMCell(cases.D, cases.H), 0.4), "float64")
+    scan, weights, shares = Scan(case.cell, dtype="float64"), Weights(case.params), []
+    for start in (0.0, 1.0):
+        tape = scan.forward(weights, case.x, training=True, seed=3).tape
+        shares.append({name: np.full(p.shape, start) for name, p in case.params.items()})
+        scan.backward(tape, case.d_y, None, shares[-1])
+    for name, share in shares[0].items():
+        np.testing.assert_allclose(shares[1][name], share + 1, atol=1e-12, err_msg=name)
+
+
+# ------------------------------------------------------------ the door
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: cells.ElmanCell(2, 3, nonlinearity="swish"), "must be one of sigmoid"),
+        (lambda: cells.LSTMVariantCell(2, 3, clip=0), "clip must be above 0"),
+        (lambda: cells.SLSTMCell(2, 3, heads=2), "heads must divide"),
+        (lambda: cells.QRNNCell(2, 3, window=0).params(), "must be at least 1"),
+        (lambda: cells.DeepTransitionGRUCell(2, 3, 0), "must be at least 1"),
+        (lambda: cells.ZoneoutCell(cells.LSTMCell(2, 3), {"z": 0.1}), "for h, c, got 0.1 for z"),
+        (lambda: cells.ZoneoutCell(cells.LSTMCell(2, 3), 1.0), "less than 1"),
+        (lambda: cells.RecurrentDropoutCell(cells.SRUCell(2, 3), 0.1), "among W_x, got W_h"),
+        (lambda: cells.DropConnectCell(cells.LSTMCell(2, 3), 1.0), "less than 1"),
+    ],
+)
+def test_impossible_options_are_one_line(make, words):
+    with pytest.raises(ShapeError, match=words) as caught:
+        make()
+    assert "\n" not in str(caught.value)
