@@ -6,7 +6,7 @@ score without its signature cannot be compared with another, so the two travel t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,14 @@ def score_translations(
     if not references:
         raise DataError("evaluation: the references must have at least one line, got an empty file")
     return {name: _score(name, hypotheses, references, lowercase, tokenize) for name in metrics}
+
+
+def sentence_utility(name: str) -> Callable[[str, str], float]:
+    """A measure of one sentence against another, in percent: `chrf`, or `bleu` with effective order."""
+    from sacrebleu.metrics import BLEU, CHRF
+
+    metric = CHRF() if name == "chrf" else BLEU(effective_order=True)
+    return lambda hypothesis, reference: float(metric.sentence_score(hypothesis, [reference]).score)
 
 
 def format_table(scores: Sequence[Score]) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-COMMANDS = ("train", "translate", "evaluate")
+COMMANDS = ("train", "translate", "evaluate", "score")
 
 
 def code_blocks(page, language):
