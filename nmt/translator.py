@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-import numpy as np
-
-from nmt.errors import CheckpointError, ConfigError
+from nmt.details import detail_of, ranked_by_agreement, text_without_unknown
+from nmt.errors import CheckpointError
 from nmt.model_folder import (
     BEST_NAME,
     LAST_NAME,
@@ -26,88 +24,28 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
+from nmt.translation import (
+    Detail,
+    SearchSettings,
+    Translation,
+    Wishes,
+    candidate_counts,
+    chosen_settings,
+    search_options,
+)
+
+__all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
-    from nmt.decode import Ensemble, Forced, Hypothesis, LengthPenalty, SearchOptions
+    from nmt.decode import Ensemble, Hypothesis
     from nmt.model.translation import TranslationModel
-
-_NEUTRAL = {"repetition_penalty": 1.0}
-"""Values that leave a setting out, where that is not 0."""
 
 MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
 _logger = logging.getLogger("nmt")
-
-
-class SearchSettings(TypedDict, total=False):
-    """What each key means stands in the `decoding` section of configs/reference.yaml; None is the configured value."""
-
-    beam_size: int | None
-    length_penalty: LengthPenalty | None
-    batch_size: int | None
-    max_length_ratio: float | None
-    max_length_extra: int | None
-    word_reward: float | None
-    coverage_penalty: float | None
-    min_length: int | None
-    generate_unk: bool | None
-    no_repeat_ngram_size: int | None
-    repetition_penalty: float | None
-    beam_groups: int | None
-    diversity_strength: float | None
-    sampling: bool | None
-    sampling_temperature: float | None
-    sampling_topk: int | None
-    sampling_topp: float | None
-    sampling_seed: int | None
-    mbr: Literal["none", "chrf", "bleu"] | None
-    mbr_samples: int | None
-    glossary_bonus: float | None
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What translations are to hold; lists have an entry for each sentence.
-
-    prefixes: text they begin with, in whole words; constraints: phrases they hold; glossary: phrases that are
-    preferred; forbidden: words and phrases that no translation holds, as the subwords they are cut into.
-    """
-
-    prefixes: Sequence[str] | None = None
-    constraints: Sequence[Sequence[str]] | None = None
-    glossary: Sequence[Sequence[str]] | None = None
-    forbidden: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Detail:
-    """How a translation came about: its subwords with log-probabilities, the end `</s>` among them where it ended by
-    itself, and their attention [T, S] to the source's subwords and its end. Alignment: pairs of words (source,
-    target), counted from 0. Warnings are for people."""
-
-    tokens: list[str]
-    log_probs: list[float]
-    src_tokens: list[str]
-    attention: np.ndarray
-    alignment: list[tuple[int, int]]
-    warnings: list[str]
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of one sentence."""
-
-    text: str
-    """Detokenised, without line breaks."""
-    score: float
-    """What the search ranked by: the log-probability after the length penalty."""
-    log_prob: float
-    """Sum of the subwords' natural log-probabilities, the end of sentence included."""
-    detail: Detail | None = None
-    """Where it was asked for."""
 
 
 class Translator:
@@ -215,14 +153,14 @@ class Translator:
 
         if isinstance(sentences, str):
             raise TypeError("Translator: sentences must be a list of strings, got one string")
-        chosen = self._chosen(settings)
+        chosen = chosen_settings(self.config.decoding, settings)
         ids = self._encode(sentences)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
-        beam_size, keep = _sizes(chosen, n_best)
-        options = self._options(chosen, wishes or Wishes(), there)
+        beam_size, keep = candidate_counts(chosen, n_best)
+        options = search_options(chosen, self._wished(wishes or Wishes(), there, chosen["glossary_bonus"]))
         found = search(
             self.model,
             [ids[index] for index in there],
@@ -241,7 +179,9 @@ class Translator:
         else:
             decoded = [self._decode(hypotheses) for hypotheses in found]
         for index, translations in zip(there, decoded, strict=True):
-            results[index] = self._ranked(translations, chosen["mbr"])[:n_best] or results[index]
+            if chosen["mbr"] != "none":
+                translations = ranked_by_agreement(translations, chosen["mbr"])
+            results[index] = translations[:n_best] or results[index]
         return results
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, batch_size: int | None = None) -> list[Detail]:
@@ -258,7 +198,8 @@ class Translator:
         tgt_ids = [[*row, EOS_ID] for row in self._target_ids(targets)]
         size = batch_size or self.config.decoding.batch_size
         forced = force(self.model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
-        return [self._detail(*one, True) for one in zip(sources, src_ids, tgt_ids, forced, strict=True)]
+        tokens = self._source_tokens(sources, src_ids)
+        return [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
         """An ensemble that cleans and searches as this one does. Raises CheckpointError if subwords differ."""
@@ -288,41 +229,6 @@ class Translator:
         whole = spaced(sentence)
         return [target for source, target in glossary if spaced(source) in whole]
 
-    def _chosen(self, settings: SearchSettings) -> dict[str, Any]:
-        """Settings for a call; those that are None or left out as configured."""
-        decoding = self.config.decoding
-        unknown = settings.keys() - SearchSettings.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"Translator: settings must be those of SearchSettings, got {', '.join(sorted(unknown))}")
-        return {
-            key: getattr(decoding, key) if settings.get(key) is None else settings.get(key)
-            for key in SearchSettings.__annotations__
-        }
-
-    def _options(self, chosen: dict[str, Any], wishes: Wishes, there: list[int]) -> SearchOptions | None:
-        """What the search is to do beyond the plain one, None for nothing; sentences numbered `there` are searched."""
-        given: dict[str, Any] = {
-            name: chosen[name]
-            for name in ("min_length", "no_repeat_ngram_size", "repetition_penalty", "word_reward", "coverage_penalty")
-            if chosen[name] != _NEUTRAL.get(name, 0)
-        }
-        if not chosen["generate_unk"]:
-            given["allow_unk"] = False
-        if chosen["beam_groups"] > 1:
-            given |= {"groups": chosen["beam_groups"], "diversity_strength": chosen["diversity_strength"]}
-        given |= self._wished(wishes, there, chosen["glossary_bonus"])
-        if chosen["sampling"]:
-            from nmt.decode import Sampling
-
-            names = {"seed": "seed", "temperature": "temperature", "top_k": "topk", "top_p": "topp"}
-            given["sampling"] = Sampling(**{name: chosen[f"sampling_{key}"] for name, key in names.items()})
-        if not given:
-            return None
-        _check_together(given, chosen["beam_size"])
-        from nmt.decode import SearchOptions
-
-        return SearchOptions(**given)
-
     def _wished(self, wishes: Wishes, there: list[int], bonus: float) -> dict[str, Any]:
         given: dict[str, Any] = {}
         if wishes.prefixes is not None:
@@ -341,18 +247,6 @@ class Translator:
         side = self.config.data.tgt
         return self.tgt_subwords.encode([clean_line(text, side.lowercase, side.normalize) for text in texts])
 
-    def _ranked(self, translations: list[Translation], mbr: str) -> list[Translation]:
-        """In order of expected utility where that was asked for, which then is the score."""
-        if mbr == "none" or not translations:
-            return translations
-        from nmt.decode.consensus import expected_utilities
-        from nmt.evaluate import sentence_utility
-
-        utilities = expected_utilities([t.text for t in translations], sentence_utility(mbr))
-        ranked = sorted(zip(utilities, translations, strict=True), key=lambda pair: -pair[0])
-        distinct = {t.text: replace(t, score=utility) for utility, t in reversed(ranked)}
-        return sorted(distinct.values(), key=lambda t: -t.score)
-
     def _with_details(
         self,
         sentences: Sequence[str],
@@ -361,6 +255,7 @@ class Translator:
         replace_unk: bool,
     ) -> list[list[Translation]]:
         """Translations with details, by forcing what the search has found."""
+        from nmt.data.corpus import clean_line
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
 
@@ -369,43 +264,21 @@ class Translator:
         targets = [[*h.ids, EOS_ID] if h.finished else list(h.ids) for _, h in flat]
         size = self.config.decoding.batch_size
         forced = force(self.model, sources, targets, attention=True, batch_size=size, threads=self.num_threads)
+        tokens = self._source_tokens(sentences, src_ids)
         results: list[list[Translation]] = [[] for _ in found]
-        for (n, h), source, target, one in zip(flat, sources, targets, forced, strict=True):
-            detail = self._detail(sentences[n], source, target, one, h.finished)
-            text = self._replaced(h.ids, detail, sentences[n]) if replace_unk else self.tgt_subwords.decode([h.ids])[0]
+        for (n, h), target, one in zip(flat, targets, forced, strict=True):
+            detail = detail_of(tokens[n], self.tgt_subwords, target, one, h.finished)
+            text = self.tgt_subwords.decode([h.ids])[0]
+            if replace_unk:
+                source = clean_line(sentences[n], False, self.config.data.src.normalize)  # names keep their case
+                text = text_without_unknown(self.tgt_subwords, h.ids, detail, source)
             results[n].append(Translation(text, h.score, h.log_prob, detail))
         return results
 
-    def _detail(
-        self, sentence: str, source: Sequence[int], target: Sequence[int], forced: Forced, finished: bool
-    ) -> Detail:
-        from nmt.data.alignment import hard_alignment, never_attended, words_of
-
-        weights = forced.attention if forced.attention is not None else np.zeros((len(target), len(source) + 1))
-        src_tokens = self.src_subwords.cut(self._cleaned([sentence]))[0][: len(source)]
-        tokens = self.tgt_subwords.pieces(target)
-        src_words, tgt_words = words_of(src_tokens), words_of(tokens[: len(tokens) - finished])
-        warnings = [f"source word {n} never attended" for n in never_attended(weights, src_words)]
-        if not finished:
-            warnings.append("cut at maximum length")
-        pairs = hard_alignment(weights, src_words, tgt_words)
-        scores = [float(x) for x in forced.log_probs]
-        return Detail(tokens, scores, src_tokens, weights, pairs, warnings)
-
-    def _replaced(self, ids: Sequence[int], detail: Detail, sentence: str) -> str:
-        from nmt.data.alignment import with_unknown_replaced, words_of
-        from nmt.data.corpus import clean_line
-        from nmt.special_tokens import UNK_ID
-
-        unknown = [i == UNK_ID for i in ids]
-        if not any(unknown):
-            return self.tgt_subwords.decode([list(ids)])[0]
-        side = self.config.data.src
-        source = clean_line(sentence, False, side.normalize)  # names keep their case
-        pieces = with_unknown_replaced(
-            detail.tokens[: len(ids)], unknown, detail.attention, source, words_of(detail.src_tokens)
-        )
-        return self.tgt_subwords.join(pieces)
+    def _source_tokens(self, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]) -> list[list[str]]:
+        """Subwords as they are written, unknown ones too."""
+        cut = self.src_subwords.cut(self._cleaned(sentences))
+        return [tokens[: len(row)] for tokens, row in zip(cut, src_ids, strict=True)]
 
     def _cleaned(self, sentences: Sequence[str]) -> list[str]:
         from nmt.data.corpus import clean_line
@@ -432,28 +305,6 @@ class Translator:
             Translation(text, hypothesis.score, hypothesis.log_prob)
             for text, hypothesis in zip(texts, hypotheses, strict=True)
         ]
-
-
-def _sizes(chosen: dict[str, Any], n_best: int) -> tuple[int, int]:
-    """The beam or number of samples, and how many of them are kept as candidates."""
-    if chosen["sampling"]:
-        count = max(n_best, chosen["mbr_samples"]) if chosen["mbr"] != "none" else n_best
-        return count, count
-    keep = chosen["beam_size"] if chosen["mbr"] != "none" else n_best
-    return chosen["beam_size"], min(keep, chosen["beam_size"])
-
-
-def _check_together(given: dict[str, Any], beam_size: int) -> None:
-    """Raise ConfigError for what one search cannot do at the same time."""
-    kinds = [name for name in ("sampling", "groups", "constraints") if name in given]
-    if len(kinds) > 1:
-        raise ConfigError(
-            f"decoding: must have one of sampling, groups and constraints, got {' and '.join(kinds)}; choose one"
-        )
-    if beam_size % given.get("groups", 1):
-        raise ConfigError(
-            f"decoding: beam_groups must divide beam_size ({beam_size}), got {given['groups']}; change one of them"
-        )
 
 
 def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:

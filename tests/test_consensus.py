@@ -2,8 +2,7 @@
 
 import pytest
 
-from nmt.decode.consensus import expected_utilities
-from nmt.evaluate import sentence_utility
+from nmt.evaluate import expected_utilities, sentence_utility
 
 
 def test_expected_utility_is_the_mean_over_all_candidates():
