@@ -69,13 +69,15 @@ class RuledChooser(Chooser):
 
     def choose(self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """See `Chooser`."""
-        log_probs = cell.decoder.log_probs(outputs)
+        log_probs, steps = cell.decoder.log_probs(outputs), cell.steps(beam.sentence)
+        for rule in self.rules:
+            rule.look(log_probs, beam, steps)
         scores = log_probs.copy() if self._reweights else log_probs
         scores[:, : cell.first_token] = -np.inf
         if cell.never >= 0:
             scores[:, cell.never] = -np.inf
         for rule in self.rules:
-            rule.apply(scores, beam, cell.steps(beam.sentence))
+            rule.apply(scores, beam, steps)
         parent, tokens = self.select(cell, beam, scores, live, bounds)
         sums = beam.sums[parent] + scores[parent, tokens]
         extra = {name: v[parent] for name, v in beam.extra.items()}

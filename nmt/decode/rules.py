@@ -22,6 +22,9 @@ class Rule:
         """What the rule keeps of each row, for the first rows of these sentences."""
         return {}
 
+    def look(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See the log-probabilities before any rule is applied; they must stay as they are."""
+
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
         """Change scores [R, V] of the next tokens, -inf to forbid; steps [R]: how many tokens each row has."""
 
@@ -93,21 +96,28 @@ class RepetitionPenalty(Rule):
 
 
 class Prefix(Rule):
-    """Translations begin with given tokens; prefixes[n] are those of sentence n."""
+    """Translations begin with given tokens, whatever other rules say of them; prefixes[n] are those of sentence n."""
 
     def __init__(self, prefixes: Sequence[Sequence[int]]) -> None:
         self.lengths = np.array([len(p) for p in prefixes], np.int64)
         self.tokens = np.full((len(prefixes), int(self.lengths.max(initial=0))), -1, np.int64)
         for row, prefix in zip(self.tokens, prefixes, strict=True):
             row[: len(prefix)] = prefix
+        self._kept = np.zeros(0)
+
+    def look(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See `Rule`."""
+        self._kept = scores[self._forced(beam, steps)]
 
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
         """See `Rule`."""
-        rows = np.flatnonzero(steps < self.lengths[beam.sentence])
-        tokens = self.tokens[beam.sentence[rows], steps[rows]]
-        kept = scores[rows, tokens]
+        rows, tokens = self._forced(beam, steps)
         scores[rows] = -np.inf
-        scores[rows, tokens] = kept
+        scores[rows, tokens] = self._kept
+
+    def _forced(self, beam: Beam, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.flatnonzero(steps < self.lengths[beam.sentence])
+        return rows, self.tokens[beam.sentence[rows], steps[rows]]
 
 
 def last_tokens(words: np.ndarray, steps: np.ndarray, count: int) -> np.ndarray:

@@ -41,9 +41,9 @@ def search(
 
     `batch_size` sentences are in work at a time (all of them where None): when one ends the next one joins. A
     translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
-    counted. The result depends neither on what else is in work nor on the number of threads. `on_ended` is called
-    with the number of sentences that have ended since its last call; it may raise to stop. With `options.sampling`
-    there are `beam_size` samples of each sentence.
+    counted, and what options make it say besides. The result depends neither on what else is in work nor on the
+    number of threads. `on_ended` is called with the number of sentences that have ended since its last call; it may
+    raise to stop. With `options.sampling` there are `beam_size` samples of each sentence.
     """
     if not src_ids:
         return []
@@ -55,7 +55,7 @@ def search(
     queue = _Queue(src_ids, length_blocks(src_ids, size))
     options = options or SearchOptions()
     limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
-    limits += options.longer_by(len(src_ids))
+    limits = np.maximum(limits, options.min_length + bool(options.min_length)) + options.longer_by(len(src_ids))
     longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
     first_token = UNK_ID if options.allow_unk else BOS_ID
     found: list[list[Hypothesis]] = [[] for _ in src_ids]

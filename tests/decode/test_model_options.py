@@ -150,3 +150,17 @@ def test_coverage_in_an_ensemble(model, sentences):
     expected = find(model, sentences, coverage_penalty=0.4)
     for one, other in zip(found, expected, strict=True):
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+
+
+def test_a_least_length_beyond_the_limit_moves_the_limit(model, sentences):
+    for hypotheses in find(model, sentences[:3], min_length=40):
+        assert all(len(h.ids) >= 40 for h in hypotheses)
+
+
+def test_in_bfloat16(sentences):
+    model = build(4, compute_dtype="bfloat16")
+    found = find(model, sentences[:5], coverage_penalty=0.4)
+    forced = force(model, sources_of(found, sentences), forced_targets(found), attention=True, threads=1)
+    for h, one in zip((h for some in found for h in some), forced, strict=True):
+        assert h.log_prob == pytest.approx(float(one.log_probs.sum()), abs=1e-4)
+        assert one.attention.sum(1) == pytest.approx(1, abs=1e-5)

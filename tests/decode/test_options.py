@@ -87,6 +87,16 @@ def test_prefixes(prefix):
         assert found[n][0].score == pytest.approx(expected[0][1])
 
 
+def test_a_prefix_comes_before_all_that_is_forbidden():
+    rules = {"allow_unk": False, "forbidden": [[5]], "no_repeat_ngram_size": 1, "min_length": 2}
+    for n, hypotheses in find(SearchOptions(prefixes=[[1, 5, 5]] * 3, **rules), limit=2).items():
+        assert hypotheses
+        for h in hypotheses:
+            assert h.ids[:3] == [1, 5, 5] and not set(h.ids[3:]) & {1, 5}
+            if h.finished:
+                assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
+
+
 @pytest.mark.parametrize("penalty", ["none", 1.0])
 @pytest.mark.parametrize("reward", [0.7, -0.7])
 def test_word_reward(reward, penalty):
