@@ -6,13 +6,16 @@ score without its signature cannot be compared with another, so the two travel t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nmt.errors import DataError
 
 METRICS = ("bleu", "chrf", "ter")
+Utility = Callable[[str, str], float]
+"""How well a candidate does if the second text is right."""
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
 
 
@@ -62,6 +65,22 @@ def score_translations(
     if not references:
         raise DataError("evaluation: the references must have at least one line, got an empty file")
     return {name: _score(name, hypotheses, references, lowercase, tokenize) for name in metrics}
+
+
+def sentence_utility(name: str) -> Utility:
+    """A measure of one sentence against another, in percent: `chrf`, or `bleu` with effective order."""
+    from sacrebleu.metrics import BLEU, CHRF
+
+    metric = CHRF() if name == "chrf" else BLEU(effective_order=True)
+    return lambda hypothesis, reference: float(metric.sentence_score(hypothesis, [reference]).score)
+
+
+def expected_utilities(texts: Sequence[str], utility: Utility) -> list[float]:
+    """The mean utility of each text against all of them, itself included, each counted as often as it is there (Eikema
+    and Aziz 2020, section 5; with samples an estimate of the expectation under the model)."""
+    counts = Counter(texts)
+    known = {text: sum(count * utility(text, other) for other, count in counts.items()) / len(texts) for text in counts}
+    return [known[text] for text in texts]
 
 
 def format_table(scores: Sequence[Score]) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from nmt.details import detail_of, ranked_by_agreement, text_without_unknown
 from nmt.errors import CheckpointError
 from nmt.model_folder import (
     BEST_NAME,
@@ -24,11 +24,22 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
+from nmt.translation import (
+    Detail,
+    SearchSettings,
+    Translation,
+    Wishes,
+    candidate_counts,
+    chosen_settings,
+    search_options,
+)
+
+__all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
-    from nmt.decode import Hypothesis, LengthPenalty
+    from nmt.decode import Ensemble, Hypothesis
     from nmt.model.translation import TranslationModel
 
 MAX_SOURCE_SUBWORDS = 1000
@@ -37,23 +48,11 @@ MAX_SOURCE_SUBWORDS = 1000
 _logger = logging.getLogger("nmt")
 
 
-@dataclass(frozen=True)
-class Translation:
-    """One translation of one sentence."""
-
-    text: str
-    """Detokenised, without line breaks."""
-    score: float
-    """What the search ranked by: the log-probability after the length penalty."""
-    log_prob: float
-    """Sum of the subwords' natural log-probabilities, the end of sentence included."""
-
-
 class Translator:
     """A model with its subwords and settings.
 
     Args:
-        model: Gives the search its probabilities.
+        model: Gives the search its probabilities; an `Ensemble` of several does, too.
         src_subwords: Cut the source into ids.
         tgt_subwords: Join ids into text; the same object where the languages share one model.
         config: How text is cleaned, and the defaults of the search.
@@ -62,7 +61,7 @@ class Translator:
 
     def __init__(
         self,
-        model: TranslationModel,
+        model: TranslationModel | Ensemble,
         src_subwords: Subwords,
         tgt_subwords: Subwords,
         config: Config,
@@ -114,46 +113,38 @@ class Translator:
         num_threads = resolve_threads(threads, config)
         return cls(model, src_subwords, tgt_subwords, config, num_threads)
 
-    def translate(
-        self,
-        sentences: Sequence[str],
-        *,
-        beam_size: int | None = None,
-        length_penalty: LengthPenalty | None = None,
-        batch_size: int | None = None,
-    ) -> list[str]:
-        """Translate sentences; None stands for the configured value.
+    def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
+        """Translate sentences.
 
         Args:
             sentences: One sentence each, as a person writes them. They are cleaned as in training.
-            beam_size: Hypotheses kept; 1 is greedy search.
-            length_penalty: `none`, `average`, or the alpha of GNMT.
-            batch_size: Sentences in work at a time. It changes the speed, not the translations.
+            settings: See `SearchSettings`; batch_size changes the speed, not the translations.
 
         Returns:
             One line for each sentence, in order; a blank sentence gives an empty line.
         """
-        best = self.translate_nbest(
-            sentences, beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size
-        )
-        return [translations[0].text for translations in best]
+        return [translations[0].text for translations in self.translate_nbest(sentences, **settings)]
 
     def translate_nbest(
         self,
         sentences: Sequence[str],
         *,
-        beam_size: int | None = None,
-        length_penalty: LengthPenalty | None = None,
         n_best: int = 1,
-        batch_size: int | None = None,
         on_batch: Callable[[int], None] | None = None,
+        wishes: Wishes | None = None,
+        details: bool = False,
+        replace_unk: bool = False,
+        **settings: Unpack[SearchSettings],
     ) -> list[list[Translation]]:
         """Translate sentences and keep scores and, with `n_best`, the runners-up.
 
         Args:
-            sentences, beam_size, length_penalty, batch_size: See `translate`.
-            n_best: Most translations for each sentence; at most the beam size is found.
+            sentences, settings: See `translate`.
+            n_best: Most translations for each sentence; at most the beam size is found. With sampling: samples.
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
+            wishes: What translations are to hold.
+            details: Whether translations have a `detail`: one more pass over each.
+            replace_unk: Put the source word that it attends to most in the place of an unknown subword.
 
         Returns:
             For each sentence its translations, the best first, at least one.
@@ -162,36 +153,141 @@ class Translator:
 
         if isinstance(sentences, str):
             raise TypeError("Translator: sentences must be a list of strings, got one string")
-        decoding = self.config.decoding
-        beam_size = decoding.beam_size if beam_size is None else beam_size
-        penalty = decoding.length_penalty if length_penalty is None else length_penalty
+        chosen = chosen_settings(self.config.decoding, settings)
         ids = self._encode(sentences)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
+        beam_size, keep = candidate_counts(chosen, n_best)
+        options = search_options(chosen, self._wished(wishes or Wishes(), there, chosen["glossary_bonus"]))
         found = search(
             self.model,
             [ids[index] for index in there],
             beam_size=beam_size,
-            length_penalty=penalty,
-            n_best=min(n_best, beam_size),
-            max_length_ratio=decoding.max_length_ratio,
-            max_length_extra=decoding.max_length_extra,
-            batch_size=batch_size or decoding.batch_size,
+            length_penalty=chosen["length_penalty"],
+            n_best=keep,
+            max_length_ratio=chosen["max_length_ratio"],
+            max_length_extra=chosen["max_length_extra"],
+            batch_size=chosen["batch_size"],
             threads=self.num_threads,
             on_ended=on_batch,
+            **({} if options is None else {"options": options}),
         )
-        for index, hypotheses in zip(there, found, strict=True):
-            results[index] = self._decode(hypotheses) or results[index]
+        if details or replace_unk:
+            decoded = self._with_details([sentences[i] for i in there], [ids[i] for i in there], found, replace_unk)
+        else:
+            decoded = [self._decode(hypotheses) for hypotheses in found]
+        for index, translations in zip(there, decoded, strict=True):
+            if chosen["mbr"] != "none":
+                translations = ranked_by_agreement(translations, chosen["mbr"])
+            results[index] = translations[:n_best] or results[index]
         return results
 
-    def _encode(self, sentences: Sequence[str]) -> list[list[int]]:
+    def score(self, sources: Sequence[str], targets: Sequence[str], *, batch_size: int | None = None) -> list[Detail]:
+        """Score given translations: each is cut into subwords as in training and put through the model.
+
+        Args:
+            sources, targets: As many of each. An empty source or target is scored like any other.
+            batch_size: Sentences together; it changes the speed, not the scores.
+        """
+        from nmt.decode import force
+        from nmt.special_tokens import EOS_ID
+
+        src_ids = self._encode(sources)
+        tgt_ids = [[*row, EOS_ID] for row in self._target_ids(targets)]
+        size = batch_size or self.config.decoding.batch_size
+        forced = force(self.model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
+        tokens = self._source_tokens(sources, src_ids)
+        return [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
+
+    def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
+        """An ensemble that cleans and searches as this one does. Raises CheckpointError if subwords differ."""
+        from nmt.decode import Ensemble
+
+        for other in others:
+            if subwords_digest(other.src_subwords, other.tgt_subwords) != subwords_digest(
+                self.src_subwords, self.tgt_subwords
+            ):
+                raise CheckpointError(
+                    f"{other.config.model_dir}: must have the subwords of the first model of the ensemble, got other "
+                    "ones; train its models on the same subwords"
+                )
+        models: list[Any] = [self.model, *(other.model for other in others)]
+        model = Ensemble(models, average)
+        return Translator(model, self.src_subwords, self.tgt_subwords, self.config, self.num_threads)
+
+    def phrases_for(self, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
+        """Translations of those phrases of a glossary whose words stand in a sentence side by side."""
         from nmt.data.corpus import clean_line
 
         side = self.config.data.src
-        cleaned = [clean_line(text, side.lowercase, side.normalize) for text in sentences]
-        ids = self.src_subwords.encode(cleaned)
+
+        def spaced(text: str) -> str:
+            return f" {clean_line(text, side.lowercase, side.normalize)} "
+
+        whole = spaced(sentence)
+        return [target for source, target in glossary if spaced(source) in whole]
+
+    def _wished(self, wishes: Wishes, there: list[int], bonus: float) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        if wishes.prefixes is not None:
+            given["prefixes"] = self._target_ids([wishes.prefixes[i] for i in there])
+        if wishes.constraints is not None:
+            given["constraints"] = [self._target_ids(wishes.constraints[i]) for i in there]
+        if wishes.glossary is not None:
+            given |= {"glossary": [self._target_ids(wishes.glossary[i]) for i in there], "glossary_bonus": bonus}
+        if wishes.forbidden:
+            given["forbidden"] = [row for row in self._target_ids(wishes.forbidden) if row]
+        return given
+
+    def _target_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        from nmt.data.corpus import clean_line
+
+        side = self.config.data.tgt
+        return self.tgt_subwords.encode([clean_line(text, side.lowercase, side.normalize) for text in texts])
+
+    def _with_details(
+        self,
+        sentences: Sequence[str],
+        src_ids: Sequence[Sequence[int]],
+        found: Sequence[Sequence[Hypothesis]],
+        replace_unk: bool,
+    ) -> list[list[Translation]]:
+        """Translations with details, by forcing what the search has found."""
+        from nmt.data.corpus import clean_line
+        from nmt.decode import force
+        from nmt.special_tokens import EOS_ID
+
+        flat = [(n, h) for n, hypotheses in enumerate(found) for h in hypotheses]
+        sources = [src_ids[n] for n, _ in flat]
+        targets = [[*h.ids, EOS_ID] if h.finished else list(h.ids) for _, h in flat]
+        size = self.config.decoding.batch_size
+        forced = force(self.model, sources, targets, attention=True, batch_size=size, threads=self.num_threads)
+        tokens = self._source_tokens(sentences, src_ids)
+        results: list[list[Translation]] = [[] for _ in found]
+        for (n, h), target, one in zip(flat, targets, forced, strict=True):
+            detail = detail_of(tokens[n], self.tgt_subwords, target, one, h.finished)
+            text = self.tgt_subwords.decode([h.ids])[0]
+            if replace_unk:
+                source = clean_line(sentences[n], False, self.config.data.src.normalize)  # names keep their case
+                text = text_without_unknown(self.tgt_subwords, h.ids, detail, source)
+            results[n].append(Translation(text, h.score, h.log_prob, detail))
+        return results
+
+    def _source_tokens(self, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]) -> list[list[str]]:
+        """Subwords as they are written, unknown ones too."""
+        cut = self.src_subwords.cut(self._cleaned(sentences))
+        return [tokens[: len(row)] for tokens, row in zip(cut, src_ids, strict=True)]
+
+    def _cleaned(self, sentences: Sequence[str]) -> list[str]:
+        from nmt.data.corpus import clean_line
+
+        side = self.config.data.src
+        return [clean_line(text, side.lowercase, side.normalize) for text in sentences]
+
+    def _encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        ids = self.src_subwords.encode(self._cleaned(sentences))
         for index, row in enumerate(ids):
             if len(row) > MAX_SOURCE_SUBWORDS:
                 _logger.warning(

@@ -10,7 +10,8 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.data.subwords import train_subwords
 from nmt.errors import CheckpointError
-from nmt.translator import MAX_SOURCE_SUBWORDS, Translator
+from nmt.evaluate import sentence_utility
+from nmt.translator import MAX_SOURCE_SUBWORDS, Translator, Wishes
 from tests.train import fake_model
 
 WORDS = [f"w{n}" for n in range(30)]
@@ -89,3 +90,47 @@ def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
         Translator.load(tmp_path)
     with pytest.raises(CheckpointError, match="got nothing there"):
         Translator.load(tmp_path / "x")
+
+
+def test_wishes_reach_the_search_as_subwords(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def search(model: Any, src_ids: Any, *, options: Any, **rest: Any) -> Any:
+        seen.append(options)
+        return fake_model.search(model, src_ids, **rest)
+
+    monkeypatch.setattr(sys.modules["nmt.decode"], "search", search)
+    wishes = Wishes(["w1", "w9", "w2 w3"], [["w4", "w5 w6"], [], []], [[], [], ["w7"]], ["w8"])
+    translator.translate_nbest(["w1", "", "w2"], wishes=wishes, min_length=3, glossary_bonus=1.5)
+    ids = {word: translator.tgt_subwords.encode([word])[0][0] for word in WORDS}
+    (options,) = seen
+    assert options.prefixes == [[ids["w1"]], [ids["w2"], ids["w3"]]]  # a blank line is not searched
+    assert options.constraints == [[[ids["w4"]], [ids["w5"], ids["w6"]]], []]
+    assert (options.glossary, options.glossary_bonus) == ([[], [[ids["w7"]]]], 1.5)
+    assert (options.forbidden, options.min_length) == ([[ids["w8"]]], 3)
+
+
+def test_phrases_of_a_glossary_stand_in_the_sentence_as_words(translator: Translator) -> None:
+    glossary = [("W1 w2", "a"), ("w1", "b"), ("w", "c"), ("w2 w1", "d")]
+    assert translator.phrases_for("w0 W1  w2", glossary) == ["a", "b"]
+
+
+def test_a_setting_that_is_none_is_a_mistake(translator: Translator) -> None:
+    with pytest.raises(TypeError, match="beam"):
+        translator.translate(["w1"], beam=3)  # type: ignore[call-arg]
+
+
+def test_scores_of_given_translations(translator: Translator) -> None:
+    (detail,) = translator.score(["w1 w2"], ["w2 w1 w3"])
+    assert detail.tokens == ["▁w2", "▁w1", "▁w3", "</s>"]
+    assert detail.log_probs == [-0.25] * 4
+    assert detail.alignment == [(0, 0), (1, 1)]
+
+
+def test_minimum_bayes_risk_ranks_by_agreement(translator: Translator) -> None:
+    found = translator.translate_nbest(["w1 w2 w3"], mbr="bleu", beam_size=3, n_best=2)[0]
+    texts = ["w1 w2 w3", "w1 w2", "w1"]
+    utility = sentence_utility("bleu")
+    expected = {text: sum(utility(text, other) for other in texts) / 3 for text in texts}
+    assert {t.text: t.score for t in found} == dict(sorted(expected.items(), key=lambda pair: -pair[1])[:2])
+    assert found[0].score > found[1].score

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from nmt.errors import DataError
 from nmt.files import explain, replacing
+
+T = TypeVar("T")
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -78,7 +80,67 @@ def output_lines(target: str) -> Iterator[LineWriter]:
             stack.close()
 
 
-def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+@contextlib.contextmanager
+def continued_lines(target: str, numbered: bool) -> Iterator[tuple[LineWriter, int]]:
+    """Give a writer to the end of a file that an earlier run may have begun, and how many input lines it answers.
+
+    A line without its end is cut off. `numbered`: several lines may answer one input line, whose number is their first
+    column; the last of these answers may be half there, so it is cut off as well.
+
+    Raises:
+        DataError: It cannot be written.
+    """
+    with _write_errors(target):
+        path = Path(target)
+        answered, end = _answered(path, numbered) if path.exists() else (0, 0)
+        stream = path.open("r+b" if path.exists() else "wb")
+    with stream:
+        with _write_errors(target):
+            stream.truncate(end)
+            stream.seek(end)
+        writer = LineWriter(stream, target)
+        yield writer, answered
+        writer.flush()
+
+
+def _answered(path: Path, numbered: bool) -> tuple[int, int]:
+    """How many input lines a file answers for certain, and the bytes that do it."""
+    answered = end = position = 0
+    last = b""
+    with path.open("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            number = line.split(b"\t", 1)[0]
+            if numbered and number != last:
+                last, end = number, position
+                answered = int(number) if number.isdigit() else answered
+            position += len(line)
+            if not numbered:
+                answered, end = answered + 1, position
+    return answered, end
+
+
+def in_step(lines: Iterable[str], others: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each line with the lines of other files that stand at its place; `others` by the files' names.
+
+    Raises:
+        DataError: A file has more or fewer lines.
+    """
+    rest = {name: iter(other) for name, other in others.items()}
+    count = 0
+    for count, line in enumerate(lines, start=1):
+        beside = {name: next(other, None) for name, other in rest.items()}
+        for name, other in beside.items():
+            if other is None:
+                raise DataError(f"{name}: must have a line for each of the input, got {count - 1}; add what is missing")
+        yield line, {name: other for name, other in beside.items() if other is not None}
+    for name, lines_left in rest.items():
+        if next(lines_left, None) is not None:
+            raise DataError(f"{name}: must have as many lines as the input, {count}, got more; cut it to them")
+
+
+def chunks(lines: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield the lines in lists of at most `size`."""
     rest = iter(lines)
     while chunk := list(islice(rest, size)):

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nmt.cli.command import Command, beam_options, threads_option, version_option
+from nmt.cli.formats import FORMATS, alignment_line, output_of
+from nmt.cli.search_options import search_options
 
 if TYPE_CHECKING:
-    from nmt.translator import Translation, Translator
+    from nmt.cli.meter import Meter
+    from nmt.cli.streams import LineWriter
+    from nmt.translator import Translation, Translator, Wishes
+
+Record = tuple[str, dict[str, str]]
+"""A line of the input, and the lines beside it of other files, by their names."""
 
 _CHUNK_BATCHES = 32
 """Batches read at a time: enough to put lines of like lengths together, and little memory."""
@@ -30,6 +40,29 @@ _CHUNK_BATCHES = 32
 )
 @click.option("--scores", is_flag=True, help="Write the score beside each translation, as columns.")
 @click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    show_default="text, or tsv with --n-best or --scores",
+    help="Text, columns, or a JSON object for each line of INPUT (see above).",
+)
+@click.option("--alignments", metavar="FILE", help="Also write which words belong together, as 0-0 1-2 ...")
+@click.option("--plot-attention", metavar="DIR", help="Also write a picture of each line's attention, DIR/LINE.svg.")
+@click.option("--replace-unk", is_flag=True, help="Put the source word attended to in the place of an unknown one.")
+@click.option("--prefix", metavar="FILE", help="What each translation begins with, line by line, in whole words.")
+@click.option("--constraints", metavar="FILE", help="Phrases each translation must hold: in a line, between tabs.")
+@click.option("--glossary", metavar="FILE", help="Preferred translations: lines of a phrase, a tab, its translation.")
+@click.option("--forbid", metavar="FILE", help="Words or phrases that no translation holds, one a line.")
+@click.option("--no-unk", is_flag=True, help="Never produce the unknown subword (decoding.generate_unk: false).")
+@search_options()
+@click.option("--ensemble", metavar="DIR", multiple=True, help="Translate with this model too; may be repeated.")
+@click.option(
+    "--ensemble-average",
+    type=click.Choice(["log_prob", "prob"]),
+    default="log_prob",
+    help="What of the models of an ensemble is averaged.",
+)
+@click.option("--resume", is_flag=True, help="Write to the output file as it goes, and continue one half done.")
+@click.option(
     "--compute-dtype",
     type=click.Choice(["float32", "bfloat16"]),
     show_default="compute_dtype of the config, there float32",
@@ -37,17 +70,7 @@ _CHUNK_BATCHES = 32
 )
 @threads_option()
 @version_option()
-def translate(
-    model_dir: str,
-    source: str,
-    output: str,
-    n_best: int | None,
-    scores: bool,
-    compute_dtype: str | None,
-    threads: int | None,
-    checkpoint: str | None,
-    **search: Any,
-) -> None:
+def translate(model_dir: str, source: str, **options: Any) -> None:
     """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train).
 
     INPUT is a text file in UTF-8, plain or .gz; - or none is standard input. Each line gives one
@@ -55,9 +78,13 @@ def translate(
     in chunks; with --batch-size 1, or typed at a terminal, each line is answered before the next is
     read.
 
-    With --n-best or --scores each translation is a line of four columns between tabs: number of the
-    input line (from 0), rank (from 1), score, text. The score is the natural logarithm of the
-    probability after the length penalty; higher is better.
+    With --n-best, --scores or --output-format tsv each translation is a line of four columns between
+    tabs: number of the input line (from 0), rank (from 1), score, text. The score is the natural
+    logarithm of the probability after the length penalty; higher is better. With --output-format
+    json each input line gives an object with its translations: text, score, log_prob, and of each
+    the subwords with their log-probabilities, the alignment of words and warnings.
+
+    What the options of the search mean, and where they come from, is told in docs/decoding.md.
 
     \b
     Examples:
@@ -65,23 +92,108 @@ def translate(
         echo 'Guten Morgen!' | nmt-translate runs/de-en --n-best 3
     """
     from nmt.cli.meter import Meter
-    from nmt.cli.streams import chunks, input_lines, output_lines
-    from nmt.translator import Translator  # Numba loads only when there is work to do
+    from nmt.cli.streams import continued_lines, in_step, input_lines, output_lines
 
-    beam_size = search["beam_size"]
-    if n_best is not None and beam_size is not None and n_best > beam_size:
+    job = _job(source, options)
+    records = in_step(input_lines(source), {path: input_lines(path) for path in job.others.values()})
+    with contextlib.ExitStack() as stack:
+        if options["resume"]:
+            job.writer, job.number = stack.enter_context(continued_lines(job.output, job.form == "tsv"))
+        else:
+            job.writer = stack.enter_context(output_lines(job.output))
+        if options["alignments"]:
+            job.alignments = stack.enter_context(output_lines(options["alignments"]))
+        meter = stack.enter_context(contextlib.closing(Meter()))
+        _run(job, records, _load(model_dir, options), meter)
+
+
+@dataclass
+class _Job:
+    """What is read and written, and how."""
+
+    source: str
+    output: str
+    form: str
+    search: dict[str, Any]
+    others: dict[str, str]  # files that go line by line with the input, by option
+    glossary: list[tuple[str, str]]
+    forbidden: list[str]
+    plots: Path | None
+    writer: LineWriter | None = None
+    alignments: LineWriter | None = None
+    number: int = 0  # of the next input line
+
+
+def _job(source: str, options: dict[str, Any]) -> _Job:
+    """The options sorted out; raises UsageError where they do not go together."""
+    n_best, beam_size = options.pop("n_best"), options["beam_size"]
+    if n_best is not None and beam_size is not None and n_best > beam_size and not options["sampling"]:
         raise click.UsageError(f"--n-best {n_best} needs --beam-size {n_best} or more.")
-    lines = input_lines(source)
-    with output_lines(output) as writer, contextlib.closing(Meter()) as meter:
-        translator = Translator.load(model_dir, threads=threads, checkpoint=checkpoint, compute_dtype=compute_dtype)
-        search["n_best"] = n_best or 1
-        search["beam_size"] = max(beam_size or translator.config.decoding.beam_size, n_best or 1)
-        columns = scores or n_best is not None
-        size = _chunk_size(source, search["batch_size"] or translator.config.decoding.batch_size)
-        for line in _translated(translator, chunks(lines, size), search, columns, meter.add):
-            writer.write(line)
-            if size == 1:
-                writer.flush()
+    form = options["output_format"] or ("tsv" if options["scores"] or n_best is not None else "text")
+    if options["resume"] and (options["output"] == "-" or options["alignments"]):
+        raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json holds them).")
+    if options["no_unk"]:
+        options["generate_unk"] = False
+    plots = options["plot_attention"]
+    from nmt.translator import SearchSettings  # Numba loads only when there is work to do
+
+    search = {name: options[name] for name in SearchSettings.__annotations__ if name in options}
+    search |= {"n_best": n_best or 1, "replace_unk": options["replace_unk"]}
+    search["details"] = form == "json" or plots is not None or options["alignments"] is not None
+    others = {name: options[name] for name in ("prefix", "constraints") if options[name] is not None}
+    glossary, forbidden = _glossary(options["glossary"]), _lines(options["forbid"])
+    return _Job(source, options["output"], form, search, others, glossary, forbidden, Path(plots) if plots else None)
+
+
+def _lines(path: str | None) -> list[str]:
+    from nmt.cli.streams import input_lines
+
+    return [] if path is None else [line for line in input_lines(path) if line.strip()]
+
+
+def _glossary(path: str | None) -> list[tuple[str, str]]:
+    from nmt.errors import DataError
+
+    found = []
+    for line in _lines(path):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise DataError(f"{path}: a line must be a phrase, a tab and its translation, got {line!r}; mend the line")
+        found.append((columns[0], columns[1]))
+    return found
+
+
+def _load(model_dir: str, options: dict[str, Any]) -> Translator:
+    from nmt.translator import Translator
+
+    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype")}
+    translator = Translator.load(model_dir, **kinds)
+    if options["ensemble"]:
+        others = [Translator.load(other, **kinds) for other in options["ensemble"]]
+        translator = translator.together_with(others, options["ensemble_average"])
+    return translator
+
+
+def _run(job: _Job, records: Iterator[Record], translator: Translator, meter: Meter) -> None:
+    from nmt.cli.streams import chunks
+    from nmt.errors import DataError
+
+    search = job.search
+    search["beam_size"] = max(search["beam_size"] or translator.config.decoding.beam_size, search["n_best"])
+    size = _chunk_size(job.source, search["batch_size"] or translator.config.decoding.batch_size)
+    if (skipped := sum(1 for _ in islice(records, job.number))) < job.number:
+        raise DataError(
+            f"{job.output}: must answer the lines of the input, got {job.number} answers to {skipped} lines; "
+            "remove it, or give the input it was made from"
+        )
+    for chunk in chunks(records, size):
+        lines = [line for line, _ in chunk]
+        wishes = _wishes(job, translator, chunk)
+        results = translator.translate_nbest(lines, on_batch=meter.add, wishes=wishes, **search)
+        for line, found in zip(lines, results, strict=True):
+            _write(job, line, found)
+        if job.writer is not None:
+            job.writer.flush()
 
 
 def _chunk_size(source: str, batch_size: int) -> int:
@@ -89,23 +201,46 @@ def _chunk_size(source: str, batch_size: int) -> int:
     return 1 if is_typed or batch_size == 1 else batch_size * _CHUNK_BATCHES
 
 
-def _translated(
-    translator: Translator,
-    pieces: Iterable[list[str]],
-    search: dict[str, Any],
-    columns: bool,
-    on_batch: Any,
-) -> Iterator[str]:
-    number = 0
-    for piece in pieces:
-        for found in translator.translate_nbest(piece, on_batch=on_batch, **search):
-            yield from _columns(number, found) if columns else [found[0].text]
-            number += 1
+def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | None:
+    """What the files beside the input say of a chunk."""
+    from nmt.translator import Wishes
+
+    def column(name: str) -> list[str] | None:
+        path = job.others.get(name)
+        return None if path is None else [beside[path] for _, beside in chunk]
+
+    constraints, glossary = column("constraints"), None
+    if job.glossary:
+        glossary = [translator.phrases_for(line, job.glossary) for line, _ in chunk]
+    phrases = None if constraints is None else [[p for p in line.split("\t") if p.strip()] for line in constraints]
+    return Wishes(column("prefix"), phrases, glossary, job.forbidden)
 
 
-def _columns(number: int, found: list[Translation]) -> Iterator[str]:
-    for rank, translation in enumerate(found, start=1):
-        yield f"{number}\t{rank}\t{translation.score:.6f}\t{translation.text}"
+def _write(job: _Job, line: str, found: list[Translation]) -> None:
+    if job.writer is not None:
+        for text in output_of(job.form, job.number, line, found):
+            job.writer.write(text)
+    if job.alignments is not None:
+        job.alignments.write(alignment_line(found))
+    if job.plots is not None and found[0].detail is not None:
+        _plot(job.plots / f"{job.number}.svg", found[0])
+    job.number += 1
+
+
+def _plot(path: Path, translation: Translation) -> None:
+    from nmt.cli.attention_plot import attention_svg
+    from nmt.errors import DataError
+    from nmt.files import explain, write_bytes
+
+    detail = translation.detail
+    if detail is None:
+        return
+    svg = attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, svg.encode())
+    except OSError as error:
+        raise DataError(f"{path}: must be writable, got {explain(error)}; make room or write elsewhere") from error
 
 
 if __name__ == "__main__":

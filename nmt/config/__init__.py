@@ -3,14 +3,15 @@
     config = load_config("configs/quickstart.yaml", ["training.batch_size=2048"])
     config.model.decoder.hidden_size
 
-Sections: `data_section`, `model_section`, `training_section`; `complaints` words the errors.
+Sections: `data_section`, `model_section`, `training_section`, `decoding_section`; `complaints` words the errors.
 """
 
 from nmt.config.data_section import DataConfig, SideConfig, SubwordsConfig
+from nmt.config.decoding_section import DecodingConfig
 from nmt.config.loading import config_from_dict, dump_config, load_config
 from nmt.config.model_section import DecoderConfig, EmbeddingsConfig, EncoderConfig, ModelConfig
 from nmt.config.schema import Config, config_schema
-from nmt.config.training_section import DecodingConfig, TrainingConfig
+from nmt.config.training_section import TrainingConfig
 
 __all__ = [
     "Config",

@@ -5,9 +5,10 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from nmt.config.data_section import DataConfig
+from nmt.config.decoding_section import DecodingConfig
 from nmt.config.model_section import ModelConfig
 from nmt.config.section import NonNegativeInt, PositiveInt, Section, Text
-from nmt.config.training_section import DecodingConfig, TrainingConfig
+from nmt.config.training_section import TrainingConfig
 
 
 class Config(Section):

@@ -1,4 +1,4 @@
-"""The `training` and `decoding` sections."""
+"""The `training` section."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -177,56 +177,5 @@ class TrainingConfig(Section):
         if self.momentum > 0 and self.optimizer != "sgd":
             raise ValueError(
                 f"momentum must be 0 with optimizer: {self.optimizer}, got {self.momentum:g}; only sgd uses it"
-            )
-        return self
-
-
-def _length_penalty(value: Any) -> str | float:
-    """Two names or a number: pydantic would report a mistake once for each of them."""
-    if value in ("none", "average"):
-        return str(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100:
-        return float(value)
-    raise ValueError("")
-
-
-LengthPenalty = Annotated[
-    Literal["none", "average"] | float,
-    BeforeValidator(_length_penalty),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["none", "average"], "type": "string"},
-                {"type": "number", "minimum": 0, "maximum": 100},
-            ]
-        }
-    ),
-]
-
-
-class DecodingConfig(Section):
-    """How a translation is searched for; options of the commands come before these."""
-
-    beam_size: PositiveInt = Field(default=5, description="Hypotheses kept at each step; 1 is greedy search.")
-    length_penalty: LengthPenalty = Field(
-        default=1.0,
-        description="What a log-probability is divided by before hypotheses of different lengths "
-        "are compared: "
-        "1 (none), the length (average), or ((5 + length) / 6) to the power of this number (Wu "
-        "et al. 2016, 7).",
-    )
-    max_length_ratio: PositiveFloat = Field(
-        default=2.0,
-        description="A translation has at most this many subwords for each one of the source ...",
-    )
-    max_length_extra: NonNegativeInt = Field(default=10, description="... and this many more.")
-    n_best: PositiveInt = Field(default=1, description="Translations given for each sentence.")
-    batch_size: PositiveInt = Field(default=64, description="Sentences translated together.")
-
-    @model_validator(mode="after")
-    def _check_n_best(self) -> "DecodingConfig":
-        if self.n_best > self.beam_size:
-            raise ValueError(
-                f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise beam_size too"
             )
         return self

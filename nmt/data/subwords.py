@@ -87,6 +87,15 @@ class Subwords:
         texts: list[str] = self._processor.decode(kept) if kept else []
         return [_BREAKS.sub(" ", text) for text in texts]
 
+    def cut(self, sentences: Sequence[str]) -> list[list[str]]:
+        """The units of each sentence, as many as `encode` gives ids; unknown ones as they stand there."""
+        rows: list[list[str]] = self._processor.encode(list(sentences), out_type=str) if sentences else []
+        return rows
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """The text of units as `pieces` gives them; what is no unit of the model stands for itself."""
+        return _BREAKS.sub(" ", str(self._processor.decode_pieces(list(pieces))))
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The units themselves, for people to look at: `▁` starts a word."""
         return [SPECIAL_PIECES[i] if i <= EOS_ID else self._processor.id_to_piece(int(self._to_model[i])) for i in ids]

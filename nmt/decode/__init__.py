@@ -1,7 +1,10 @@
 """Search: a cell run over time whose state is the decoder's state and the hypotheses."""
 
 from nmt.decode.beam import Hypothesis
+from nmt.decode.ensemble import Ensemble
+from nmt.decode.forced import Forced, force
+from nmt.decode.options import Sampling, SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.decode.search import search
 
-__all__ = ["Hypothesis", "LengthPenalty", "search"]
+__all__ = ["Ensemble", "Forced", "Hypothesis", "LengthPenalty", "Sampling", "SearchOptions", "force", "search"]

@@ -4,7 +4,7 @@ every sentence.
 One step: decoder step, the best tokens of each row, the best continuations of each sentence, rows continued by
 parent. A hypothesis that ends leaves the beam, which is then one narrower, and its row leaves the batch; a sentence
 that leaves makes room for the next one. Sentences are therefore at different steps. The cell knows its decoder by
-four methods.
+five methods; which continuations stay is its chooser's business.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from nmt.decode.penalty import LengthPenalty, length_divisor
-from nmt.rnn.kernels.search import best_continuations
+from nmt.decode.choosers import BestChooser, Chooser
+from nmt.decode.penalty import LengthPenalty, best_possible, final_scores
 
 States = dict[str, np.ndarray]
 
@@ -56,6 +56,9 @@ class Decoder(Protocol):
         """At most `places` most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where
         there are no more."""
 
+    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
+        """The log-probabilities of all tokens of each row [R, V]; the array may be written to."""
+
 
 @dataclass
 class Beam:
@@ -64,9 +67,10 @@ class Beam:
     states: States  # [P, n], of rows that have been continued
     parent: np.ndarray  # int64 [R], which of these each row continues
     tokens: np.ndarray  # int32 [R], the last token
-    sums: np.ndarray  # float64 [R], log-probability so far
+    sums: np.ndarray  # float64 [R], what continuations are compared by: log-probability so far, and what rules add
     sentence: np.ndarray  # int64 [R]
     words: np.ndarray  # int32 [R, W], all tokens so far
+    extra: dict[str, np.ndarray] = field(default_factory=dict)  # [R, ...], what the chooser keeps of each row
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -77,7 +81,8 @@ class BeamCell:
     """The search over sentences 0, 1, ... N - 1.
 
     limits [N]: the most tokens of each sentence's translations, EOS counted. first_token: tokens below it are never
-    produced. Sentences come in by `extend` and go out by `ended`.
+    produced. word_reward, coverage_penalty: see `final_scores`; for the latter the decoder has a state `coverage`.
+    Sentences come in by `extend` and go out by `ended`.
     """
 
     decoder: Decoder
@@ -87,6 +92,9 @@ class BeamCell:
     n_best: int = 1
     first_token: int = 1
     never: int = -1
+    word_reward: float = 0.0
+    coverage_penalty: float = 0.0
+    chooser: Chooser = field(default_factory=BestChooser)
     _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
     _ended: list[int] = field(default_factory=list)
 
@@ -104,7 +112,7 @@ class BeamCell:
         for n in sentence[self.limits[sentence] <= 0].tolist():
             self._hypotheses[n].append(Hypothesis([], 0.0, 0.0, False))
         self._leave(sentence[self.limits[sentence] <= 0])
-        first = _keep(first, np.flatnonzero(self.limits[sentence] > 0))
+        first = self.chooser.start(self, _keep(first, np.flatnonzero(self.limits[sentence] > 0)))
         return first if beam is None or not len(beam) else _join(beam, first)
 
     def step(self, beam: Beam) -> Beam:
@@ -113,17 +121,10 @@ class BeamCell:
         outputs, states = self.decoder.step(beam.tokens, beam.states, beam.parent, names)
         bounds = np.flatnonzero(np.diff(beam.sentence, prepend=-1, append=-1))
         live = beam.sentence[bounds[:-1]]
-        room = self._room[live]
-        # A row cannot give more continuations than its sentence has room for (one more where a token is passed over).
-        tokens, scores = self.decoder.best_tokens(outputs, self.first_token, int(room.max()) + 1)
-        shape = (len(live), int(room.max()))
-        parents, chosen, totals = np.empty(shape, np.int64), np.empty(shape, np.int32), np.empty(shape)
-        best_continuations(tokens, scores, beam.sums, bounds, room, self.never, parents, chosen, totals)
-        there = parents >= 0
-        parent = parents[there]
+        parent, tokens, sums, extra = self.chooser.choose(self, beam, outputs, live, bounds)
         self._steps[live] += 1
-        words = _append(beam.words[parent], self._steps[beam.sentence[parent]], chosen[there])
-        after = Beam(states, parent, chosen[there], totals[there], beam.sentence[parent], words)
+        words = _append(beam.words[parent], self._steps[beam.sentence[parent]], tokens)
+        after = Beam(states, parent, tokens, sums, beam.sentence[parent], words, extra)
         return self._sort_out(after, live)
 
     def _sort_out(self, beam: Beam, live: np.ndarray) -> Beam:
@@ -133,11 +134,11 @@ class BeamCell:
         out = ends | (self._steps[of] >= self.limits[of])
         self._put_down(beam, np.flatnonzero(out), ends)
         going = np.flatnonzero(~out)
-        # Log-probabilities only fall: a live hypothesis can at best keep its sum up to the maximum length. The first
-        # row of a sentence has its largest sum.
-        best = np.unique(of[going], return_index=True)[1]
-        bound = beam.sums[going[best]] / length_divisor(self.length_penalty, self.limits[of[going[best]]])
-        hopeful = of[going[best]][bound > self._to_beat[of[going[best]]]]
+        # Log-probabilities only fall: a live hypothesis can at best keep its sum up to the maximum length.
+        alive, first = np.unique(of[going], return_index=True)
+        best = self.chooser.best_sums(beam, going, first)
+        bound = best_possible(self.length_penalty, best, self._steps[alive], self.limits[alive], self.word_reward)
+        hopeful = alive[bound > self._to_beat[alive]]
         going = going[np.isin(of[going], hopeful)]
         self._leave(live[~np.isin(live, hopeful)])
         return _keep(beam, going)
@@ -145,15 +146,26 @@ class BeamCell:
     def _put_down(self, beam: Beam, rows: np.ndarray, ends: np.ndarray) -> None:
         """Rows whose hypotheses have ended, or have been cut off, become translations."""
         of = beam.sentence[rows]
-        scores = beam.sums[rows] / length_divisor(self.length_penalty, self._steps[of])
+        seen = beam.states["coverage"][beam.parent[rows]] if self.coverage_penalty else None
+        penalty = self.coverage_penalty
+        scores = final_scores(self.length_penalty, beam.sums[rows], self._steps[of], self.word_reward, penalty, seen)
+        log_probs = beam.extra.get("log_prob", beam.sums)
         for row, n, score in zip(rows.tolist(), of.tolist(), scores.tolist(), strict=True):
             finished = bool(ends[row])
             ids = beam.words[row, : self._steps[n] - finished].tolist()
-            self._hypotheses[n].append(Hypothesis(ids, float(beam.sums[row]), score, finished))
+            self._hypotheses[n].append(Hypothesis(ids, float(log_probs[row]), score, finished))
             self._room[n] -= 1
             found = sorted((h.score for h in self._hypotheses[n] if h.finished), reverse=True)
             if len(found) >= self.n_best:
                 self._to_beat[n] = found[self.n_best - 1]
+
+    def room(self, sentence: np.ndarray) -> np.ndarray:
+        """Free places in these sentences' beams."""
+        return self._room[sentence]
+
+    def steps(self, sentence: np.ndarray) -> np.ndarray:
+        """How many tokens the hypotheses of these sentences have."""
+        return self._steps[sentence]
 
     def _leave(self, sentence: np.ndarray) -> None:
         self.decoder.release(self._names[sentence])
@@ -179,7 +191,8 @@ def _keep(beam: Beam, rows: np.ndarray) -> Beam:
     """Some rows of a beam, and the states they continue."""
     used, parent = np.unique(beam.parent[rows], return_inverse=True)
     states = {name: v[used] for name, v in beam.states.items()}
-    return Beam(states, parent, beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.words[rows])
+    extra = {name: v[rows] for name, v in beam.extra.items()}
+    return Beam(states, parent, beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.words[rows], extra)
 
 
 def _join(one: Beam, other: Beam) -> Beam:
@@ -189,7 +202,8 @@ def _join(one: Beam, other: Beam) -> Beam:
     words = np.concatenate([np.pad(b.words, ((0, 0), (0, width - b.words.shape[1]))) for b in (one, other)])
     pairs = ((one.tokens, other.tokens), (one.sums, other.sums), (one.sentence, other.sentence))
     tokens, sums, sentence = (np.concatenate(pair) for pair in pairs)
-    return Beam(states, parent, tokens, sums, sentence, words)
+    extra = {name: np.concatenate([v, other.extra[name]]) for name, v in one.extra.items()}
+    return Beam(states, parent, tokens, sums, sentence, words, extra)
 
 
 @dataclass

@@ -1,10 +1,13 @@
-"""How the length of a hypothesis counts in its score."""
+"""How length and coverage count in the score by which hypotheses are ranked."""
 
 from typing import Literal
 
 import numpy as np
 
 LengthPenalty = Literal["none", "average"] | float
+
+_LEAST_COVERAGE = 1e-10
+"""A source word that nothing has attended to counts as so much, not as none: its logarithm must be a number."""
 
 
 def length_divisor(penalty: LengthPenalty, length: np.ndarray | int) -> np.ndarray:
@@ -19,3 +22,39 @@ def length_divisor(penalty: LengthPenalty, length: np.ndarray | int) -> np.ndarr
     if penalty == "average":
         return np.maximum(length, 1.0)
     return np.asarray(((5.0 + length) / 6.0) ** float(penalty))
+
+
+def final_scores(
+    penalty: LengthPenalty,
+    sums: np.ndarray,
+    lengths: np.ndarray,
+    word_reward: float = 0.0,
+    coverage_penalty: float = 0.0,
+    coverage: np.ndarray | None = None,
+) -> np.ndarray:
+    """Scores of ended hypotheses [R].
+
+    sums [R] of log-probabilities over lengths [R] tokens, EOS counted; word_reward is added for each token (He et al.
+    2016, section 3.3). coverage [R, S]: the attention each source word has got, -1 where a source has no such word;
+    coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
+    """
+    scores: np.ndarray = sums / length_divisor(penalty, lengths)
+    if word_reward:
+        scores = scores + word_reward * lengths
+    if coverage_penalty and coverage is not None:
+        seen = np.where(coverage < 0, 1.0, np.clip(coverage, _LEAST_COVERAGE, 1.0).astype(np.float64))
+        scores = scores + coverage_penalty * np.log(seen).sum(1)
+    return scores
+
+
+def best_possible(
+    penalty: LengthPenalty, sums: np.ndarray, lengths: np.ndarray, limits: np.ndarray, word_reward: float = 0.0
+) -> np.ndarray:
+    """A bound on the final scores of hypotheses that have `lengths` tokens and may get up to `limits`, and whose sums
+    grow no further."""
+    bound: np.ndarray = sums / length_divisor(penalty, limits)
+    if (sums > 0).any():  # what rules add may outweigh log-probabilities: then the shortest is the best
+        bound = np.maximum(bound, sums / length_divisor(penalty, lengths + 1))
+    if word_reward:
+        bound = bound + word_reward * (limits if word_reward > 0 else lengths + 1)
+    return bound

@@ -10,11 +10,13 @@ import numpy as np
 
 from nmt.decode.beam import BeamCell, Decoder, Hypothesis, run
 from nmt.decode.blocks import length_blocks
+from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
+    from nmt.decode.ensemble import Ensemble
     from nmt.model import TranslationModel
 
 _LEAST_WORK = 8
@@ -22,7 +24,7 @@ _LEAST_WORK = 8
 
 
 def search(
-    model: TranslationModel,
+    model: TranslationModel | Ensemble,
     src_ids: Sequence[Sequence[int]],
     *,
     beam_size: int = 5,
@@ -33,13 +35,15 @@ def search(
     batch_size: int | None = None,
     threads: int | None = None,
     on_ended: Callable[[int], None] | None = None,
+    options: SearchOptions | None = None,
 ) -> list[list[Hypothesis]]:
     """The n best translations of each sentence (ids without EOS), best first.
 
     `batch_size` sentences are in work at a time (all of them where None): when one ends the next one joins. A
     translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
-    counted. The result depends neither on what else is in work nor on the number of threads. `on_ended` is called
-    with the number of sentences that have ended since its last call; it may raise to stop.
+    counted, and what options make it say besides. The result depends neither on what else is in work nor on the
+    number of threads. `on_ended` is called with the number of sentences that have ended since its last call; it may
+    raise to stop. With `options.sampling` there are `beam_size` samples of each sentence.
     """
     if not src_ids:
         return []
@@ -49,12 +53,19 @@ def search(
     workers = threads if size >= _LEAST_WORK * threads else 1
     size = -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size))
+    options = options or SearchOptions()
     limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
+    limits = np.maximum(limits, options.min_length + bool(options.min_length)) + options.longer_by(len(src_ids))
+    longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
+    first_token = UNK_ID if options.allow_unk else BOS_ID
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
 
     def work(part: int, parts: int) -> None:
-        decoder: Decoder = model.search_decoder(threads if parts == 1 else 1)
-        cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, UNK_ID, BOS_ID)
+        own_threads = threads if parts == 1 else 1
+        decoder: Decoder = model.search_decoder(own_threads, longest)
+        rewards = options.word_reward, options.coverage_penalty
+        chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
+        cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser)
         with queue:
             for n, hypotheses in run(cell, queue, size):
                 found[n] = hypotheses

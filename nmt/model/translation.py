@@ -13,10 +13,12 @@ from nmt.config import ModelConfig
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell
 from nmt.model.encoder import Encoder
+from nmt.model.forced import force, pad_sources, positions, rounded_up
 from nmt.rnn.cell import Param, under
+from nmt.rnn.cells import CoverageCell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.kernels.output import output_loss
-from nmt.rnn.kernels.search import best_tokens
+from nmt.rnn.kernels.search import best_tokens, log_probs
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.rnn.kernels.update import embedding_gradient, embedding_rows
 from nmt.rnn.profile import operation
@@ -24,7 +26,7 @@ from nmt.rnn.scan import Scan
 from nmt.rnn.stepper import Stepper
 from nmt.rnn.weights import Weights, initial_array
 from nmt.rnn.workspace import Fresh, Workspace
-from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
+from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
     from nmt.data.batches import Batch
@@ -195,9 +197,21 @@ class TranslationModel:
         states, _ = self.bridge.forward(self.weights.view("bridge"), final, training=False, allocate=allocate)
         return Source(encoded.memory[:, back], lengths, self._decoder_states(states))
 
-    def search_decoder(self, threads: int | None = None) -> ModelDecoder:
-        """What search needs of the model."""
-        return ModelDecoder(self, self._use_threads(threads))
+    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
+        """What search needs of the model. With coverage_of, the longest source in tokens with EOS, there is a state
+        `coverage`: the attention each source position has got, -1 where there is none."""
+        return ModelDecoder(self, self._use_threads(threads), coverage_of)
+
+    def force(
+        self,
+        src_ids: Sequence[Sequence[int]],
+        tgt_ids: Sequence[Sequence[int]],
+        *,
+        attention: bool = False,
+        threads: int | None = None,
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """See `nmt.model.forced.force`."""
+        return force(self, src_ids, tgt_ids, attention, self._use_threads(threads))
 
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": np.ascontiguousarray(v) for name, v in states.items()}
@@ -328,20 +342,27 @@ class TranslationModel:
 class ModelDecoder:
     """The model's decoder, a step at a time, for sentences that come and go."""
 
-    def __init__(self, model: TranslationModel, threads: int) -> None:
+    def __init__(self, model: TranslationModel, threads: int, coverage_of: int = 0) -> None:
         self.model, self.threads = model, threads
         self.eos_id = EOS_ID
         self._packed, _, self._bias = model.output_weights(threads, gradients=False)
-        self._stepper = Stepper(model.decoder, model.weights.view("decoder"))
+        self._positions = rounded_up(coverage_of)
+        scan = model.decoder.around(CoverageCell(model.decoder.cell, self._positions)) if coverage_of else model.decoder
+        self._states = scan.states
+        self._stepper = Stepper(scan, model.weights.view("decoder"))
 
     def admit(self, src_ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, States, np.ndarray]:
         """Encode sentences (ids without EOS). Returns their names [B], and the states and token before the first
         step, one row a sentence."""
         src, lengths = pad_sources(src_ids)
         source = self.model.encode(src, lengths, self.threads)
-        names = self._stepper.admit({"memory": source.memory}, source.lengths)
-        widths = self.model.decoder.states
-        zero = {name: np.zeros((len(names), width), self.model.dtype) for name, width in widths.items()}
+        captured = {"memory": source.memory}
+        if self._positions:
+            captured["positions"] = positions(source.memory, self._positions)
+        names = self._stepper.admit(captured, source.lengths)
+        zero = {name: np.zeros((len(names), width), self.model.dtype) for name, width in self._states.items()}
+        if self._positions:
+            zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
         return names, zero | source.states, np.full(len(names), BOS_ID, np.int32)
 
     def release(self, names: np.ndarray) -> None:
@@ -362,16 +383,10 @@ class ModelDecoder:
         places = min(places, len(self._bias))
         return best_tokens(outputs, self._packed, self._bias, first_token, places, self.threads)
 
+    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
+        """The log-probabilities of all tokens [R, V], for rules that change them."""
+        return log_probs(outputs, self._packed, self._bias, self.threads)
+
 
 def _below(gradients: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {k[len(prefix) + 1 :]: g for k, g in gradients.items() if k.startswith(f"{prefix}.")}
-
-
-def pad_sources(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Source ids with EOS, time-major and padded: [S, B] and lengths [B]."""
-    lengths = np.array([len(s) + 1 for s in sentences], np.int64)
-    src = np.full((int(lengths.max(initial=1)), len(sentences)), PAD_ID, np.int32)
-    for b, sentence in enumerate(sentences):
-        src[: len(sentence), b] = sentence
-        src[len(sentence), b] = EOS_ID
-    return src, lengths

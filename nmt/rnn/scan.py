@@ -137,6 +137,11 @@ class Scan:
         self._signature = (cell.signature(),)
         _CELLS.setdefault(self._signature, cell)
 
+    def around(self, cell: Cell) -> Scan:
+        """The same kind of scan of another cell."""
+        compute_dtype = "bfloat16" if self.packed != self.dtype else None
+        return Scan(cell, dtype=self.dtype, compute_dtype=compute_dtype, threads=self.threads, division=self.division)
+
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use."""
         single_step, recompute = single_step and not training, self.recompute if training else "attention"

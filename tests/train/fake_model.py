@@ -126,13 +126,24 @@ def search(model: TranslationModel, src_ids: list[list[int]], *, n_best: int, **
     return found
 
 
+def force(model: TranslationModel, src_ids: Any, tgt_ids: Any, **options: Any) -> list[types.SimpleNamespace]:
+    """Each token has log-probability -0.25 and attends to the source token at its place."""
+    found = []
+    for source, target in zip(src_ids, tgt_ids, strict=True):
+        attention = np.zeros((len(target), len(source) + 1), np.float32)
+        attention[np.arange(len(target)), np.minimum(np.arange(len(target)), len(source))] = 1
+        found.append(types.SimpleNamespace(log_probs=np.full(len(target), -0.25), attention=attention))
+    return found
+
+
 def modules() -> dict[str, types.ModuleType]:
     """The fake in the shape of the modules it stands in for."""
     package = types.ModuleType("nmt.model")
     model = types.ModuleType("nmt.model.translation")
     model.TranslationModel = TranslationModel  # type: ignore[attr-defined]
     decode = types.ModuleType("nmt.decode")
-    decode.search = search  # type: ignore[attr-defined]
+    decode.search, decode.force = search, force  # type: ignore[attr-defined]
+    decode.SearchOptions = decode.Sampling = types.SimpleNamespace  # type: ignore[attr-defined]
     return {"nmt.model": package, "nmt.model.translation": model, "nmt.decode": decode}
 
 
@@ -179,6 +190,8 @@ if __name__ == "__main__":
         from nmt.cli.train import train as main
     elif command == "nmt-translate":
         from nmt.cli.translate import translate as main
+    elif command == "nmt-score":
+        from nmt.cli.score import score as main
     else:
         from nmt.cli.evaluate import evaluate as main
     main(prog_name=command)

@@ -11,6 +11,7 @@ from nmt.rnn.cells.lstm import LSTMCell
 from nmt.rnn.cells.lstm_variants import CoupledLSTMCell, LSTMVariantCell, PeepholeLSTMCell, ProjectedLSTMCell
 from nmt.rnn.cells.min_rnn import MinGRUCell, MinLSTMCell
 from nmt.rnn.cells.multiplicative import MILSTMCell
+from nmt.rnn.cells.probe import AttentionProbe, CoverageCell
 from nmt.rnn.cells.regularised import DropConnectCell, RecurrentDropoutCell, ZoneoutCell
 from nmt.rnn.cells.slstm import SLSTMCell
 from nmt.rnn.cells.sru import SRUCell
@@ -19,8 +20,10 @@ from nmt.rnn.cells.wrappers import DropoutCell, LinearCell, ResidualCell, StackC
 
 __all__ = [
     "AttentionCell",
+    "AttentionProbe",
     "ConvolutionCell",
     "CoupledLSTMCell",
+    "CoverageCell",
     "DeepTransitionGRUCell",
     "DropConnectCell",
     "DropoutCell",

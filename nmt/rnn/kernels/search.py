@@ -176,3 +176,48 @@ def best_continuations(tokens, scores, sums, sentence_rows, room, never, parents
                 totals[n, place], parents[n, place], chosen[n, place] = total, r, token
         for k in range(count, parents.shape[1]):
             parents[n, k] = -1
+
+
+@kernel
+def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ignore[no-untyped-def]
+    """This part's columns of the logits, and what `_chunks` keeps for their sum."""
+    columns = _chunk_columns(y.itemsize)
+    block = np.empty((min(_ROWS, y.shape[0]), columns), bias.dtype)
+    for chunk in range(tops.shape[1] * part // parts, tops.shape[1] * (part + 1) // parts):
+        low, high = chunk * columns, min(bias.shape[0], (chunk + 1) * columns)
+        for row0 in range(0, y.shape[0], _ROWS):
+            rows = min(_ROWS, y.shape[0] - row0)
+            _logits(y, row0, rows, weights, low, high - low, block)
+            for i in range(rows):
+                row = block[i, : high - low]
+                tops[row0 + i, chunk], totals[row0 + i, chunk] = _reduce(row, bias[low:high])
+                out[row0 + i, low:high] = row
+
+
+@kernel
+def _normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
+    """This part's rows of logits to log-probabilities, summed as `_merge` does."""
+    for r in range(out.shape[0] * part // parts, out.shape[0] * (part + 1) // parts):
+        top, total = tops[r, 0], totals.dtype.type(0)
+        for chunk in range(tops.shape[1]):
+            top = max(top, tops[r, chunk])
+        for chunk in range(tops.shape[1]):
+            total += totals[r, chunk] * exp(tops[r, chunk] - top)
+        norm = top + log(total)
+        for v in range(out.shape[1]):
+            out[r, v] -= norm
+
+
+def log_probs(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int) -> np.ndarray:
+    """The log-probabilities of all tokens [R, V]; arguments as in `best_tokens`, whose scores are the same bits."""
+    chunks = -(-len(bias) // _chunk_columns(y.itemsize))
+    parts = min(threads, chunks)
+    tops, totals = np.empty((len(y), chunks), y.dtype), np.empty((len(y), chunks), y.dtype)
+    out = np.empty((len(y), len(bias)), y.dtype)
+    left = y
+    if weights.dtype == np.uint32:
+        left = np.empty((len(y), (y.shape[1] + 1) // 2), np.uint32)
+        run_parallel(_in_pairs, parts, y, left)
+    run_parallel(_store_chunks, parts, left, weights, bias, out, tops, totals)
+    run_parallel(_normalise, parts, out, tops, totals)
+    return out

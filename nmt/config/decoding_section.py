@@ -1,0 +1,111 @@
+"""The `decoding` section."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from nmt.config.section import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Section
+
+
+def _length_penalty(value: Any) -> str | float:
+    """Two names or a number: pydantic would report a mistake once for each of them."""
+    if value in ("none", "average"):
+        return str(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100:
+        return float(value)
+    raise ValueError("")
+
+
+LengthPenalty = Annotated[
+    Literal["none", "average"] | float,
+    BeforeValidator(_length_penalty),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["none", "average"], "type": "string"},
+                {"type": "number", "minimum": 0, "maximum": 100},
+            ]
+        }
+    ),
+]
+
+
+class DecodingConfig(Section):
+    """How a translation is searched for; options of the commands come before these."""
+
+    beam_size: PositiveInt = Field(default=5, description="Hypotheses kept at each step; 1 is greedy search.")
+    length_penalty: LengthPenalty = Field(
+        default=1.0,
+        description="What a log-probability is divided by before hypotheses of different lengths "
+        "are compared: "
+        "1 (none), the length (average), or ((5 + length) / 6) to the power of this number (Wu "
+        "et al. 2016, 7).",
+    )
+    max_length_ratio: PositiveFloat = Field(
+        default=2.0,
+        description="A translation has at most this many subwords for each one of the source ...",
+    )
+    max_length_extra: NonNegativeInt = Field(default=10, description="... and this many more.")
+    n_best: PositiveInt = Field(default=1, description="Translations given for each sentence.")
+    batch_size: PositiveInt = Field(default=64, description="Sentences translated together.")
+    word_reward: float = Field(default=0.0, description="Added to the score for each subword; above 0 favours length.")
+    coverage_penalty: NonNegativeFloat = Field(
+        default=0.0,
+        description="Beta of GNMT's penalty for source subwords that got little attention (Wu et al. 2016, 7).",
+    )
+    min_length: NonNegativeInt = Field(default=0, description="A translation has at least this many subwords.")
+    generate_unk: bool = Field(default=True, description="Whether the unknown subword may be produced.")
+    no_repeat_ngram_size: NonNegativeInt = Field(
+        default=0, description="No sequence of so many subwords comes twice in a translation; 0 allows it."
+    )
+    repetition_penalty: PositiveFloat = Field(
+        default=1.0,
+        description="Log-probabilities of subwords that the translation holds already are multiplied by this; above 1 "
+        "makes repetition less likely.",
+    )
+    beam_groups: PositiveInt = Field(
+        default=1,
+        description="Groups the beam is divided into for diverse beam search (Vijayakumar et al. 2018); 1 is usual "
+        "beam search. It must divide beam_size.",
+    )
+    diversity_strength: NonNegativeFloat = Field(
+        default=0.5, description="What a group pays for each earlier group that took the same subword at this step."
+    )
+    sampling: bool = Field(
+        default=False, description="Draw translations from the model's distribution instead of searching the best."
+    )
+    sampling_temperature: PositiveFloat = Field(
+        default=1.0, description="Sampling from probabilities to the power 1 / this; below 1 sharpens them."
+    )
+    sampling_topk: NonNegativeInt = Field(default=0, description="Sampling among so many likeliest subwords; 0: all.")
+    sampling_topp: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0, description="Sampling among the likeliest subwords whose probabilities sum to this (nucleus)."
+    )
+    sampling_seed: NonNegativeInt = Field(
+        default=0, description="Start of sampling's random numbers; the same sentence and seed give the same samples."
+    )
+    mbr: Literal["none", "chrf", "bleu"] = Field(
+        default="none",
+        description="Give the candidate that agrees best with all others by this measure (minimum Bayes risk); with "
+        "sampling the candidates are samples, else what the beam found.",
+    )
+    mbr_samples: PositiveInt = Field(default=32, description="With mbr and sampling, samples of each sentence.")
+    glossary_bonus: NonNegativeFloat = Field(
+        default=2.0, description="Added to the score for each subword of a glossary's translation."
+    )
+
+    @model_validator(mode="after")
+    def _check_n_best(self) -> "DecodingConfig":
+        if self.n_best > self.beam_size:
+            raise ValueError(
+                f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise beam_size too"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> "DecodingConfig":
+        if self.beam_size % self.beam_groups:
+            raise ValueError(
+                f"beam_groups must divide beam_size ({self.beam_size}), got {self.beam_groups}; change one of them"
+            )
+        return self

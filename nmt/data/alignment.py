@@ -1,0 +1,79 @@
+"""From attention between subwords to alignments between words.
+
+Words are what spaces divide in detokenised text, counted from 0; a subword that starts with `▁` begins one.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+_SPACE = "▁"
+_LEAST_ATTENTION = 0.1
+"""A source word with less attention, all target subwords together, counts as never attended to."""
+
+
+def words_of(pieces: Sequence[str]) -> list[int]:
+    """The number of the word each subword belongs to; a space alone belongs to the word after it, or the last."""
+    found: list[int] = []
+    word, pending = -1, True
+    for piece in pieces:
+        pending = pending or piece.startswith(_SPACE)
+        if piece.strip(_SPACE):
+            word += pending
+            pending = False
+            found.append(word)
+        else:
+            found.append(word + 1)
+    return [max(0, min(number, word)) for number in found]
+
+
+def word_attention(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> np.ndarray:
+    """Attention between words [target words, source words] from that between subwords [T, S]: the sum over a source
+    word's subwords, the mean over a target word's. Rows and columns beyond the words given (EOS) do not count."""
+    rows, columns = max(tgt_words, default=-1) + 1, max(src_words, default=-1) + 1
+    found = np.zeros((rows, columns))
+    places = np.array(tgt_words, np.int64)[:, None], np.array(src_words, np.int64)[None]
+    np.add.at(found, places, weights[: len(tgt_words), : len(src_words)])
+    return found / np.maximum(1, np.bincount(tgt_words, minlength=rows))[:, None]
+
+
+def hard_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> list[tuple[int, int]]:
+    """Pairs (source word, target word): each target subword points to the source subword it attends to most; one
+    that attends to the end of the sentence most points nowhere. In order of source words, then target words."""
+    pairs = {
+        (src_words[int(s)], tgt_words[t])
+        for t, s in enumerate(weights[: len(tgt_words)].argmax(axis=1).tolist())
+        if s < len(src_words)
+    }
+    return sorted(pairs)
+
+
+def pharaoh(pairs: Sequence[tuple[int, int]]) -> str:
+    """`0-0 1-2 ...`"""
+    return " ".join(f"{source}-{target}" for source, target in pairs)
+
+
+def never_attended(weights: np.ndarray, src_words: Sequence[int]) -> list[int]:
+    """Source words that hardly any attention has gone to; weights [T, S] of all target subwords and EOS."""
+    totals = np.bincount(src_words, weights[:, : len(src_words)].sum(axis=0), minlength=max(src_words, default=-1) + 1)
+    return [int(n) for n in np.flatnonzero(totals < _LEAST_ATTENTION)]
+
+
+def with_unknown_replaced(
+    pieces: Sequence[str], unknown: Sequence[bool], weights: np.ndarray, source: str, src_words: Sequence[int]
+) -> list[str]:
+    """Target subwords in which each unknown one is the source word it attends to most, once if several in a row do
+    (Jean et al. 2015, section 3.3, without a dictionary)."""
+    words = source.split()
+    found: list[str] = []
+    last = -1
+    for t, piece in enumerate(pieces):
+        if not unknown[t]:
+            found.append(piece)
+            last = -1
+            continue
+        word = src_words[int(weights[t, : len(src_words)].argmax())] if src_words else -1
+        if 0 <= word < len(words) and word != last:
+            found.append(words[word] if found and found[-1] == _SPACE else _SPACE + words[word])
+        last = word
+    return found

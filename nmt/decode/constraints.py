@@ -1,0 +1,187 @@
+"""Phrases that a translation must hold, or is rewarded for holding, tracked inside the beam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmt.decode.choosers import RuledChooser
+from nmt.decode.rules import Extra, Rule
+from nmt.rnn.kernels.choose import top_tokens
+
+if TYPE_CHECKING:
+    from nmt.decode.beam import Beam, BeamCell
+
+Phrase = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How much of a sentence's phrases a hypothesis has said: which are complete, and how far the one is that it is
+    in the middle of. A phrase that is left off starts again from its beginning."""
+
+    phrases: tuple[Phrase, ...]
+    done: frozenset[int] = field(default_factory=frozenset)
+    phrase: int = -1  # in the middle of which
+    place: int = 0  # tokens said of it
+
+    @property
+    def met(self) -> int:
+        """Tokens of phrases said so far."""
+        return sum(len(self.phrases[n]) for n in self.done) + self.place
+
+    @property
+    def total(self) -> int:
+        """Tokens of all phrases."""
+        return sum(map(len, self.phrases))
+
+    def next_tokens(self) -> set[int]:
+        """Tokens that begin a phrase not yet said, or go on with the one begun."""
+        found = {p[0] for n, p in enumerate(self.phrases) if n not in self.done and n != self.phrase}
+        if self.phrase >= 0:
+            found |= {self.phrases[self.phrase][self.place], self.phrases[self.phrase][0]}
+        return found
+
+    def after(self, token: int) -> Progress:
+        """Progress after another token; of phrases that begin alike the longest is begun."""
+        if self.phrase >= 0 and self.phrases[self.phrase][self.place] == token:
+            return self._at(self.phrase, self.place + 1)
+        starting = [n for n, p in enumerate(self.phrases) if n not in self.done and p[0] == token]
+        if starting:
+            return self._at(max(starting, key=lambda n: (len(self.phrases[n]), -n)), 1)
+        return self if self.phrase < 0 else replace(self, phrase=-1, place=0)
+
+    def _at(self, phrase: int, place: int) -> Progress:
+        if place == len(self.phrases[phrase]):
+            return replace(self, done=self.done | {phrase}, phrase=-1, place=0)
+        return replace(self, phrase=phrase, place=place)
+
+
+def first_progress(phrases: Sequence[Iterable[Sequence[int]]], sentence: np.ndarray) -> np.ndarray:
+    """Progress objects of the first rows of sentences, whose phrases are phrases[n]; empty ones are left out."""
+    found = np.empty(len(sentence), object)
+    for row, n in enumerate(sentence.tolist()):
+        found[row] = Progress(tuple(tuple(p) for p in phrases[n] if len(p)))
+    return found
+
+
+class ConstrainedChooser(RuledChooser):
+    """Beam search whose finished translations hold given phrases; phrases[n] are those of sentence n.
+
+    The beam of a sentence is divided among hypotheses by how many tokens of phrases they have said, so that it stays
+    as wide as it was, and sentences in one batch may have different phrases or none (Post and Vilar 2018, sections
+    3.1 and 3.2). EOS waits until every phrase is there.
+    """
+
+    def __init__(self, phrases: Sequence[Iterable[Sequence[int]]], rules: Sequence[Rule] = ()) -> None:
+        super().__init__(rules)
+        self.phrases = phrases
+
+    def start(self, cell: BeamCell, first: Beam) -> Beam:
+        """See `Chooser`."""
+        first = super().start(cell, first)
+        first.extra["constraints"] = first_progress(self.phrases, first.sentence)
+        return first
+
+    def select(
+        self, cell: BeamCell, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `RuledChooser`."""
+        progress = beam.extra["constraints"]
+        waiting = np.array([p.met < p.total for p in progress])
+        scores[waiting, cell.decoder.eos_id] = -np.inf
+        room = cell.room(live)
+        best = top_tokens(scores, int(room.max()))[0]
+        parents, tokens = [], []
+        for n in range(len(live)):
+            rows = range(bounds[n], bounds[n + 1])
+            found = _candidates(rows, best, progress, scores, beam.sums)
+            for row, token in _allocate(found, int(room[n]), progress[rows[0]].total):
+                parents.append(row)
+                tokens.append(token)
+        return np.array(parents, np.int64), np.array(tokens, np.int32)
+
+    def choose(
+        self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Extra]:
+        """See `Chooser`."""
+        parent, tokens, sums, extra = super().choose(cell, beam, outputs, live, bounds)
+        advance(extra["constraints"], tokens)
+        return parent, tokens, sums, extra
+
+
+def advance(progress: np.ndarray, tokens: np.ndarray) -> None:
+    """Each row's progress after its token, in place."""
+    for row, token in enumerate(tokens.tolist()):
+        progress[row] = progress[row].after(token)
+
+
+Candidate = tuple[float, int, int, int]  # sum, row, token, tokens of phrases said
+
+
+def _candidates(
+    rows: range, best: np.ndarray, progress: np.ndarray, scores: np.ndarray, sums: np.ndarray
+) -> list[Candidate]:
+    """The best tokens of each row and those that go on with a phrase; the best first."""
+    found = []
+    for row in rows:
+        tokens = {t for t in best[row].tolist() if t >= 0} | progress[row].next_tokens()
+        for token in tokens:
+            if (score := float(scores[row, token])) > -np.inf:
+                found.append((float(sums[row]) + score, row, token, progress[row].after(token).met))
+    return sorted(found, key=_order)
+
+
+def _allocate(candidates: list[Candidate], room: int, total: int) -> list[tuple[int, int]]:
+    """Places of the beam dealt out evenly to the numbers of tokens said, the rest and what is left over to those who
+    have said most."""
+    banks: dict[int, list[Candidate]] = {}
+    for candidate in candidates:
+        banks.setdefault(candidate[3], []).append(candidate)
+    share = room // (total + 1)
+    kept = {bank: min(share, len(found)) for bank, found in banks.items()}
+    left = room - sum(kept.values())
+    for bank in sorted(banks, reverse=True):
+        more = min(left, len(banks[bank]) - kept[bank])
+        kept[bank] += more
+        left -= more
+    chosen = [c for bank, found in banks.items() for c in found[: kept[bank]]]
+    return [(row, token) for _, row, token, _ in sorted(chosen, key=_order)]
+
+
+def _order(candidate: Candidate) -> tuple[float, int, int]:
+    return -candidate[0], candidate[1], candidate[2]
+
+
+class Glossary(Rule):
+    """A bonus for each token that goes on with a wanted phrase, taken back where the phrase is left off; a phrase
+    counts once. phrases[n] are those of sentence n."""
+
+    reweights = True
+
+    def __init__(self, phrases: Sequence[Iterable[Sequence[int]]], bonus: float) -> None:
+        self.phrases, self.bonus = phrases, bonus
+
+    def start(self, sentence: np.ndarray) -> Extra:
+        """See `Rule`."""
+        return {"glossary": first_progress(self.phrases, sentence)}
+
+    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See `Rule`."""
+        for row, progress in enumerate(beam.extra["glossary"]):
+            if progress.place:
+                scores[row] -= self.bonus * progress.place
+            for token in progress.next_tokens():
+                gain = progress.after(token).met - progress.met + progress.place
+                scores[row, token] += self.bonus * gain
+
+    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
+        """See `Rule`."""
+        advance(extra["glossary"], tokens)
+
+    def most(self, beam: Beam, rows: np.ndarray) -> np.ndarray:
+        """See `Rule`."""
+        return np.array([self.bonus * (p.total - p.met) for p in beam.extra["glossary"][rows]], np.float64)

@@ -1,0 +1,105 @@
+"""Several models with one vocabulary that translate together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from nmt.decode.beam import Decoder, States
+from nmt.rnn.kernels.choose import top_tokens
+
+if TYPE_CHECKING:
+    from nmt.model import TranslationModel
+
+Average = Literal["log_prob", "prob"]
+
+
+class Ensemble:
+    """Models that search takes for one.
+
+    average: `log_prob`, a token's score is the mean of its log-probabilities (a geometric mean, not normalised again),
+    or `prob`, the logarithm of its mean probability.
+    """
+
+    def __init__(self, models: Sequence[TranslationModel], average: Average = "log_prob") -> None:
+        self.models, self.average = list(models), average
+
+    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
+        """What search needs; coverage is the mean of all models'."""
+        return EnsembleDecoder([m.search_decoder(threads, coverage_of) for m in self.models], self.average)
+
+    def force(
+        self,
+        src_ids: Sequence[Sequence[int]],
+        tgt_ids: Sequence[Sequence[int]],
+        *,
+        attention: bool = False,
+        threads: int | None = None,
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Scores of given tokens and the mean of the attentions; see `nmt.model.forced.force`."""
+        found = [m.force(src_ids, tgt_ids, attention=attention, threads=threads) for m in self.models]
+        scores = [averaged(np.stack(one), self.average) for one in zip(*(f[0] for f in found), strict=True)]
+        weights = [np.mean(np.stack(one), axis=0) for one in zip(*(f[1] for f in found), strict=True)]
+        return scores, weights
+
+
+class EnsembleDecoder:
+    """Decoders side by side. Their states are named `0.h`, `1.h`; their outputs lie beside one another."""
+
+    def __init__(self, decoders: Sequence[Decoder], average: Average) -> None:
+        self.decoders, self.average = list(decoders), average
+        self.eos_id = self.decoders[0].eos_id
+        self._names = np.zeros((len(self.decoders), 0), np.int64)  # each decoder's own, by ours
+        self._widths: list[int] = []
+
+    def admit(self, src_ids: list[list[int]]) -> tuple[np.ndarray, States, np.ndarray]:
+        """See `Decoder`."""
+        admitted = [d.admit(src_ids) for d in self.decoders]
+        names = self._names.shape[1] + np.arange(len(src_ids))
+        self._names = np.concatenate([self._names, np.stack([a[0] for a in admitted])], axis=1)
+        return names, self._joined([a[1] for a in admitted]), admitted[0][2]
+
+    def release(self, names: np.ndarray) -> None:
+        """See `Decoder`."""
+        for decoder, own in zip(self.decoders, self._names, strict=True):
+            decoder.release(own[names])
+
+    def step(
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
+    ) -> tuple[np.ndarray, States]:
+        """See `Decoder`."""
+        found = []
+        for n, (decoder, own) in enumerate(zip(self.decoders, self._names, strict=True)):
+            start = f"{n}."
+            one = {k.removeprefix(start): v for k, v in states.items() if k.startswith(start)}
+            found.append(decoder.step(tokens, one, parent, own[names]))
+        self._widths = [outputs.shape[1] for outputs, _ in found]
+        return np.concatenate([outputs for outputs, _ in found], axis=1), self._joined([s for _, s in found])
+
+    def _joined(self, parts: Sequence[States]) -> States:
+        joined = {f"{n}.{k}": v for n, states in enumerate(parts) for k, v in states.items()}
+        if "coverage" in parts[0]:
+            joined["coverage"] = np.mean(np.stack([states["coverage"] for states in parts]), axis=0)
+        return joined
+
+    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Decoder`."""
+        scores = self.log_probs(outputs)
+        scores[:, :first_token] = -np.inf
+        return top_tokens(scores, places)
+
+    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
+        """See `Decoder`."""
+        own = np.split(outputs, np.cumsum(self._widths)[:-1], axis=1)
+        parts = zip(self.decoders, own, strict=True)
+        return averaged(np.stack([d.log_probs(np.ascontiguousarray(y)) for d, y in parts]), self.average)
+
+
+def averaged(log_probs: np.ndarray, average: Average) -> np.ndarray:
+    """One score from log-probabilities [models, ...]."""
+    if average == "log_prob":
+        return np.asarray(log_probs.mean(axis=0))
+    top = log_probs.max(axis=0)
+    return np.asarray(top + np.log(np.exp(log_probs - top).mean(axis=0)))

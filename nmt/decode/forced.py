@@ -1,0 +1,51 @@
+"""Forced decoding: the tokens are given, and the model says what it thinks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmt.decode.blocks import length_blocks
+
+if TYPE_CHECKING:
+    from nmt.decode.ensemble import Ensemble
+    from nmt.model import TranslationModel
+
+
+@dataclass(frozen=True)
+class Forced:
+    """log_probs [T] of a translation's tokens, EOS the last where it has ended; attention [T, S] to the source tokens
+    and EOS, None where it was not asked for."""
+
+    log_probs: np.ndarray
+    attention: np.ndarray | None
+
+
+def force(
+    model: TranslationModel | Ensemble,
+    src_ids: Sequence[Sequence[int]],
+    tgt_ids: Sequence[Sequence[int]],
+    *,
+    attention: bool = False,
+    batch_size: int = 64,
+    threads: int | None = None,
+) -> list[Forced]:
+    """Score given tokens (EOS among them where it is meant) of each source (without EOS)."""
+    found: list[Forced | None] = [None] * len(src_ids)
+    lengths = [range(max(len(s), len(t))) for s, t in zip(src_ids, tgt_ids, strict=True)]
+    for block in length_blocks(lengths, batch_size):
+        there = [n for n in block if len(tgt_ids[n])]
+        for n in block:
+            if not len(tgt_ids[n]):
+                empty = np.zeros((0, len(src_ids[n]) + 1), np.float32)
+                found[n] = Forced(np.zeros(0, np.float32), empty if attention else None)
+        if not there:
+            continue
+        sides = [src_ids[n] for n in there], [tgt_ids[n] for n in there]
+        scores, weights = model.force(*sides, attention=attention, threads=threads)
+        for i, n in enumerate(there):
+            found[n] = Forced(scores[i], weights[i] if attention else None)
+    return [f for f in found if f is not None]

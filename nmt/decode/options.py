@@ -1,0 +1,91 @@
+"""What may be asked of a search beyond its beam and length penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.decode.choosers import BestChooser, Chooser, RuledChooser
+from nmt.decode.constraints import ConstrainedChooser, Glossary
+from nmt.decode.diverse import DiverseChooser
+from nmt.decode.rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
+from nmt.decode.sampling import SampleChooser
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Draw translations instead of searching; see `draw_tokens` and `SampleChooser`."""
+
+    seed: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Each field's default leaves it out, and all of them together are the plain search.
+
+    min_length: tokens before EOS; allow_unk: whether the unknown token may be produced; forbidden: sequences of
+    tokens that are not; no_repeat_ngram_size, repetition_penalty, word_reward, coverage_penalty: see the rules and
+    `final_scores`; prefixes: the first tokens of each sentence's translations; constraints: the phrases that each
+    sentence's translations hold; glossary: those that earn `glossary_bonus` a token; groups, diversity_strength: see
+    `DiverseChooser`. With sampling or groups there can be no constraints.
+    """
+
+    min_length: int = 0
+    allow_unk: bool = True
+    forbidden: Sequence[Sequence[int]] = ()
+    no_repeat_ngram_size: int = 0
+    repetition_penalty: float = 1.0
+    word_reward: float = 0.0
+    coverage_penalty: float = 0.0
+    sampling: Sampling | None = None
+    prefixes: Sequence[Sequence[int]] | None = None
+    constraints: Sequence[Sequence[Sequence[int]]] | None = None
+    glossary: Sequence[Sequence[Sequence[int]]] | None = None
+    glossary_bonus: float = 2.0
+    groups: int = 1
+    diversity_strength: float = 0.5
+
+    def rules(self, eos_id: int) -> list[Rule]:
+        """Those asked for; what forbids comes last, so that nothing brings a forbidden token back."""
+        rules: list[Rule] = []
+        if self.repetition_penalty != 1.0:
+            rules.append(RepetitionPenalty(self.repetition_penalty))
+        if self.glossary is not None and any(self.glossary):
+            rules.append(Glossary(self.glossary, self.glossary_bonus))
+        if self.no_repeat_ngram_size:
+            rules.append(NoRepeat(self.no_repeat_ngram_size))
+        if self.forbidden:
+            rules.append(Forbidden(self.forbidden))
+        if self.min_length:
+            rules.append(MinLength(self.min_length, eos_id))
+        if self.prefixes is not None and any(self.prefixes):
+            rules.append(Prefix(self.prefixes))
+        return rules
+
+    def chooser(self, src_ids: Sequence[Sequence[int]], beam_size: int, eos_id: int) -> Chooser:
+        """One for each search that a thread runs."""
+        rules = self.rules(eos_id)
+        if self.sampling is not None:
+            s = self.sampling
+            options = {"seed": s.seed, "temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p}
+            return SampleChooser(src_ids, beam_size, rules, **options)  # type: ignore[arg-type]
+        if self.groups > 1:
+            size = beam_size // self.groups
+            return DiverseChooser(len(src_ids), self.groups, size, self.diversity_strength, rules)
+        if self.constraints is not None and any(self.constraints):
+            return ConstrainedChooser(self.constraints, rules)
+        return RuledChooser(rules) if rules else BestChooser()
+
+    def longer_by(self, count: int) -> np.ndarray:
+        """Tokens that translations may have beyond their limits, for what they are made to say: int64 [count]."""
+        more = np.zeros(count, np.int64)
+        if self.prefixes is not None:
+            more += [len(prefix) for prefix in self.prefixes]
+        if self.constraints is not None:
+            more += [sum(map(len, phrases)) for phrases in self.constraints]
+        return more

@@ -1,0 +1,127 @@
+"""Rules on single tokens: what may not come next, and what counts more or less than its probability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from nmt.decode.beam import Beam
+
+Extra = dict[str, np.ndarray]
+
+
+class Rule:
+    """Base of all rules. `reweights`: whether it does more than forbid: then sums are no longer log-probabilities."""
+
+    reweights = False
+
+    def start(self, sentence: np.ndarray) -> Extra:
+        """What the rule keeps of each row, for the first rows of these sentences."""
+        return {}
+
+    def look(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See the log-probabilities before any rule is applied; they must stay as they are."""
+
+    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """Change scores [R, V] of the next tokens, -inf to forbid; steps [R]: how many tokens each row has."""
+
+    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
+        """Bring what the rule keeps up to date; `extra` is that of the parents, `tokens` continue them."""
+
+    def most(self, beam: Beam, rows: np.ndarray) -> np.ndarray | float:
+        """The most that it can still add to the sums of these rows."""
+        return 0.0
+
+
+class MinLength(Rule):
+    """No end of sentence before `least` tokens, EOS not counted."""
+
+    def __init__(self, least: int, eos_id: int) -> None:
+        self.least, self.eos_id = least, eos_id
+
+    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See `Rule`."""
+        scores[steps < self.least, self.eos_id] = -np.inf
+
+
+class Forbidden(Rule):
+    """Sequences of tokens that are never produced; a sequence of one forbids that token (the avoid list of Sockeye)."""
+
+    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
+        self.single = np.array(sorted({s[0] for s in sequences if len(s) == 1}), np.int64)
+        self.longer = [np.array(s, np.int32) for s in sorted({tuple(s) for s in sequences}) if len(s) > 1]
+
+    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See `Rule`."""
+        scores[:, self.single] = -np.inf
+        for sequence in self.longer:
+            before = last_tokens(beam.words, steps, len(sequence) - 1)
+            scores[(before == sequence[:-1]).all(1), sequence[-1]] = -np.inf
+
+
+class NoRepeat(Rule):
+    """No sequence of `size` tokens twice in a translation (Paulus et al. 2018, section 2.5)."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See `Rule`."""
+        if beam.words.shape[1] < self.size:
+            return
+        last = last_tokens(beam.words, steps, self.size - 1)
+        windows = np.lib.stride_tricks.sliding_window_view(beam.words, self.size, axis=1)  # [R, W - size + 1, size]
+        there = np.arange(windows.shape[1])[None] + self.size <= steps[:, None]
+        rows, at = np.nonzero((windows[:, :, :-1] == last[:, None]).all(2) & there)
+        scores[rows, windows[rows, at, -1]] = -np.inf
+
+
+class RepetitionPenalty(Rule):
+    """The log-probability of a token that the translation holds already is multiplied by `factor` (after Keskar et
+    al. 2019, section 4.1); above 1 it makes repetition less likely."""
+
+    reweights = True
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See `Rule`."""
+        rows, at = np.nonzero(np.arange(beam.words.shape[1])[None] < steps[:, None])
+        tokens = beam.words[rows, at]
+        scores[rows, tokens] = scores[rows, tokens] * self.factor
+
+
+class Prefix(Rule):
+    """Translations begin with given tokens, whatever other rules say of them; prefixes[n] are those of sentence n."""
+
+    def __init__(self, prefixes: Sequence[Sequence[int]]) -> None:
+        self.lengths = np.array([len(p) for p in prefixes], np.int64)
+        self.tokens = np.full((len(prefixes), int(self.lengths.max(initial=0))), -1, np.int64)
+        for row, prefix in zip(self.tokens, prefixes, strict=True):
+            row[: len(prefix)] = prefix
+        self._kept = np.zeros(0)
+
+    def look(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See `Rule`."""
+        self._kept = scores[self._forced(beam, steps)]
+
+    def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
+        """See `Rule`."""
+        rows, tokens = self._forced(beam, steps)
+        scores[rows] = -np.inf
+        scores[rows, tokens] = self._kept
+
+    def _forced(self, beam: Beam, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.flatnonzero(steps < self.lengths[beam.sentence])
+        return rows, self.tokens[beam.sentence[rows], steps[rows]]
+
+
+def last_tokens(words: np.ndarray, steps: np.ndarray, count: int) -> np.ndarray:
+    """The last `count` of the first steps[r] entries of each row [R, count]; -1 where there are fewer."""
+    at = steps[:, None] + np.arange(-count, 0)[None]
+    found = np.take_along_axis(words, np.maximum(at, 0), axis=1) if words.shape[1] else np.full(at.shape, -1)
+    return np.where(at < 0, -1, found)

@@ -1,0 +1,49 @@
+"""How translations came about: details made from forcing what a search has found, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmt.data.alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
+from nmt.special_tokens import UNK_ID
+from nmt.translation import Detail, Translation
+
+if TYPE_CHECKING:
+    from nmt.data.subwords import Subwords
+    from nmt.decode import Forced
+
+
+def detail_of(
+    src_tokens: list[str], tgt_subwords: Subwords, target: Sequence[int], forced: Forced, finished: bool
+) -> Detail:
+    """The detail of a translation whose tokens are `target`, EOS the last where it is finished."""
+    weights = forced.attention if forced.attention is not None else np.zeros((len(target), len(src_tokens) + 1))
+    tokens = tgt_subwords.pieces(target)
+    src_words, tgt_words = words_of(src_tokens), words_of(tokens[: len(tokens) - finished])
+    warnings = [f"source word {n} never attended" for n in never_attended(weights, src_words)]
+    if not finished:
+        warnings.append("cut at maximum length")
+    pairs = hard_alignment(weights, src_words, tgt_words)
+    return Detail(tokens, [float(x) for x in forced.log_probs], src_tokens, weights, pairs, warnings)
+
+
+def text_without_unknown(tgt_subwords: Subwords, ids: Sequence[int], detail: Detail, source: str) -> str:
+    """The text of a translation in which words of the cleaned source stand for unknown subwords."""
+    unknown = [i == UNK_ID for i in ids]
+    if not any(unknown):
+        return tgt_subwords.decode([list(ids)])[0]
+    tokens, words = detail.tokens[: len(ids)], words_of(detail.src_tokens)
+    return tgt_subwords.join(with_unknown_replaced(tokens, unknown, detail.attention, source, words))
+
+
+def ranked_by_agreement(translations: list[Translation], measure: str) -> list[Translation]:
+    """Different texts in order of expected utility (`chrf` or `bleu`), which becomes their score."""
+    from nmt.evaluate import expected_utilities, sentence_utility
+
+    utilities = expected_utilities([t.text for t in translations], sentence_utility(measure))
+    distinct = {t.text: replace(t, score=u) for u, t in zip(utilities, translations, strict=True)}
+    return sorted(distinct.values(), key=lambda t: -t.score)

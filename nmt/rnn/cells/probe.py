@@ -1,0 +1,65 @@
+"""Cells that show what another cell attends to. The plain cell and its program know nothing of them."""
+
+from nmt.errors import ShapeError
+from nmt.rnn.cell import Captured, Cell, Param, Scope, State
+from nmt.rnn.graph import Value, concat, topological, weighted_sum
+
+
+class AttentionProbe(Cell):
+    """Any attention cell with the weights of the step behind its output: y = [inner y; weights].
+
+    The weights are read out as an attention reads its memory: `positions` [S, B, n] holds row s of the n x n unit
+    matrix at source position s, so that the weighted sum of it is the weights, zero beyond the source. They are found
+    in the traced step itself, so this serves every cell that normalises scores over S; of several the mean is shown.
+    """
+
+    def __init__(self, cell: Cell, positions: int) -> None:
+        self.cell, self.positions = cell, positions
+        self.input_size, self.output_size = cell.input_size, cell.output_size + positions
+
+    def params(self) -> dict[str, Param]:
+        """Those of the inner cell."""
+        return self.cell.params()
+
+    def states(self) -> dict[str, int]:
+        """Those of the inner cell."""
+        return self.cell.states()
+
+    def captured(self) -> dict[str, Captured]:
+        """Those of the inner cell, and `positions`."""
+        return self.cell.captured() | {"positions": Captured(self.positions)}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        """See `Cell`."""
+        y, new = self.cell.step(p, x, s)
+        return concat(y, _shown(y, new, p)), new
+
+
+class CoverageCell(AttentionProbe):
+    """The same output as the inner cell, and a state `coverage` [B, n]: the sum of all attention weights so far."""
+
+    def __init__(self, cell: Cell, positions: int) -> None:
+        super().__init__(cell, positions)
+        self.output_size = cell.output_size
+
+    def states(self) -> dict[str, int]:
+        """Those of the inner cell, and `coverage`."""
+        return self.cell.states() | {"coverage": self.positions}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        """See `Cell`."""
+        inner = State({k: v for k, v in s.items() if k != "coverage"})
+        y, new = self.cell.step(p, x, inner)
+        new["coverage"] = s.coverage + _shown(y, new, p)
+        return y, new
+
+
+def _shown(y: Value, new: State, p: Scope) -> Value:
+    found = [v for v in topological([y, *new.values()]) if v.op == "softmax" and "S" in v.axes]
+    if not found:
+        raise ShapeError("AttentionProbe: the cell must attend to its source, got one without attention")
+    ones = [v if v.width is None else v.graph.apply("sum_last", v) * (1.0 / v.width) for v in found]
+    total = ones[0]
+    for one in ones[1:]:
+        total = total + one
+    return weighted_sum(total * (1.0 / len(ones)), p.positions)

@@ -1,0 +1,146 @@
+"""What a translation is, and what may be asked of one: the values that `Translator` takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+import numpy as np
+
+from nmt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nmt.config import DecodingConfig
+    from nmt.decode import LengthPenalty, SearchOptions
+
+_NEUTRAL = {
+    "min_length": 0,
+    "no_repeat_ngram_size": 0,
+    "repetition_penalty": 1.0,
+    "word_reward": 0.0,
+    "coverage_penalty": 0.0,
+}
+"""Settings that have their own names in the search, with the values that leave them out."""
+
+
+class SearchSettings(TypedDict, total=False):
+    """What each key means stands in the `decoding` section of configs/reference.yaml; None is the configured value."""
+
+    beam_size: int | None
+    length_penalty: LengthPenalty | None
+    batch_size: int | None
+    max_length_ratio: float | None
+    max_length_extra: int | None
+    word_reward: float | None
+    coverage_penalty: float | None
+    min_length: int | None
+    generate_unk: bool | None
+    no_repeat_ngram_size: int | None
+    repetition_penalty: float | None
+    beam_groups: int | None
+    diversity_strength: float | None
+    sampling: bool | None
+    sampling_temperature: float | None
+    sampling_topk: int | None
+    sampling_topp: float | None
+    sampling_seed: int | None
+    mbr: Literal["none", "chrf", "bleu"] | None
+    mbr_samples: int | None
+    glossary_bonus: float | None
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What translations are to hold; lists have an entry for each sentence.
+
+    prefixes: text they begin with, in whole words; constraints: phrases they hold; glossary: phrases that are
+    preferred; forbidden: words and phrases that no translation holds, as the subwords they are cut into.
+    """
+
+    prefixes: Sequence[str] | None = None
+    constraints: Sequence[Sequence[str]] | None = None
+    glossary: Sequence[Sequence[str]] | None = None
+    forbidden: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How a translation came about: its subwords with log-probabilities, the end `</s>` among them where it ended by
+    itself, and their attention [T, S] to the source's subwords and its end. Alignment: pairs of words (source,
+    target), counted from 0. Warnings are for people."""
+
+    tokens: list[str]
+    log_probs: list[float]
+    src_tokens: list[str]
+    attention: np.ndarray
+    alignment: list[tuple[int, int]]
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one sentence."""
+
+    text: str
+    """Detokenised, without line breaks."""
+    score: float
+    """What the search ranked by: the log-probability after the length penalty."""
+    log_prob: float
+    """Sum of the subwords' natural log-probabilities, the end of sentence included."""
+    detail: Detail | None = None
+    """Where it was asked for."""
+
+
+def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[str, Any]:
+    """All settings for a call; those that are None or left out as configured."""
+    known = SearchSettings.__annotations__.keys()
+    if unknown := settings.keys() - known:
+        raise TypeError(f"Translator: settings must be those of SearchSettings, got {', '.join(sorted(unknown))}")
+    return {key: getattr(decoding, key) if settings.get(key) is None else settings.get(key) for key in known}
+
+
+def search_options(chosen: dict[str, Any], wished: dict[str, Any]) -> SearchOptions | None:
+    """What the search is to do beyond the plain one, None for nothing; `wished`: wishes as token ids.
+
+    Raises ConfigError where it cannot do all of it at the same time.
+    """
+    given: dict[str, Any] = {name: chosen[name] for name, neutral in _NEUTRAL.items() if chosen[name] != neutral}
+    given |= wished
+    if not chosen["generate_unk"]:
+        given["allow_unk"] = False
+    if chosen["beam_groups"] > 1:
+        given |= {"groups": chosen["beam_groups"], "diversity_strength": chosen["diversity_strength"]}
+    if chosen["sampling"]:
+        from nmt.decode import Sampling
+
+        names = {"seed": "seed", "temperature": "temperature", "top_k": "topk", "top_p": "topp"}
+        given["sampling"] = Sampling(**{name: chosen[f"sampling_{key}"] for name, key in names.items()})
+    if not given:
+        return None
+    _check_together(given, chosen["beam_size"])
+    from nmt.decode import SearchOptions
+
+    return SearchOptions(**given)
+
+
+def candidate_counts(chosen: dict[str, Any], n_best: int) -> tuple[int, int]:
+    """The beam or number of samples, and how many of them are kept as candidates."""
+    if chosen["sampling"]:
+        count = max(n_best, chosen["mbr_samples"]) if chosen["mbr"] != "none" else n_best
+        return count, count
+    keep = chosen["beam_size"] if chosen["mbr"] != "none" else n_best
+    return chosen["beam_size"], min(keep, chosen["beam_size"])
+
+
+def _check_together(given: dict[str, Any], beam_size: int) -> None:
+    """Raise ConfigError for what one search cannot do at the same time."""
+    kinds = [name for name in ("sampling", "groups", "constraints") if name in given]
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"decoding: must have one of sampling, groups and constraints, got {' and '.join(kinds)}; choose one"
+        )
+    if beam_size % given.get("groups", 1):
+        raise ConfigError(
+            f"decoding: beam_groups must divide beam_size ({beam_size}), got {given['groups']}; change one of them"
+        )

@@ -1,0 +1,130 @@
+"""What nmt-translate and nmt-score write beside text; files that go line by line with the input; resuming."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from nmt.cli.streams import continued_lines
+from tests.cli.conftest import Run
+from tests.train import fake_model
+
+
+def test_json_lines(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, "--output-format", "json", "--n-best", "2", stdin=b"w1 w2\n\nw3\n")
+    assert result.code == 0, result.err
+    records = [json.loads(line) for line in result.lines]
+    assert [record["line"] for record in records] == [0, 1, 2]
+    assert records[0]["source"] == "w1 w2"
+    best, second = records[0]["translations"]
+    assert best["text"] == "z1 z2" and second["text"] == "z1"
+    assert best["tokens"] == ["▁z1", "▁z2", "</s>"]
+    assert best["token_log_probs"] == [-0.25] * 3
+    assert best["alignment"] == [[0, 0], [1, 1]]
+    assert best["warnings"] == [] and second["warnings"] == []
+    assert records[1]["translations"] == [{"text": "", "score": 0.0, "log_prob": 0.0}]
+
+
+def test_alignments_and_pictures(model: Path, run: Run, tmp_path: Path) -> None:
+    options = ["--alignments", tmp_path / "a", "--plot-attention", tmp_path / "plots"]
+    result = run("nmt-translate", model, *options, stdin=b"w1 w2\n\nw3 <&>\n")
+    assert result.code == 0, result.err
+    assert (tmp_path / "a").read_text().split("\n") == ["0-0 1-1", "", "0-0 1-1", ""]
+    assert sorted(os.listdir(tmp_path / "plots")) == ["0.svg", "2.svg"]
+    tree = ElementTree.parse(tmp_path / "plots" / "0.svg")  # noqa: S314 - we wrote it
+    texts = [e.text for e in tree.iter() if e.tag.endswith("text")]
+    assert texts == ["▁w1", "▁w2", "</s>", "▁z1", "▁z2", "</s>"]
+
+
+def test_files_beside_the_input_must_have_as_many_lines(model: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("z1\n")
+    result = run("nmt-translate", model, "--prefix", tmp_path / "p", stdin=b"w1\nw2\n")
+    assert (result.code, "must have a line for each of the input, got 1" in result.err) == (1, True)
+    (tmp_path / "p").write_text("z1\nz2\nz3\n")
+    result = run("nmt-translate", model, "--constraints", tmp_path / "p", stdin=b"w1\nw2\n")
+    assert (result.code, "must have as many lines as the input, 2, got more" in result.err) == (1, True)
+
+
+MISTAKES = {
+    "resume to stdout": (["--resume"], 2, "--resume needs -o FILE"),
+    "glossary": (["--glossary", "{folder}/g"], 1, "must be a phrase, a tab and its translation"),
+    "groups": (["--beam-groups", "2", "--sampling"], 1, "must have one of sampling, groups and constraints"),
+    "groups of a beam": (["--beam-groups", "2", "--beam-size", "5"], 1, "must divide beam_size (5), got 2"),
+    "top-p": (["--sampling-topp", "0"], 2, "0"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_one_line(case: str, model: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "g").write_text("no tab\n")
+    options, code, message = MISTAKES[case]
+    result = run("nmt-translate", model, *(o.format(folder=tmp_path) for o in options), stdin=b"w1\n")
+    assert (result.code, result.out) == (code, b""), result.err
+    assert message in result.err
+
+
+def test_scores(setup: Path, model: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("w1 w2\nw3\n")
+    (tmp_path / "t").write_text("z1\nz3 z4\n")
+    result = run("nmt-score", model, "--src", tmp_path / "s", "--tgt", tmp_path / "t")
+    assert result.code == 0, result.err
+    assert result.lines == ["0\t-0.500000\t2\t1.284025", "1\t-0.750000\t3\t1.284025"]
+    assert result.err == "perplexity 1.2840 of 5 subwords in 2 lines\n"
+    result = run("nmt-score", model, "--src", tmp_path / "s", "--tgt", tmp_path / "t", "--output-format", "json")
+    record = json.loads(result.lines[1])
+    assert (record["log_prob"], record["tokens"]) == (-0.75, ["▁z3", "▁z4", "</s>"])
+    (tmp_path / "t").write_text("z1\n")
+    result = run("nmt-score", model, "--src", tmp_path / "s", "--tgt", tmp_path / "t")
+    assert (result.code, result.out, "must have a line for each" in result.err) == (1, b"", True)
+
+
+ANSWERS = {
+    "text": (False, b"".join(b"z%d\n" % n for n in range(12))),
+    "tsv": (True, b"".join(b"%d\t%d\t-1.0\tz\n" % (n, rank) for n in range(12) for rank in (1, 2, 3))),
+}
+
+
+@pytest.mark.parametrize("form", ANSWERS)
+def test_a_file_is_continued_wherever_it_was_cut(form: str, tmp_path: Path) -> None:
+    numbered, whole = ANSWERS[form]
+    lines = whole.splitlines(keepends=True)
+    each = len(lines) // 12
+    out = tmp_path / "out"
+    for cut in range(len(whole) + 1):
+        out.write_bytes(whole[:cut])
+        with continued_lines(str(out), numbered) as (writer, answered):
+            complete = whole[:cut].count(b"\n") // each
+            assert answered == complete - (numbered and complete * each == whole[:cut].count(b"\n") and complete > 0)
+            for line in lines[answered * each :]:
+                writer.write(line.decode().rstrip("\n"))
+        assert out.read_bytes() == whole
+
+
+def test_more_answers_than_input_is_an_error(model: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("z1\nz2\n")
+    result = run("nmt-translate", model, "--resume", "-o", tmp_path / "out", stdin=b"w1\n")
+    assert (result.code, "must answer the lines of the input, got 2 answers to 1" in result.err) == (1, True)
+    assert (tmp_path / "out").read_text() == "z1\nz2\n"
+
+
+def test_a_killed_run_is_resumed(model: Path, run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.write_text("".join(f"w{n % 20}\n" for n in range(100)))
+    out = tmp_path / "out"
+    options = [str(x) for x in ("nmt-translate", model, source, "-o", out, "--resume", "--batch-size", "1")]
+    slow = {**os.environ, "NMT_FAKE_SECONDS": "0.02"}
+    for lines in (3, 10):
+        process = subprocess.Popen([sys.executable, fake_model.__file__, *options], env=slow)
+        while not out.exists() or out.read_bytes().count(b"\n") < lines:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert lines <= out.read_bytes().count(b"\n") < 100
+    assert run(*options).code == 0
+    assert out.read_text() == "".join(f"z{n % 20}\n" for n in range(100))

@@ -1,0 +1,59 @@
+"""Alignments of words made from attention between subwords."""
+
+import numpy as np
+import pytest
+
+from nmt.data.alignment import (
+    hard_alignment,
+    never_attended,
+    pharaoh,
+    with_unknown_replaced,
+    word_attention,
+    words_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (["▁a", "b", "▁c"], [0, 0, 1]),
+        (["a", "▁b"], [0, 1]),
+        (["▁", "x", "▁", "y", "z"], [0, 0, 1, 1, 1]),
+        (["▁a", "▁"], [0, 0]),
+        (["▁", "▁a"], [0, 0]),
+        ([], []),
+    ],
+)
+def test_words_are_what_spaces_divide(pieces, words):
+    assert words_of(pieces) == words
+    assert max(words, default=-1) + 1 == len("".join(pieces).replace("▁", " ").split())
+
+
+WEIGHTS = np.array([[0.6, 0.1, 0.2, 0.1], [0.1, 0.2, 0.6, 0.1], [0.0, 0.1, 0.0, 0.9], [0.2, 0.5, 0.0, 0.3]])
+
+
+def test_hard_alignment_takes_the_most_attended_subword_and_leaves_eos_out():
+    pairs = hard_alignment(WEIGHTS, [0, 0, 1], [0, 1, 2])
+    assert pairs == [(0, 0), (1, 1)]
+    assert pharaoh(pairs) == "0-0 1-1"
+    assert hard_alignment(np.zeros((0, 4)), [0, 0, 1], []) == []
+
+
+def test_word_attention_sums_over_source_and_averages_over_target():
+    found = word_attention(WEIGHTS, [0, 0, 1], [0, 0, 1])
+    assert found == pytest.approx(np.array([[0.5, 0.4], [0.1, 0.0]]))
+
+
+def test_words_that_got_hardly_any_attention():
+    assert never_attended(np.array([[0.97, 0.02, 0.0, 0.01], [0.0, 0.05, 0.05, 0.9]]), [0, 1, 1]) == []
+    assert never_attended(np.array([[0.97, 0.02, 0.0, 0.01], [0.0, 0.0, 0.05, 0.95]]), [0, 1, 1]) == [1]
+    assert never_attended(np.zeros((0, 3)), [0, 1]) == [0, 1]
+
+
+def test_unknown_subwords_become_source_words_once_each():
+    weights = np.eye(4)[[1, 0, 0, 2]]
+    pieces = ["▁the", "<unk>", "<unk>", "<unk>"]
+    found = with_unknown_replaced(pieces, [False, True, True, True], weights, "Bob liest Joyce", [0, 1, 2])
+    assert found == ["▁the", "▁Bob", "▁Joyce"]
+    found = with_unknown_replaced(["▁", "<unk>"], [False, True], weights[:2], "Bob", [0])
+    assert found == ["▁", "Bob"]

@@ -1,0 +1,217 @@
+"""Every option of the search against trying everything, on tables of probabilities that know the last token alone."""
+
+import numpy as np
+import pytest
+
+from nmt.decode.beam import BeamCell, run
+from nmt.decode.options import Sampling, SearchOptions
+from tests.decode.test_beam import EOS, TableDecoder
+from tests.oracle import beam
+
+V, BOS, LONGEST = 7, 2, 4
+WORDS = (1, 4, 5, 6)
+EVERYTHING = 4000  # more than there are continuations of all prefixes
+
+
+def tables(count=3, seed=5):
+    chances = np.random.default_rng(seed).dirichlet(np.full(V, 0.7), (count, V)) + 1e-9
+    return chances / chances.sum(-1, keepdims=True)
+
+
+def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best=4, size=9, order=(0, 1, 2)):
+    """Hypotheses of each of three sentences, by their number."""
+    decoder = TableDecoder(tables())
+    sources = [[n] for n in order]
+    limits = np.full(len(order), limit) + options.longer_by(len(order))
+    first_token = 1 if options.allow_unk else 2
+    chooser = options.chooser(sources, beam_size, EOS)
+    cell = BeamCell(decoder, limits, beam_size, penalty, n_best, first_token, BOS, options.word_reward, 0.0, chooser)
+    numbers = np.arange(len(order))
+    blocks = [(part, [sources[n] for n in part]) for part in np.split(numbers, numbers[size::size])]
+    found = dict(run(cell, iter(blocks), size))
+    assert not decoder.sources
+    return {order[n]: found[n] for n in numbers}
+
+
+def plain(n):
+    table = np.log(tables()[n])
+    return lambda prefix: table[prefix[-1] if prefix else BOS].copy()
+
+
+def everything(log_probs, *, legal=lambda ids, finished: True, limit=LONGEST, penalty="none", reward=0.0):
+    """The finished sequences that are legal, the best first, as (ids, score)."""
+    found = beam.all_sequences(log_probs, eos=EOS, max_length=limit, length_penalty=penalty, forbidden=(0, BOS))
+    found = [(s.ids, s.score + reward * (len(s.ids) + 1)) for s in found if s.finished and legal(s.ids, s.finished)]
+    return sorted((f for f in found if f[1] > -1e9), key=lambda f: -f[1])
+
+
+def has(ids, phrase):
+    return any(ids[i : i + len(phrase)] == tuple(phrase) for i in range(len(ids) - len(phrase) + 1))
+
+
+def no_repeat(size):
+    return lambda ids, _: len({ids[i : i + size] for i in range(len(ids) - size + 1)}) == max(0, len(ids) - size + 1)
+
+
+LEGAL = {
+    "min length": (SearchOptions(min_length=2), lambda ids, _: len(ids) >= 2),
+    "no unk": (SearchOptions(allow_unk=False), lambda ids, _: 1 not in ids),
+    "forbidden": (SearchOptions(forbidden=[[5], [4, 6]]), lambda ids, _: 5 not in ids and not has(ids, (4, 6))),
+    "no repeat 1": (SearchOptions(no_repeat_ngram_size=1), no_repeat(1)),
+    "no repeat 2": (SearchOptions(no_repeat_ngram_size=2), no_repeat(2)),
+    "several": (SearchOptions(min_length=2, no_repeat_ngram_size=1), lambda i, f: len(i) >= 2 and no_repeat(1)(i, f)),
+}
+
+
+@pytest.mark.parametrize("size", [1, 9])
+@pytest.mark.parametrize("name", LEGAL)
+def test_what_is_forbidden_is_not_found_and_all_else_is(name, size):
+    options, legal = LEGAL[name]
+    for n, hypotheses in find(options, size=size).items():
+        expected = everything(plain(n), legal=legal)
+        assert expected != everything(plain(n)), "the option would not be missed"
+        found = [(tuple(h.ids), h.score) for h in hypotheses if h.finished]
+        assert len(found) >= 3
+        for (ids, score), (want_ids, want) in zip(found, expected, strict=False):
+            assert ids == want_ids and score == pytest.approx(want, abs=1e-9)
+        assert all(h.log_prob == h.score for h in hypotheses)
+
+
+@pytest.mark.parametrize("prefix", [(4,), (5, 5, 6)])
+def test_prefixes(prefix):
+    options = SearchOptions(prefixes=[prefix, (), prefix])
+    found = find(options)
+    for n, given in ((0, prefix), (1, ()), (2, prefix)):
+        expected = everything(plain(n), legal=lambda ids, _, p=given: ids[: len(p)] == p, limit=LONGEST + len(given))
+        assert [tuple(h.ids) for h in found[n] if h.finished][:3] == [ids for ids, _ in expected[:3]]
+        assert found[n][0].score == pytest.approx(expected[0][1])
+
+
+def test_a_prefix_comes_before_all_that_is_forbidden():
+    rules = {"allow_unk": False, "forbidden": [[5]], "no_repeat_ngram_size": 1, "min_length": 2}
+    for n, hypotheses in find(SearchOptions(prefixes=[[1, 5, 5]] * 3, **rules), limit=2).items():
+        assert hypotheses
+        for h in hypotheses:
+            assert h.ids[:3] == [1, 5, 5] and not set(h.ids[3:]) & {1, 5}
+            if h.finished:
+                assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
+
+
+@pytest.mark.parametrize("penalty", ["none", 1.0])
+@pytest.mark.parametrize("reward", [0.7, -0.7])
+def test_word_reward(reward, penalty):
+    for n, hypotheses in find(SearchOptions(word_reward=reward), penalty=penalty).items():
+        expected = everything(plain(n), penalty=penalty, reward=reward)
+        for h, (ids, score) in zip([h for h in hypotheses if h.finished], expected, strict=False):
+            assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
+        assert hypotheses[0].log_prob == pytest.approx(
+            sum(plain(n)(tuple(hypotheses[0].ids[:t]))[w] for t, w in enumerate([*hypotheses[0].ids, EOS]))
+        )
+
+
+def true_log_prob(n, ids):
+    return sum(plain(n)(tuple(ids[:t]))[token] for t, token in enumerate([*ids, EOS]))
+
+
+def test_repetition_penalty():
+    def penalised(n):
+        def log_probs(prefix):
+            scores = plain(n)(prefix)
+            for token in set(prefix):
+                scores[token] *= 2.5
+            return scores
+
+        return log_probs
+
+    for n, hypotheses in find(SearchOptions(repetition_penalty=2.5)).items():
+        expected = everything(penalised(n))
+        for h, (ids, score) in zip([h for h in hypotheses if h.finished], expected, strict=False):
+            assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
+            assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
+
+
+CONSTRAINTS = [[[5], [6, 4]], [], [[4, 4, 6]]]
+
+
+@pytest.mark.parametrize("size", [1, 9])
+def test_constraints_are_in_every_finished_translation(size):
+    options = SearchOptions(constraints=CONSTRAINTS)
+    for n, hypotheses in find(options, size=size).items():
+        limit = LONGEST + sum(map(len, CONSTRAINTS[n]))
+        legal = lambda ids, _, n=n: all(has(ids, p) for p in CONSTRAINTS[n])  # noqa: E731
+        expected = everything(plain(n), legal=legal, limit=limit)
+        found = [(tuple(h.ids), h.score) for h in hypotheses if h.finished]
+        assert found[0] == (expected[0][0], pytest.approx(expected[0][1]))
+        assert all(legal(ids, True) for ids, _ in found)
+
+
+def test_constraints_in_a_narrow_beam():
+    for n, hypotheses in find(SearchOptions(constraints=CONSTRAINTS), beam_size=3, n_best=1, limit=8).items():
+        (h,) = hypotheses
+        assert all(has(tuple(h.ids), p) for p in CONSTRAINTS[n])
+        if h.finished:
+            assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
+
+
+def test_glossary_bonus():
+    """A bonus for each token of a phrase, once, and nothing for a phrase half said."""
+    glossary, bonus = [[[5, 6]], [[4]], []], 1.5
+    options = SearchOptions(glossary=glossary, glossary_bonus=bonus)
+    for n, hypotheses in find(options).items():
+        scored = [
+            (ids, score + bonus * sum(len(p) for p in glossary[n] if has(ids, p)))
+            for ids, score in everything(plain(n))
+            if not (n == 0 and ids[-1:] == (5,))  # ends in the middle of a phrase: what it began is counted
+        ]
+        expected = sorted(scored, key=lambda f: -f[1])
+        found = [h for h in hypotheses if h.finished and not (n == 0 and h.ids[-1:] == [5])]
+        for h, (ids, score) in zip(found, expected, strict=False):
+            assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
+            assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
+
+
+def test_one_group_is_the_plain_beam_and_groups_differ():
+    same = SearchOptions(groups=2, diversity_strength=0.0)
+    plain_beam = find(SearchOptions(), beam_size=3, n_best=3, limit=8)
+    for n, hypotheses in find(same, beam_size=6, n_best=6, limit=8).items():
+        for h in plain_beam[n]:  # two groups that do not mind each other find all twice
+            assert sum(h == other for other in hypotheses) == 2
+    apart = find(SearchOptions(groups=3, diversity_strength=50.0), beam_size=3, n_best=3, limit=8)
+    for n, hypotheses in apart.items():
+        assert len({(h.ids or [EOS])[0] for h in hypotheses}) == 3
+        for h in hypotheses:
+            if h.finished:
+                assert h.score == pytest.approx(true_log_prob(n, h.ids))
+
+
+def sampled(size=9, order=(0, 1, 2), count=400, **settings):
+    options = SearchOptions(sampling=Sampling(**settings))
+    return find(options, beam_size=count, n_best=count, limit=3, size=size, order=order)
+
+
+def test_samples_do_not_depend_on_batch_or_order():
+    base = sampled(count=20)
+    assert sampled(count=20, size=1) == base
+    assert sampled(count=20, order=(2, 0, 1)) == base
+    assert sampled(count=20, seed=1) != base
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.6}], ids=str)
+def test_first_tokens_of_samples_are_as_frequent_as_they_should_be(settings):
+    for n, hypotheses in sampled(count=2000, **settings).items():
+        chances = np.exp(plain(n)(()))
+        chances[[0, BOS]] = 0
+        chances = chances ** (1 / settings.get("temperature", 1))
+        order = np.argsort(-chances)
+        chances[order[settings.get("top_k", V) :]] = 0
+        chances /= chances.sum()
+        running = np.cumsum(chances[order]) - chances[order]
+        chances[order[running >= settings.get("top_p", 1.0)]] = 0
+        chances /= chances.sum()
+        counts = np.bincount([(h.ids or [EOS])[0] for h in hypotheses], minlength=V)
+        assert len(hypotheses) == 2000
+        assert not counts[chances == 0].any()
+        assert np.abs(counts / 2000 - chances).max() < 0.05
+        for h in hypotheses[:5]:
+            if h.finished:
+                assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
