@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nmt.rnn.aligned import LINE_BYTES
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, Product
 from nmt.rnn.device import Executable
@@ -19,7 +20,6 @@ from nmt.rnn.kernels.products import packed_size
 from nmt.rnn.kernels.row_writer import weight_key
 from nmt.rnn.kernels.run_cpu import Rows
 from nmt.rnn.scan import Scan
-from nmt.rnn.workspace import PIECE_BYTES
 
 STATES, KEPT, MASKS = "states", "kept for the way back", "dropout masks"
 CONSTANTS, CARRIED, BLOCKS = "constant over time", "gradients of activations", "blocks of time"
@@ -28,7 +28,7 @@ CONSTANTS, CARRIED, BLOCKS = "constant over time", "gradients of activations", "
 def piece_bytes(dtype: np.dtype, *shape: int) -> int:
     """Bytes a `Workspace` hands out for an array: whole cache lines."""
     size = int(np.prod(shape)) * dtype.itemsize
-    return -(-size // PIECE_BYTES) * PIECE_BYTES
+    return -(-size // LINE_BYTES) * LINE_BYTES
 
 
 @dataclass

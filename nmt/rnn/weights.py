@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
+from nmt.rnn.aligned import aligned
 from nmt.rnn.cell import Cell, Param
 
 Packed = np.ndarray
@@ -110,7 +111,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         def pack(out: Packed | None) -> Packed:
             matrix = self[name]
             K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
-            out = np.empty(products.packed_size(K, N, dtype), dtype) if out is None else out
+            out = aligned((products.packed_size(K, N, dtype),), dtype) if out is None else out
             with operation("packing"):
                 run_parallel(products.PACKING[dtype == PAIRS, transposed], threads, matrix, start, start + rows, out)
             return out

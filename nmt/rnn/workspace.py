@@ -9,8 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-PIECE_BYTES = 64
-"""Arrays of a workspace begin on a cache line."""
+from nmt.rnn.aligned import LINE_BYTES, aligned
+
+
+def _zeros(xp: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """On the processor on a cache line, which NumPy does not promise."""
+    return aligned(shape, dtype, zeros=True) if xp is np else xp.zeros(shape, dtype)
 
 
 class Allocate(Protocol):
@@ -32,7 +36,7 @@ class Fresh:
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """An array of zeros."""
-        return self._xp.zeros(shape, dtype)
+        return _zeros(self._xp, shape, dtype)
 
     def temporary(self) -> AbstractContextManager[None]:
         """Does nothing."""
@@ -55,11 +59,11 @@ class Workspace:
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """An array of stale but finite numbers."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        step = -(-size // PIECE_BYTES) * PIECE_BYTES
+        step = -(-size // LINE_BYTES) * LINE_BYTES
         while self._at < len(self._chunks) and self._used + step > self._chunks[self._at].size:
             self._at, self._used = self._at + 1, 0
         if self._at == len(self._chunks):
-            self._chunks.append(self._xp.zeros(max(step, 1 << 22), np.uint8))
+            self._chunks.append(_zeros(self._xp, (max(step, 1 << 22),), np.uint8))
         piece = self._chunks[self._at][self._used : self._used + size]
         self._used += step
         self._held += step
@@ -81,5 +85,5 @@ class Workspace:
     def reset(self) -> None:
         """Everything taken is free again. Arrays handed out before must not be used any more."""
         if len(self._chunks) > 1:
-            self._chunks = [self._xp.zeros(self._most * 5 // 4, np.uint8)]
+            self._chunks = [_zeros(self._xp, (self._most * 5 // 4,), np.uint8)]
         self._at = self._used = self._held = self._most = 0

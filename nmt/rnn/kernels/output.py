@@ -12,13 +12,17 @@ from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_
 from nmt.rnn.kernels.softmax import log_sum_exp, row_loss, row_max
 from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.profile import operation
+from nmt.rnn.weights import PAIRS
 
 __all__ = ["log_sum_exp", "output_loss", "row_max"]
 
 Array = NDArray[Any]
 
-CHUNK_ROWS = 256
-"""Rows whose logits exist at a time."""
+
+def chunk_rows(packed: np.dtype) -> int:
+    """Rows whose logits exist at a time, by the elements of packed weights: as many as the gradient of a weight sums
+    in one visit of its tiles, which are a row each in float32 and two in a pair of bfloat16."""
+    return 512 if packed == PAIRS else 256
 
 
 @kernel
@@ -74,7 +78,7 @@ def output_loss(
     db: Array | None,
     scale: float,
     num_threads: int,
-    chunk: int = CHUNK_ROWS,
+    chunk: int | None = None,
     *,
     transposed: bool = False,
 ) -> tuple[float, float, int]:
@@ -92,7 +96,7 @@ def output_loss(
         dW: [H, V], or [V, H] where `transposed`; added to, or None.
         db: [V]; added to, or None.
         scale: factor of the gradients, not of the losses.
-        chunk: rows whose logits exist at a time.
+        chunk: rows whose logits exist at a time; None for `chunk_rows`.
 
     Returns:
         Sums over the rows, in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
@@ -106,7 +110,8 @@ def output_loss(
     rows, hidden = h.shape
     vocab = b.shape[0]
     gradients = d_h is not None or dW is not None or db is not None
-    sum_products = weight_gradient_bf16 if W_packed.dtype == np.uint32 else weight_gradient
+    sum_products = weight_gradient_bf16 if W_packed.dtype == PAIRS else weight_gradient
+    chunk = chunk_rows(W_packed.dtype) if chunk is None else chunk
     logits = np.empty((min(chunk, rows), vocab), h.dtype)
     nll, smoothed, correct = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
     for r0 in range(0, rows, chunk):

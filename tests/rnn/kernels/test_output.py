@@ -6,8 +6,9 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn.kernels import products
 from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.output import output_loss
+from nmt.rnn.kernels.output import chunk_rows, output_loss
 from nmt.rnn.kernels.softmax import log_sum_exp
+from nmt.rnn.weights import PAIRS, Weights
 from tests.oracle import compare
 from tests.rnn.kernels.test_bfloat16 import rounded
 
@@ -184,3 +185,16 @@ def test_products_in_bfloat16(rows, hidden, vocab, transposed):
     if rows:
         exact = _reference(h, W, b, targets, 0.1, 0.5)[0]
         assert abs(losses[0] - exact[0]) > 10 * abs(losses[0] - wanted[0])
+
+
+def test_rows_at_a_time_follow_the_type_of_the_products():
+    h, W, b, targets = _case(700, 6, 40, "f4")
+    weights = Weights({"W": W})
+    for packed in (np.dtype("f4"), PAIRS):
+        pair = [weights.packed("W", 0, 6, transposed, 1, packed) for transposed in (False, True)]
+        given, found = [], []
+        for dW, chunk in ((given, chunk_rows(packed)), (found, None)):
+            dW.append(np.zeros_like(W))
+            output_loss(h, *pair, b, targets, 0.1, None, dW[0], None, 1.0, 1, chunk)
+        np.testing.assert_array_equal(found[0], given[0])
+    assert chunk_rows(PAIRS) == 2 * chunk_rows(np.dtype("f4"))
