@@ -23,8 +23,9 @@ def kernels():
         module = importlib.import_module(info.name)
         short = info.name.removeprefix(package.__name__ + ".")
         found |= {f"{short}: {name}": k for name, k in vars(module).items() if isinstance(k, Kernel)}
-        examples = vars(module).get("example_kernels")
-        found |= {f"{short}: {name}": k for name, k in (examples() if examples else {}).items()}
+        examples = vars(module).get("example_kernels", dict)()
+        named = examples if isinstance(examples, dict) else {f"{k.name} {i}": k for i, k in enumerate(examples)}
+        found |= {f"{short}: {name}": k for name, k in named.items()}
     return found
 
 
