@@ -1,0 +1,50 @@
+"""What the threads of a block do together: sums and maxima by trees of a fixed shape, so that results repeat."""
+
+from __future__ import annotations
+
+from numba import cuda
+
+from nmt.rnn.kernels.cuda.kernel import device_function
+
+THREADS = 256
+"""Threads of a block that works on one long row, and of one that works on single numbers."""
+
+WARPS = THREADS // 32
+
+_ALL_LANES = 0xFFFFFFFF
+
+
+@device_function
+def block_sum(value, shared):  # type: ignore[no-untyped-def]
+    """The sum over the THREADS of a block, in every thread; `shared` holds WARPS numbers."""
+    for offset in (16, 8, 4, 2, 1):
+        value += cuda.shfl_xor_sync(_ALL_LANES, value, offset)
+    if cuda.threadIdx.x & 31 == 0:
+        shared[cuda.threadIdx.x >> 5] = value
+    cuda.syncthreads()
+    total = shared[0]
+    for warp in range(1, WARPS):
+        total += shared[warp]
+    cuda.syncthreads()  # `shared` may be written again
+    return total
+
+
+@device_function
+def block_first_max(value, index, shared, places):  # type: ignore[no-untyped-def]
+    """The largest value over the THREADS of a block and the lowest index that has it, in every thread; a thread with
+    nothing to offer brings minus infinity. `shared` and `places` hold WARPS numbers."""
+    for offset in (16, 8, 4, 2, 1):
+        other = cuda.shfl_xor_sync(_ALL_LANES, value, offset)
+        place = cuda.shfl_xor_sync(_ALL_LANES, index, offset)
+        if other > value or (other == value and place < index):
+            value, index = other, place
+    if cuda.threadIdx.x & 31 == 0:
+        shared[cuda.threadIdx.x >> 5] = value
+        places[cuda.threadIdx.x >> 5] = index
+    cuda.syncthreads()
+    value, index = shared[0], places[0]
+    for warp in range(1, WARPS):
+        if shared[warp] > value or (shared[warp] == value and places[warp] < index):
+            value, index = shared[warp], places[warp]
+    cuda.syncthreads()
+    return value, index

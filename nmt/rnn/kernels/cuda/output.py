@@ -1,0 +1,163 @@
+"""The output layer and its cross entropy: products over a chunk of rows, and one kernel that turns their logits into
+losses and gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numba import cuda, float32, float64, int32, int64
+
+from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum
+from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
+from nmt.rnn.kernels.cuda.rows import NUMBERS, sum_rows
+
+CHUNK_BYTES = 256 << 20
+"""Of logits that exist at a time."""
+
+_LOWEST = float32(-math.inf)
+
+
+@lru_cache
+def loss_rows_kernel(dtype: np.dtype) -> Kernel:
+    """A block a row: bias added to its logits [V], then its losses and, where wanted, its gradient in their place.
+
+    The losses are those of `kernels.softmax.row_loss`: sums [3, R] of negative log likelihood, smoothed loss, and 1
+    where the target is the first largest logit.
+    """
+    number = NUMBERS[dtype]
+
+    def loss_rows(logits, bias, targets, sums, first, R, V, smoothing, scale, want_gradient):  # type: ignore[no-untyped-def]
+        shared = cuda.shared.array(WARPS, number)
+        places = cuda.shared.array(WARPS, int64)
+        row = int64(cuda.blockIdx.x)
+        base = row * V
+        target = int64(targets[first + row])
+        best, place = number(_LOWEST), V
+        for j in range(int64(cuda.threadIdx.x), V, THREADS):
+            x = logits[base + j] + bias[j]
+            logits[base + j] = x
+            if x > best:
+                best, place = x, j
+        best, place = block_first_max(best, place, shared, places)
+        total, plain = number(0), number(0)
+        for j in range(int64(cuda.threadIdx.x), V, THREADS):
+            x = logits[base + j] - best
+            plain += x
+            total += math.exp(x)
+        total = block_sum(total, shared)
+        plain = block_sum(plain, shared)
+        if cuda.threadIdx.x == 0:
+            log_total = float64(math.log(total))
+            nll = log_total - float64(logits[base + target] - best)
+            sums[first + row] = nll
+            sums[R + first + row] = (1.0 - smoothing) * nll + smoothing * (log_total - float64(plain) / V)
+            sums[2 * R + first + row] = 1.0 if place == target else 0.0
+        if want_gradient != 0:
+            cuda.syncthreads()  # the first thread has read the target's logit
+            factor = number(scale / float64(total))
+            shift = number(scale * smoothing / V)
+            for j in range(int64(cuda.threadIdx.x), V, THREADS):
+                x = math.exp(logits[base + j] - best) * factor - shift
+                if j == target:
+                    x -= number(scale * (1.0 - smoothing))
+                logits[base + j] = x
+
+    signature = (number[::1], number[::1], int32[::1], float64[::1], int64, int64, int64, float64, float64, int32)
+    return Kernel(loss_rows, signature, THREADS, registers=64)
+
+
+def _sum_lines(x, out, size):  # type: ignore[no-untyped-def]
+    """out[block] = the sum of line `block` of x [lines, size]."""
+    shared = cuda.shared.array(WARPS, float64)
+    base = int64(cuda.blockIdx.x) * size
+    total = float64(0)
+    for i in range(int64(cuda.threadIdx.x), size, THREADS):
+        total += x[base + i]
+    total = block_sum(total, shared)
+    if cuda.threadIdx.x == 0:
+        out[cuda.blockIdx.x] = total
+
+
+SUM_LINES = Kernel(_sum_lines, (float64[::1], float64[::1], int64), THREADS, registers=40)
+
+
+class Products(Protocol):
+    """What multiplies: in float32 or float64, or with both sides rounded to bfloat16."""
+
+    def __call__(
+        self, a: Any, b: Any, out: Any, *, transpose_a: bool = False, transpose_b: bool = False, accumulate: bool = False
+    ) -> None:
+        """As `Runtime.gemm`; a and b are of the dtype of `out`."""
+
+
+@dataclass(frozen=True)
+class OutputGradients:
+    """Where gradients go: h [R, H] is overwritten, W (shaped as the layer's matrix) and b [V] are added to."""
+
+    h: Any
+    W: Any
+    b: Any
+
+
+def output_loss(
+    runtime: Runtime,
+    products: Products,
+    h: Any,
+    W: Any,
+    b: Any,
+    targets: Any,
+    label_smoothing: float,
+    scale: float,
+    gradients: OutputGradients | None,
+    *,
+    transposed: bool,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Any:
+    """The cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the device.
+
+    Args:
+        runtime: The card.
+        products: Its products, in the dtype of the computation.
+        h: [R, H].
+        W: [H, V], or [V, H] where `transposed` (a tied embedding).
+        b: [V].
+        targets: int32 [R], each below V.
+        label_smoothing: The share of the probability spread evenly over all V classes.
+        scale: Factor of the gradients, not of the losses.
+        gradients: Where they go; None for losses alone.
+        transposed: See W.
+        chunk_bytes: Of logits that exist at a time, a row at least.
+
+    Returns:
+        float64 [3] on the device: sums over the rows, in nats, of negative log likelihood and smoothed loss, and the
+        number of rows whose target is the first largest logit. Sums have a fixed order: the same bits every time.
+    """
+    xp, (R, _), V = runtime.xp, h.shape, len(b)
+    found = xp.zeros(3, np.float64)
+    if not R:
+        return found
+    sums = xp.empty(3 * R, np.float64)
+    chunk = min(R, max(1, chunk_bytes // (V * h.dtype.itemsize)))
+    logits = xp.empty((chunk, V), h.dtype)
+    for first in range(0, R, chunk):
+        rows = h[first : first + chunk]
+        block = logits[: len(rows)]
+        products(rows, W, block, transpose_b=transposed)
+        numbers = first, R, V, label_smoothing, scale, int(gradients is not None)
+        runtime.launch(loss_rows_kernel(h.dtype), len(rows), block.reshape(-1), b, targets, sums, *numbers)
+        if gradients is not None:
+            products(block, W, gradients.h[first : first + chunk], transpose_b=not transposed)
+            left, right = (block, rows) if transposed else (rows, block)
+            products(left, right, gradients.W, transpose_a=True, accumulate=True)
+            sum_rows(runtime, block, gradients.b)
+    runtime.launch(SUM_LINES, 3, sums, found, R)
+    return found
+
+
+def example_kernels() -> dict[str, Kernel]:
+    """All of them, for the tests that compile."""
+    return {f"loss_rows {kind}": loss_rows_kernel(kind) for kind in NUMBERS} | {"sum_lines": SUM_LINES}
