@@ -13,9 +13,10 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, Product
-from nmt.rnn.kernels.emit_cpu import Function, weight_key
+from nmt.rnn.device import Executable
+from nmt.rnn.kernels.emit_cpu import weight_key
 from nmt.rnn.kernels.products import packed_size
-from nmt.rnn.kernels.run_cpu import Executable, Rows
+from nmt.rnn.kernels.run_cpu import Rows
 from nmt.rnn.scan import PIECE_BYTES, Scan
 
 STATES, KEPT, MASKS = "states", "kept for the way back", "dropout masks"
@@ -40,9 +41,9 @@ def scan_bytes(scan: Scan, T: int, B: int, S: int = 1) -> Counter[str]:
         sizes[STATES] += piece_bytes(dtype, T + 1, B, width)
         sizes[CARRIED] += piece_bytes(dtype, 2, B, width)
     sizes[CARRIED] += sum(_bytes(place, dtype, 1, B, S) for place in plan.d_captured.values())
-    sizes += _executable_bytes(compiled.step, T, B, S)
+    sizes += _executable_bytes(compiled.step, dtype, T, B, S)
     if compiled.constant is not None:
-        sizes[CONSTANTS] += _executable_bytes(compiled.constant, 1, B, S).total()
+        sizes[CONSTANTS] += _executable_bytes(compiled.constant, dtype, 1, B, S).total()
     return sizes
 
 
@@ -68,28 +69,23 @@ def _products(one: Pass) -> Iterable[Product]:
         yield from (step for step in program.steps if isinstance(step, Product))
 
 
-def _executable_bytes(executable: Executable, T: int, B: int, S: int) -> Counter[str]:
+def _executable_bytes(executable: Executable, dtype: np.dtype, T: int, B: int, S: int) -> Counter[str]:
     """What `Executable.forward` and `backward` take."""
     plan = executable.plan
     whole = np.full(B, T, np.int64)
     rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False)
     given = {*plan.trace.inputs}
     sizes: Counter[str] = Counter()
-    for one, module, purpose in (
-        (plan.forward, executable.forward_module, KEPT),
-        (plan.backward, executable.backward_module, CARRIED),
-    ):
-        if one is None or module is None:
+    for one, purpose in ((plan.forward, KEPT), (plan.backward, CARRIED)):
+        if one is None:
             continue
         for name, place in one.arrays.items():
             if name not in given:
                 is_block = place.kind == "block"
                 steps = rows.block_steps if is_block else T
-                sizes[BLOCKS if is_block else purpose] += _bytes(place, executable.dtype, steps, B, S)
-        for step in (*module.before, module.loop, *module.after):
-            if isinstance(step, Function):
-                scratch = sum(_bytes(place, executable.dtype, 1, B, S) for place in step.scratch.values())
-                sizes[BLOCKS] += scratch
+                sizes[BLOCKS if is_block else purpose] += _bytes(place, dtype, steps, B, S)
+        scratch = executable.scratch(backward=one is plan.backward)
+        sizes[BLOCKS] += sum(_bytes(place, dtype, 1, B, S) for place in scratch)
         given |= {*one.arrays, *(f"d_{name}" for name in plan.outputs)}
     return sizes
 

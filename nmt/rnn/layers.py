@@ -15,8 +15,8 @@ import numpy as np
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.compiler.keep import Recompute
-from nmt.rnn.kernels.threads import default_threads, run_parallel
-from nmt.rnn.kernels.update import dropout_mask
+from nmt.rnn.device import Device, cpu
+from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.scan import Arrays, Result, Scan, Tape
 from nmt.rnn.weights import Weights, initial_array
 
@@ -66,9 +66,11 @@ class RecurrentLayers:
         compute_dtype: str | None = None,
         threads: int | None = None,
         recompute: Recompute = "attention",
+        device: Device | None = None,
     ) -> None:
         """`dropout` acts on the output of every layer but the last, in `forward` only; `compute_dtype` is that of the
-        products; with `recompute="gates"` forward stores states alone (see `Scan`)."""
+        products; with `recompute="gates"` forward stores states alone (see `Scan`). All arrays, also `params`, lie on
+        `device`, None for the processor."""
         self.name = type(self).__name__
         asked = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
         for size, number in asked.items():
@@ -79,10 +81,12 @@ class RecurrentLayers:
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bidirectional, self.bias, self.dropout = bidirectional, bias, dropout
         self.batch_first, self.dtype = batch_first, np.dtype(dtype)
+        self.device = device or cpu()
         self.threads = threads or default_threads()
         self._suffixes = ("", "_reverse") if bidirectional else ("",)
         below = [input_size, *[hidden_size * len(self._suffixes)] * (num_layers - 1)]
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "threads": self.threads, "recompute": recompute}
+        options["device"] = self.device
         self._scans = [Scan(self._cell(D), **options) for D in below]
         self._weights = [[Weights() for _ in self._suffixes] for _ in below]
         self.params: Arrays = {}
@@ -102,7 +106,7 @@ class RecurrentLayers:
             for suffix in self._suffixes:
                 for name, shape in shapes.items():
                     array = initial_array(shape, rng, self.dtype)
-                    self.params[f"{name}_l{layer}{suffix}"] = array
+                    self.params[f"{name}_l{layer}{suffix}"] = self.device.upload(array)
 
     def freeze(self) -> None:
         """Make the parameters read-only: passes after the first find them laid out for the products.
@@ -155,7 +159,8 @@ class RecurrentLayers:
         self, x: np.ndarray, given: Sequence[np.ndarray | None], lengths: Lengths, training: bool
     ) -> tuple[np.ndarray, ...]:
         x = self._check("x", x, (*("BT" if self.batch_first else "TB"), self.input_size))
-        below = np.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
+        xp = self.device.xp
+        below = xp.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
         first = self._check_states(given, below.shape[1], "{}x")
         kept: list[_Kept] = []
         final: list[Arrays] = []
@@ -178,19 +183,18 @@ class RecurrentLayers:
                 results.append(result)
                 final.append(result.final)
             parts = [r.y for r in results]
-            below = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+            below = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
             kept.append(_Kept([r.tape for r in results if r.tape is not None], mask))
         if training:
             self._kept = kept
             self._passes += 1
-        y = np.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
-        return (y, *(np.stack([f[name] for f in final]) for name in self.states))
+        y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
+        return (y, *(xp.stack([f[name] for f in final]) for name in self.states))
 
     def _mask(self, shape: tuple[int, ...], layer: int) -> np.ndarray:
         """Dropout of a layer's input: anew for every pass, the same for every thread count."""
-        mask = np.empty(shape, self.dtype)
-        seed, offset = np.uint64(self._passes), np.uint64(layer << 40)
-        run_parallel(dropout_mask, self.threads, mask.reshape(-1), 1 - self.dropout, seed, offset)
+        mask = self.device.xp.empty(shape, self.dtype)
+        self.device.dropout_mask(mask.reshape(-1), 1 - self.dropout, self._passes, layer << 40, self.threads)
         return mask
 
     # ------------------------------------------------------------ backward
@@ -198,7 +202,7 @@ class RecurrentLayers:
     def _backward(self, d_y: np.ndarray | None, given: Sequence[np.ndarray | None]) -> LayerGradients:
         if self._kept is None:
             raise NMTError(f"{self.name}.backward: must follow a forward, got none; call forward")
-        rows = self._kept[0].tapes[0].rows
+        rows, xp = self._kept[0].tapes[0].rows, self.device.xp
         d_final = self._check_states(given, rows.B, "d_{}y")
         d_below = self._check_d_y(d_y, rows.T, rows.B)
         kept, self._kept = self._kept, None
@@ -209,8 +213,8 @@ class RecurrentLayers:
             initial[:0] = first
             mask = kept[layer].mask
             d_below = d_below if mask is None else d_below * mask
-        d_x = np.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first else d_below
-        d_first = {name: np.stack([g[name] for g in initial]) for name in self.states}
+        d_x = xp.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first else d_below
+        d_first = {name: xp.stack([g[name] for g in initial]) for name in self.states}
         ordered = {name: params[name] for name in self.params}
         return LayerGradients(d_x, d_first["h"], d_first.get("c"), ordered)
 
@@ -218,14 +222,14 @@ class RecurrentLayers:
         self, layer: int, tapes: list[Tape], d_y: np.ndarray, d_final: Arrays, params: Arrays
     ) -> tuple[np.ndarray, list[Arrays]]:
         """Gradients of one layer's input and initial states; fills those of its parameters."""
-        H, scan = self.hidden_size, self._scans[layer]
-        d_x, initial = np.zeros((), self.dtype), []
+        H, scan, xp = self.hidden_size, self._scans[layer], self.device.xp
+        d_x, initial = xp.zeros((), self.dtype), []
         for direction, suffix in enumerate(self._suffixes):
             at = layer * len(self._suffixes) + direction
-            shares = {name: np.zeros(p.shape, self.dtype) for name, p in scan.params.items()}
+            shares = {name: xp.zeros(p.shape, self.dtype) for name, p in scan.params.items()}
             found = scan.backward(
                 tapes[direction],
-                np.ascontiguousarray(d_y[..., direction * H : (direction + 1) * H]),
+                xp.ascontiguousarray(d_y[..., direction * H : (direction + 1) * H]),
                 {name: array[at] for name, array in d_final.items()},
                 shares,
             )
@@ -242,7 +246,7 @@ class RecurrentLayers:
     def _check(self, what: str, array: Any, shape: tuple[str | int, ...]) -> np.ndarray:
         """A contiguous array of the layer's dtype; a letter in `shape` stands for any size."""
         promise = f"{self.dtype} [{', '.join(map(str, shape))}]"
-        if not isinstance(array, np.ndarray):
+        if not isinstance(array, self.device.xp.ndarray):
             raise ShapeError(f"{self.name}: {what} must be {promise}, got {type(array).__name__}")
         fits = array.ndim == len(shape) and all(
             isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True)
@@ -250,12 +254,12 @@ class RecurrentLayers:
         if not fits or array.dtype != self.dtype:
             got = f"{array.dtype} {list(array.shape)}"
             raise ShapeError(f"{self.name}: {what} must be {promise}, got {got}")
-        return np.ascontiguousarray(array)
+        return self.device.xp.ascontiguousarray(array)
 
     def _check_d_y(self, d_y: np.ndarray | None, T: int, B: int) -> np.ndarray:
         width = self.hidden_size * len(self._suffixes)
         if d_y is None:
-            return np.zeros((T, B, width), self.dtype)
+            return self.device.xp.zeros((T, B, width), self.dtype)
         if self.batch_first:
             return self._check("d_y", d_y, (B, T, width)).swapaxes(0, 1)
         return self._check("d_y", d_y, (T, B, width))

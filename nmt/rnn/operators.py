@@ -13,6 +13,7 @@ from nmt.errors import NMTError
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell
 from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.device import Device
 from nmt.rnn.layers import LayerGradients, Lengths, RecurrentLayers
 from nmt.rnn.scan import Arrays
 
@@ -124,6 +125,7 @@ class GRU(_OneState):
         compute_dtype: str | None = None,
         threads: int | None = None,
         recompute: Recompute = "attention",
+        device: Device | None = None,
     ) -> None:
         self.reset_after = reset_after
         super().__init__(
@@ -138,6 +140,7 @@ class GRU(_OneState):
             compute_dtype=compute_dtype,
             threads=threads,
             recompute=recompute,
+            device=device,
         )
 
     def _cell(self, input_size: int) -> Cell:
@@ -148,12 +151,13 @@ class GRU(_OneState):
         if self.reset_after:
             given["W_h"] = p["W_h"]
         else:  # the products with r * h and with h are two
-            W_rz, W_n = np.split(p["W_h"], [2 * self.hidden_size], axis=1)
-            given |= {"W_rz": np.ascontiguousarray(W_rz), "W_n": np.ascontiguousarray(W_n)}
+            xp, twice = self.device.xp, 2 * self.hidden_size
+            parts = p["W_h"][:, :twice], p["W_h"][:, twice:]
+            given |= {"W_rz": xp.ascontiguousarray(parts[0]), "W_n": xp.ascontiguousarray(parts[1])}
         return given | ({"b": p["b_x"], "b_h": p["b_h"]} if self.bias else {})
 
     def _from_cell(self, g: Arrays) -> Arrays:
-        W_h = g["W_h"] if self.reset_after else np.concatenate([g["W_rz"], g["W_n"]], axis=1)
+        W_h = g["W_h"] if self.reset_after else self.device.xp.concatenate([g["W_rz"], g["W_n"]], axis=1)
         given = {"W_x": g["W_x"], "W_h": W_h}
         return given | ({"b_x": g["b"], "b_h": g["b_h"]} if self.bias else {})
 
@@ -176,6 +180,7 @@ class RNN(_OneState):
         compute_dtype: str | None = None,
         threads: int | None = None,
         recompute: Recompute = "attention",
+        device: Device | None = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise NMTError(f"RNN: nonlinearity must be tanh or relu, got {nonlinearity}")
@@ -192,6 +197,7 @@ class RNN(_OneState):
             compute_dtype=compute_dtype,
             threads=threads,
             recompute=recompute,
+            device=device,
         )
 
     def _cell(self, input_size: int) -> Cell:

@@ -15,8 +15,10 @@ class Ragged:
     at a time.
     """
 
-    def __init__(self, widths: dict[str, int | None], narrow: set[str], dtype: Any) -> None:
-        self.arrays = {k: np.zeros((0,) if n is None else (0, n), dtype) for k, n in widths.items()}
+    def __init__(self, widths: dict[str, int | None], narrow: set[str], dtype: Any, xp: Any = np) -> None:
+        """`xp`: of the device where the arrays lie."""
+        self._xp = xp
+        self.arrays = {k: xp.zeros((0,) if n is None else (0, n), dtype) for k, n in widths.items()}
         self._narrow = narrow
         self._lengths_at = np.zeros(0, np.int64)  # by first position
         self._end = 0
@@ -59,7 +61,7 @@ class Ragged:
         needed = sum(max(1, length) for _, length in self._live.values()) + count
         old = self.arrays
         if needed > capacity // 2:
-            self.arrays = {k: np.zeros((2 * needed, *a.shape[1:]), a.dtype) for k, a in old.items()}
+            self.arrays = {k: self._xp.zeros((2 * needed, *a.shape[1:]), a.dtype) for k, a in old.items()}
             self._lengths_at = np.zeros(2 * needed, np.int64)
         self._end = 0
         for name, (start, length) in self._live.items():

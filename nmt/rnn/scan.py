@@ -19,9 +19,9 @@ from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import Mask, Trace, trace
-from nmt.rnn.kernels.run_cpu import Division, Executable, Rows, clear_ended, identity, split_rows
-from nmt.rnn.kernels.threads import default_threads, run_parallel
-from nmt.rnn.kernels.update import dropout_mask
+from nmt.rnn.device import Device, Executable, cpu
+from nmt.rnn.kernels.run_cpu import Division, Rows, identity, split_rows
+from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import Weights, check_params, packed_dtype
 
@@ -35,7 +35,9 @@ class Workspace:
     """Memory for one training step, taken piece by piece and given back all at once by `reset`; grows to the largest
     step seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, xp: Any = np) -> None:
+        """`xp`: of the device whose memory it is."""
+        self._xp = xp
         self._chunks: list[np.ndarray] = []
         self._used = 0  # bytes of the last chunk
         self._total = 0  # bytes asked for since the last reset
@@ -45,7 +47,7 @@ class Workspace:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         step = -(-size // PIECE_BYTES) * PIECE_BYTES
         if not self._chunks or self._used + step > self._chunks[-1].size:
-            self._chunks.append(np.zeros(max(step, 1 << 22), np.uint8))
+            self._chunks.append(self._xp.zeros(max(step, 1 << 22), np.uint8))
             self._used = 0
         piece = self._chunks[-1][self._used : self._used + size]
         self._used += step
@@ -60,7 +62,7 @@ class Workspace:
     def reset(self) -> None:
         """Everything taken is free again. Arrays handed out before must not be used any more."""
         if len(self._chunks) > 1:
-            self._chunks = [np.zeros(self._total * 5 // 4, np.uint8)]
+            self._chunks = [self._xp.zeros(self._total * 5 // 4, np.uint8)]
         self._used = self._total = 0
 
 
@@ -80,6 +82,7 @@ class Compiled:
 @lru_cache(maxsize=256)
 def _compile(
     signature: Any,
+    device: Device,
     dtype: np.dtype,
     packed: np.dtype,
     training: bool,
@@ -89,10 +92,10 @@ def _compile(
 ) -> Compiled:
     traced = trace(_CELLS[signature], training=training)
     plan = make_plan(traced, training=training, want_inputs=want_inputs, single_step=single_step, recompute=recompute)
-    step = Executable(plan, dtype, packed)
+    step = device.executable(plan, dtype, packed)
     constant = None
     if traced.invariants is not None:
-        constant = Executable(make_plan(traced.invariants, training=training), dtype, packed)
+        constant = device.executable(make_plan(traced.invariants, training=training), dtype, packed)
     return Compiled(step, constant)
 
 
@@ -143,15 +146,18 @@ class Scan:
         want_inputs: bool = True,
         division: Division | None = None,
         recompute: Recompute = "attention",
+        device: Device | None = None,
     ) -> None:
         """`division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the sizes of batch
         and weights. The results are the same bits. `recompute` in the backward pass: what is large in `attention`
         alone, or `gates` as well, so that nothing but the states is stored for each step. `compute_dtype`: "bfloat16"
         rounds both sides of every product of float32 numbers, and adds up in float32; parameters, states and all else
-        stay float32; None is `dtype`. Raises NMTError where the two do not go together."""
+        stay float32; None is `dtype`. `device`: where all arrays lie, None for the processor. Raises NMTError where the
+        two types do not go together."""
         self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
         self.recompute: Recompute = recompute
         self.cell, self.dtype = cell, np.dtype(dtype)
+        self.device = device or cpu()
         self.threads, self.division = threads or default_threads(), division
         self.want_inputs = want_inputs
         self.params = cell.params()
@@ -163,7 +169,7 @@ class Scan:
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use."""
         single_step, recompute = single_step and not training, self.recompute if training else "attention"
-        kinds = self.dtype, self.packed
+        kinds = self.device, self.dtype, self.packed
         return _compile(self._signature, *kinds, training, self.want_inputs, single_step, recompute)
 
     def plan(self, training: bool) -> Plan:
@@ -182,7 +188,7 @@ class Scan:
         reverse: bool = False,
         training: bool = False,
         seed: int = 0,
-        allocate: Any = fresh,
+        allocate: Any = None,
         single_step: bool = False,
         label: str = "scan",
     ) -> Result:
@@ -197,7 +203,7 @@ class Scan:
         """
         rows = self._rows(x, lengths, captured or {}, source_lengths, reverse, label)
         check_params(type(self.cell).__name__, self.params, weights, self.dtype)
-        compiled = self.compiled(training, single_step)
+        compiled, allocate = self.compiled(training, single_step), allocate or self.device.xp.zeros
         traced = compiled.step.plan.trace
         arrays: Arrays = {"x": x}
         for name, mask in self._masks(traced, rows, seed, allocate).items():
@@ -210,7 +216,7 @@ class Scan:
         compiled.step.forward(arrays, weights, rows, allocate)
         y = self._output(compiled, arrays, rows, initial or {})
         at = np.zeros(rows.B, np.int64) if reverse else rows.lengths
-        final = {name: arrays[f"S_{name}"][at, np.arange(rows.B)] for name in self.states}
+        final = {name: self._pick(arrays[f"S_{name}"], at) for name in self.states}
         tape = Tape(compiled, arrays, constant_arrays, rows, weights, allocate) if training else None
         return Result(y, final, tape)
 
@@ -226,7 +232,8 @@ class Scan:
         rows, arrays, allocate = tape.rows, tape.arrays, tape.allocate
         plan = tape.compiled.step.plan
         shape = (rows.T, rows.B, self.cell.output_size)
-        arrays["d_y"] = self._check_array("d_y", d_y, shape) if d_y is not None else fresh(shape, self.dtype)
+        zeros = self.device.xp.zeros
+        arrays["d_y"] = self._check_array("d_y", d_y, shape) if d_y is not None else zeros(shape, self.dtype)
         for name, width in self.states.items():
             carry = allocate((2, rows.B, width), self.dtype)
             given = (d_final or {}).get(name)
@@ -242,7 +249,7 @@ class Scan:
         # The slot written last: every row steps as often as it is long, the first step of the loop being step T -
         # length.
         slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
-        initial = {name: arrays[f"D_{name}"][slot, np.arange(rows.B)] for name in self.states}
+        initial = {name: self._pick(arrays[f"D_{name}"], slot) for name in self.states}
         d_x = arrays[plan.d_inputs["x"].name] if "x" in plan.d_inputs else None
         return Gradients(d_x, initial, captured)
 
@@ -255,7 +262,7 @@ class Scan:
             raise ShapeError(
                 f"{type(self.cell).__name__}: {what} must be {promise}, got {array.dtype} {list(array.shape)}"
             )
-        return np.ascontiguousarray(array)
+        return self.device.xp.ascontiguousarray(array)
 
     def _rows(
         self,
@@ -273,7 +280,9 @@ class Scan:
         S = wide[0].shape[0] if wide else 1
         sources = self._lengths("source_lengths", source_lengths, B, S)
         bounds = split_rows(steps, self.threads)
-        return Rows(T, B, S, steps, sources, identity(B), bounds, reverse, self.division, label=label)
+        return Rows(
+            T, B, S, steps, sources, identity(B), bounds, reverse, self.division, self.device.block_rows, label=label
+        )
 
     def _lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         if lengths is None:
@@ -311,29 +320,32 @@ class Scan:
         return masks
 
     def _draw(self, array: np.ndarray, mask: Mask, seed: int, n: int) -> None:
-        offset = np.uint64(n << 40)
-        run_parallel(dropout_mask, self.threads, array.reshape(-1), 1.0 - mask.rate, np.uint64(seed % 2**64), offset)
+        self.device.dropout_mask(array.reshape(-1), 1.0 - mask.rate, seed, n << 40, self.threads)
 
     def _stack(self, name: str, width: int, initial: Mapping[str, np.ndarray], rows: Rows, allocate: Any) -> np.ndarray:
         """The state stack [T + 1, B, n]: zero where no step writes, the initial state in each row's first slot."""
         stack = allocate((rows.T + 1, rows.B, width), self.dtype)
         ends = rows.lengths if rows.reverse else rows.lengths + 1
-        clear_ended(stack, ends, rows.threads)
-        first: Any = (rows.lengths, np.arange(rows.B)) if rows.reverse else 0
+        self.device.clear_ended(stack, ends, rows.threads)
+        first: Any = tuple(map(self.device.index, (rows.lengths, identity(rows.B)))) if rows.reverse else 0
         given = initial.get(name)
         stack[first] = 0 if given is None else self._check_array(f"initial {name}", given, (rows.B, width))
         return stack
+
+    def _pick(self, slots: Any, at: np.ndarray) -> Any:
+        """Of [slots, B, n] each row's slot at[row]."""
+        return slots[self.device.index(at), self.device.index(identity(len(at)))]
 
     def _output(self, compiled: Compiled, arrays: Arrays, rows: Rows, initial: Mapping[str, np.ndarray]) -> np.ndarray:
         place = compiled.step.plan.outputs["y"]
         array = arrays[place.name]
         if place.kind != "after":
-            clear_ended(array, rows.lengths, rows.threads)
+            self.device.clear_ended(array, rows.lengths, rows.threads)
             return array
         y = array[: rows.T] if rows.reverse else array[1:]
         if rows.reverse and place.name[2:] in initial and (rows.lengths < rows.T).any():
             y = y.copy()  # the initial state lies where a shorter row's output must be zero
-            clear_ended(y, rows.lengths, rows.threads)
+            self.device.clear_ended(y, rows.lengths, rows.threads)
         return y
 
     # ------------------------------------------------------------ what is constant over time
@@ -379,5 +391,5 @@ class Scan:
 
     def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
         if array.ndim == 3:
-            clear_ended(array, rows.source_lengths, rows.threads)
+            self.device.clear_ended(array, rows.source_lengths, rows.threads)
         return array

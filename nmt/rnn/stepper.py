@@ -13,9 +13,10 @@ from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.share import Shared, cut_shared
 from nmt.rnn.compiler.trace import Trace, trace
-from nmt.rnn.kernels.run_cpu import Executable, Rows, identity, split_rows
+from nmt.rnn.device import Device, Executable
+from nmt.rnn.kernels.run_cpu import Rows, identity, split_rows
 from nmt.rnn.ragged import Ragged
-from nmt.rnn.scan import Scan, Workspace, fresh
+from nmt.rnn.scan import Scan, Workspace
 from nmt.rnn.weights import Weights, check_params
 
 Arrays = dict[str, np.ndarray]
@@ -32,11 +33,11 @@ class _Compiled:
 
 
 @lru_cache(maxsize=64)
-def _compile(signature: Any, dtype: np.dtype, packed: np.dtype) -> _Compiled:
+def _compile(signature: Any, device: Device, dtype: np.dtype, packed: np.dtype) -> _Compiled:
     shared = cut_shared(trace(_CELLS[signature], training=False))
 
     def executable(part: Trace) -> Executable:
-        return Executable(make_plan(part, training=False), dtype, packed)
+        return device.executable(make_plan(part, training=False), dtype, packed)
 
     def of(part: Trace | None) -> Executable | None:
         return None if part is None else executable(part)
@@ -59,13 +60,13 @@ class Stepper:
         self.scan, self.weights = scan, weights
         signature = (scan.cell.signature(),)
         _CELLS.setdefault(signature, scan.cell)
-        self._compiled = _compile(signature, scan.dtype, scan.packed)
+        self._compiled = _compile(signature, scan.device, scan.dtype, scan.packed)
         leaves = self._compiled.shared.step.leaves
         shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
         captured = {f"C_{k}": v for k, v in leaves.items() if v.op == "captured" and k not in shared}
         narrow = {k for k, v in captured.items() if "S" not in v.axes}
-        self._sources = Ragged({k: v.width for k, v in captured.items()}, narrow, scan.dtype)
-        self._memory = Workspace()
+        self._sources = Ragged({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
+        self._memory = Workspace(scan.device.xp)
 
     def admit(
         self, captured: Mapping[str, np.ndarray], source_lengths: Sequence[int] | np.ndarray | None = None
@@ -75,10 +76,11 @@ class Stepper:
         Raises ShapeError."""
         scan = self.scan
         count = next((a.shape[-2] for a in captured.values()), 0)
-        empty = np.zeros((1, count, scan.cell.input_size), scan.dtype)
+        zeros = scan.device.xp.zeros
+        empty = zeros((1, count, scan.cell.input_size), scan.dtype)
         rows = scan._rows(empty, None, captured, source_lengths, False)
         arrays: Arrays = {f"C_{k}": a for k, a in scan._check_captured(captured, rows).items()}
-        scan._constant(scan.compiled(training=False), arrays, self.weights, rows, fresh)
+        scan._constant(scan.compiled(training=False), arrays, self.weights, rows, zeros)
         return self._sources.add(arrays, rows.source_lengths)
 
     def release(self, sentences: np.ndarray) -> None:
@@ -102,16 +104,17 @@ class Stepper:
         R = len(sentence)
         self._memory.reset()
         compiled, scan = self._compiled, self.scan
+        index = scan.device.index
         word = identity(R) if word is None else word
         parent = identity(R) if parent is None else parent
         arrays: Arrays = dict(self._sources.arrays)
         arrays |= self._shared(compiled.of_inputs, {"x": x}, word)
         arrays |= self._shared(compiled.of_states, states, parent)
-        arrays["x"] = (x[word] if "x" in compiled.shared.gathered else x)[None]
+        arrays["x"] = (x[index(word)] if "x" in compiled.shared.gathered else x)[None]
         for name, width in scan.states.items():
             arrays[f"S_{name}"] = stack = self._memory((2, R, width), scan.dtype)
             if name in compiled.shared.gathered:
-                np.take(states[name], parent, axis=0, out=stack[0])
+                scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
         starts, lengths, longest = self._sources.of(sentence)
         ones = np.ones(R, np.int64)
         bounds = split_rows(ones, scan.threads)
@@ -132,5 +135,5 @@ class Stepper:
         part.forward(arrays, self.weights, rows, self._memory)
         found: Arrays = {}
         for name, place in part.plan.outputs.items():
-            found |= {f"C_{name}": arrays[place.name][0], f"I_C_{name}": index}
+            found |= {f"C_{name}": arrays[place.name][0], f"I_C_{name}": self.scan.device.index(index)}
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from threading import RLock
 from typing import Any
 
@@ -43,7 +43,7 @@ def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str,
             raise ShapeError(f"{where}: parameter {name} must be contiguous; pass np.ascontiguousarray of it")
 
 
-_Key = tuple[str, int, int, bool, np.dtype]
+_Key = tuple[Any, ...]  # a parameter's whole name, then what tells its forms apart
 
 
 class Weights(MutableMapping[str, np.ndarray]):
@@ -106,17 +106,26 @@ class Weights(MutableMapping[str, np.ndarray]):
         from nmt.rnn.profile import operation
 
         dtype = self[name].dtype if dtype is None else dtype
-        key = (self._prefix + name, start, rows, transposed, dtype)
+
+        def pack(out: Packed | None) -> Packed:
+            matrix = self[name]
+            K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
+            out = np.empty(products.packed_size(K, N, dtype), dtype) if out is None else out
+            with operation("packing"):
+                run_parallel(products.PACKING[dtype == PAIRS, transposed], threads, matrix, start, start + rows, out)
+            return out
+
+        return self.derived(name, (start, rows, transposed, dtype), pack)
+
+    def derived(self, name: str, form: tuple[Any, ...], make: Callable[[Packed | None], Packed]) -> Packed:
+        """What `make` computes from a parameter, kept under `form` until the parameter changes.
+
+        make: is given the array it made before, to fill again, or None; returns the array.
+        """
+        key = (self._prefix + name, *form)
         with self._lock:
             if key not in self._packed or key in self._stale:
-                matrix = self[name]
-                K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
-                out = self._packed.get(key)
-                if out is None:
-                    out = self._packed[key] = np.empty(products.packed_size(K, N, dtype), dtype)
-                packing = products.PACKING[dtype == PAIRS, transposed]
-                with operation("packing"):
-                    run_parallel(packing, threads, matrix, start, start + rows, out)
+                self._packed[key] = make(self._packed.get(key))
                 self._stale.discard(key)
             return self._packed[key]
 

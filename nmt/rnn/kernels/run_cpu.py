@@ -70,6 +70,7 @@ class Rows:
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
     division: Division | None = None  # None: what suits each loop
+    block_rows: int | None = None  # None: BLOCK_ROWS
     ragged: bool = False
     label: str = "scan"  # what a profile calls the run
     _segments: dict[tuple[bool, bool, int, int], np.ndarray] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class Rows:
     @property
     def block_steps(self) -> int:
         """Steps in a block of time, of nearly equal blocks."""
-        count = -(-self.T * self.B // BLOCK_ROWS)
+        count = -(-self.T * self.B // (self.block_rows or BLOCK_ROWS))
         return -(-self.T // max(1, count))
 
     def blocks(self, *, turned: bool) -> list[Block]:
@@ -168,6 +169,12 @@ class Executable:
             for placed in self.plan.sinks:
                 if placed.sink.name in gradients:
                     run.add_gradient(placed, gradients[placed.sink.name], block)
+
+    def scratch(self, *, backward: bool) -> list[Place]:
+        """Places with memory of one step that a pass takes besides its arrays."""
+        module = self.backward_module if backward else self.forward_module
+        steps = (*module.before, module.loop, *module.after) if module else ()
+        return [place for step in steps if isinstance(step, Function) for place in step.scratch.values()]
 
 
 class _Run:

@@ -1,0 +1,123 @@
+"""Where arrays lie and work is done: the processor, or a graphics card.
+
+What runs cells, wires layers or updates parameters is written once, with three things of a device: `xp`, a module
+with NumPy's functions for its arrays; the named operations below; and `executable`, which runs a cell's plan. Arrays
+stay on their device; only `upload` and `download` move them. Lengths and other numbers that decide what is launched
+are host arrays everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from nmt.rnn.compiler.plan import Plan
+    from nmt.rnn.compiler.program import Place
+    from nmt.rnn.kernels.run_cpu import Rows
+    from nmt.rnn.weights import Weights
+
+Array = Any
+"""An array of a device: of its `xp`."""
+
+Allocate = Callable[[tuple[int, ...], Any], Array]
+
+
+class Executable(Protocol):
+    """A plan that can run."""
+
+    plan: Plan
+
+    def forward(self, arrays: dict[str, Array], weights: Weights, rows: Rows, allocate: Allocate) -> None:
+        """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
+        vectors."""
+
+    def backward(
+        self,
+        arrays: dict[str, Array],
+        weights: Weights,
+        rows: Rows,
+        allocate: Allocate,
+        gradients: dict[str, Array],
+    ) -> None:
+        """Fill the backward arrays and add to the parameters' `gradients`."""
+
+    def scratch(self, *, backward: bool) -> list[Place]:
+        """Places with memory of one step, or one row, that a pass takes besides its arrays."""
+
+
+class Device:
+    """A place for arrays and the operations on them; `threads` means nothing but to the processor."""
+
+    name: str
+    xp: Any
+    block_rows: int | None = None
+    """Rows, of all steps together, of a block of time; None for what suits the processor's cache (`run_cpu`)."""
+
+    # ------------------------------------------------------------ arrays
+
+    def upload(self, array: np.ndarray) -> Array:
+        """A host array on the device; on the processor the same array."""
+        raise NotImplementedError
+
+    def download(self, array: Array) -> np.ndarray:
+        """A device array on the host, once it has been computed; on the processor the same array."""
+        raise NotImplementedError
+
+    def index(self, numbers: np.ndarray) -> Array:
+        """Whole numbers of the host as int64 of the device, to take elements by. Not to be written into."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ cells
+
+    def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
+        """A plan ready to run; `packed` is the type of the products (see weights.packed_dtype)."""
+        raise NotImplementedError
+
+    def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
+        """Zero each row of [T, B, n] from its length (host, [B]) on."""
+        raise NotImplementedError
+
+    def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
+        """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i): the same bits on every
+        device."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ the rest of a model
+
+    def embedding_rows(self, ids: Array, table: Array, out: Array, scale: float, threads: int) -> None:
+        """out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E]."""
+        raise NotImplementedError
+
+    def embedding_gradient(self, ids: Array, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
+        """d_table[ids[i]] += d_out[i] * scale for every i, in an order that is always the same."""
+        raise NotImplementedError
+
+    def square_norm(self, gradient: Array, threads: int) -> Any:
+        """The sum of squares of a flat array in float64, still on the device; NaN and infinity come through."""
+        raise NotImplementedError
+
+    def adam_step(
+        self, param: Array, gradient: Array, m: Array, v: Array, settings: tuple[float, ...], threads: int
+    ) -> None:
+        """One step of Adam on flat arrays, in place; settings: lr, beta1, beta2, eps, weight decay, both bias
+        corrections, scale of the gradient (see kernels/update.py)."""
+        raise NotImplementedError
+
+    def sgd_step(
+        self, param: Array, gradient: Array, velocity: Array, settings: tuple[float, ...], threads: int
+    ) -> None:
+        """One step of gradient descent on flat arrays, in place; settings: lr, momentum, weight decay, scale of the
+        gradient."""
+        raise NotImplementedError
+
+
+@lru_cache(maxsize=1)
+def cpu() -> Device:
+    """The processor."""
+    from nmt.rnn.kernels.device_cpu import CPUDevice
+
+    return CPUDevice()
