@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, threads_option, version_option
+from nmt.cli.command import Command, beam_options, device_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.translator import Translation, Translator
@@ -36,6 +36,7 @@ _CHUNK_BATCHES = 32
     help="What is multiplied: bfloat16 is faster on a processor that has instructions for it.",
 )
 @threads_option()
+@device_option()
 @version_option()
 def translate(
     model_dir: str,
@@ -45,6 +46,7 @@ def translate(
     scores: bool,
     compute_dtype: str | None,
     threads: int | None,
+    device: str | None,
     checkpoint: str | None,
     **search: Any,
 ) -> None:
@@ -73,7 +75,8 @@ def translate(
         raise click.UsageError(f"--n-best {n_best} needs --beam-size {n_best} or more.")
     lines = input_lines(source)
     with output_lines(output) as writer, contextlib.closing(Meter()) as meter:
-        translator = Translator.load(model_dir, threads=threads, checkpoint=checkpoint, compute_dtype=compute_dtype)
+        options = {"checkpoint": checkpoint, "compute_dtype": compute_dtype, "device": device}
+        translator = Translator.load(model_dir, threads=threads, **options)
         search["n_best"] = n_best or 1
         search["beam_size"] = max(beam_size or translator.config.decoding.beam_size, n_best or 1)
         columns = scores or n_best is not None

@@ -10,6 +10,7 @@ import numpy as np
 
 from nmt.decode.beam import BeamCell, Decoder, Hypothesis, run
 from nmt.decode.blocks import length_blocks
+from nmt.decode.device_beam import search_in_blocks
 from nmt.decode.penalty import LengthPenalty
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
@@ -45,11 +46,24 @@ def search(
         return []
     threads = threads or default_threads()
     size = min(batch_size or len(src_ids), len(src_ids))
+    limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
+    if model.device.name != "cpu":
+        return search_in_blocks(
+            model,
+            src_ids,
+            limits,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            n_best=n_best,
+            batch_size=size,
+            first_token=UNK_ID,
+            never=BOS_ID,
+            on_ended=on_ended,
+        )
     # With enough to do each thread runs a search of its own: nobody waits for anybody.
     workers = threads if size >= _LEAST_WORK * threads else 1
     size = -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size))
-    limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
 
     def work(part: int, parts: int) -> None:

@@ -55,7 +55,7 @@ class Bridge:
             return {name: final[layer][state] for name, (layer, state) in self.routes.items()}, {}
         states, tapes = {}, {}
         for name, (layer, state) in self.routes.items():
-            x = np.ascontiguousarray(final[layer][state])[None]
+            x = self.scan.device.xp.ascontiguousarray(final[layer][state])[None]
             result = self.scan.forward(
                 weights.view(name), x, training=training, allocate=allocate, label=f"bridge.{name}"
             )
@@ -66,7 +66,8 @@ class Bridge:
         self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: dict[str, np.ndarray]
     ) -> list[States]:
         """Gradients of the encoder's final states."""
-        d_final = [{k: np.zeros_like(v) for k, v in layer.items()} for layer in final]
+        xp = self.scan.device.xp
+        d_final = [{k: xp.zeros_like(v) for k, v in layer.items()} for layer in final]
         if self.kind == "zero":
             return d_final
         for name, (layer, state) in self.routes.items():
@@ -74,7 +75,7 @@ class Bridge:
             tape = tapes.get(name)
             if tape is not None:
                 inner = {k[len(name) + 1 :]: g for k, g in gradients.items() if k.startswith(f"{name}.")}
-                got = self.scan.backward(tape, np.ascontiguousarray(d)[None], None, inner).x
+                got = self.scan.backward(tape, xp.ascontiguousarray(d)[None], None, inner).x
                 if got is None:
                     raise RuntimeError("the bridge gave no gradient for its input")
                 d = got[0]

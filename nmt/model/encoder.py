@@ -36,6 +36,7 @@ class Encoder:
         self.directions = DIRECTIONS if config.encoder.bidirectional else DIRECTIONS[:1]
         self.scans = [Scan(cell, **options) for cell in self.cells]
         self.residual = config.encoder.residual
+        self.xp = self.scans[0].device.xp
 
     def params(self) -> dict[str, Param]:
         """Names and shapes."""
@@ -67,9 +68,9 @@ class Encoder:
                 for n, direction in enumerate(self.directions)
             ]
             with operation("encoder: joining directions"):
-                y = np.concatenate([r.y for r in results], axis=-1) if len(results) > 1 else results[0].y
+                y = self.xp.concatenate([r.y for r in results], axis=-1) if len(results) > 1 else results[0].y
                 x = y + x if layer and self.residual else y
-            final.append({k: np.concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
+            final.append({k: self.xp.concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
             tapes.append([r.tape for r in results])
         return Encoded(x, final, tapes)
 
@@ -88,9 +89,9 @@ class Encoder:
                 tape = encoded.tapes[layer][n]
                 if tape is None:
                     raise RuntimeError("the encoder ran without training=True")
-                d_last = {k: np.ascontiguousarray(g[:, half]) for k, g in d_final[layer].items()}
+                d_last = {k: self.xp.ascontiguousarray(g[:, half]) for k, g in d_final[layer].items()}
                 with operation("encoder gradients: splitting directions"):
-                    d_half = np.ascontiguousarray(d[..., half])
+                    d_half = self.xp.ascontiguousarray(d[..., half])
                 got = self.scans[layer].backward(tape, d_half, d_last, inner).x
                 if got is not None:
                     with operation("encoder gradients: joining directions"):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from nmt.model.cells import memory_size
 from nmt.rnn.footprint import packed_bytes, piece_bytes, scan_bytes
-from nmt.rnn.kernels.output import CHUNK_ROWS
 from nmt.rnn.kernels.products import packed_size
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def copies_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[str
     memory = S * B * memory_size(model.config) * model.dtype.itemsize
     rows = T * B
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
-    logits = min(CHUNK_ROWS, rows) * vocab * model.dtype.itemsize
+    logits = min(model.device.output_rows(vocab, model.dtype.itemsize), rows) * vocab * model.dtype.itemsize
     output = 2 * rows * hidden * model.dtype.itemsize
     # Joined directions of every layer, and the last one's in the decoder's order of rows.
     kept = memory * (len(model.encoder.scans) + 1)

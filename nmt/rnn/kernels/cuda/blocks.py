@@ -7,23 +7,30 @@ from numba import cuda
 from nmt.rnn.kernels.cuda.kernel import device_function
 
 THREADS = 256
-"""Threads of a block that works on one long row, and of one that works on single numbers."""
+"""The most threads of a block that works on one row, and those of one that works on single numbers."""
 
 WARPS = THREADS // 32
+
+_SHORT_ROW = 512
 
 _ALL_LANES = 0xFFFFFFFF
 
 
+def row_threads(size: int) -> int:
+    """Threads for a row of so many numbers: one warp has nobody to wait for."""
+    return 32 if size <= _SHORT_ROW else THREADS
+
+
 @device_function
 def block_sum(value, shared):  # type: ignore[no-untyped-def]
-    """The sum over the THREADS of a block, in every thread; `shared` holds WARPS numbers."""
+    """The sum over the threads of a block, whole warps, in every thread; `shared` holds WARPS numbers."""
     for offset in (16, 8, 4, 2, 1):
         value += cuda.shfl_xor_sync(_ALL_LANES, value, offset)
     if cuda.threadIdx.x & 31 == 0:
         shared[cuda.threadIdx.x >> 5] = value
     cuda.syncthreads()
     total = shared[0]
-    for warp in range(1, WARPS):
+    for warp in range(1, cuda.blockDim.x >> 5):
         total += shared[warp]
     cuda.syncthreads()  # `shared` may be written again
     return total
@@ -31,7 +38,7 @@ def block_sum(value, shared):  # type: ignore[no-untyped-def]
 
 @device_function
 def block_first_max(value, index, shared, places):  # type: ignore[no-untyped-def]
-    """The largest value over the THREADS of a block and the lowest index that has it, in every thread; a thread with
+    """The largest value over the threads of a block and the lowest index that has it, in every thread; a thread with
     nothing to offer brings minus infinity. `shared` and `places` hold WARPS numbers."""
     for offset in (16, 8, 4, 2, 1):
         other = cuda.shfl_xor_sync(_ALL_LANES, value, offset)
@@ -43,7 +50,7 @@ def block_first_max(value, index, shared, places):  # type: ignore[no-untyped-de
         places[cuda.threadIdx.x >> 5] = index
     cuda.syncthreads()
     value, index = shared[0], places[0]
-    for warp in range(1, WARPS):
+    for warp in range(1, cuda.blockDim.x >> 5):
         if shared[warp] > value or (shared[warp] == value and places[warp] < index):
             value, index = shared[warp], places[warp]
     cuda.syncthreads()

@@ -4,14 +4,14 @@ losses and gradients."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
-from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum
+from nmt.rnn.device import OutputGradients
+from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum, row_threads
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.rows import NUMBERS, sum_rows
 
@@ -22,7 +22,7 @@ _LOWEST = float32(-math.inf)
 
 
 @lru_cache
-def loss_rows_kernel(dtype: np.dtype) -> Kernel:
+def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
     """A block a row: bias added to its logits [V], then its losses and, where wanted, its gradient in their place.
 
     The losses are those of `kernels.softmax.row_loss`: sums [3, R] of negative log likelihood, smoothed loss, and 1
@@ -37,14 +37,14 @@ def loss_rows_kernel(dtype: np.dtype) -> Kernel:
         base = row * V
         target = int64(targets[first + row])
         best, place = number(_LOWEST), V
-        for j in range(int64(cuda.threadIdx.x), V, THREADS):
+        for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
             x = logits[base + j] + bias[j]
             logits[base + j] = x
             if x > best:
                 best, place = x, j
         best, place = block_first_max(best, place, shared, places)
         total, plain = number(0), number(0)
-        for j in range(int64(cuda.threadIdx.x), V, THREADS):
+        for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
             x = logits[base + j] - best
             plain += x
             total += math.exp(x)
@@ -60,14 +60,14 @@ def loss_rows_kernel(dtype: np.dtype) -> Kernel:
             cuda.syncthreads()  # the first thread has read the target's logit
             factor = number(scale / float64(total))
             shift = number(scale * smoothing / V)
-            for j in range(int64(cuda.threadIdx.x), V, THREADS):
+            for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
                 x = math.exp(logits[base + j] - best) * factor - shift
                 if j == target:
                     x -= number(scale * (1.0 - smoothing))
                 logits[base + j] = x
 
     signature = (number[::1], number[::1], int32[::1], float64[::1], int64, int64, int64, float64, float64, int32)
-    return Kernel(loss_rows, signature, THREADS, registers=64)
+    return Kernel(loss_rows, signature, threads, registers=64)
 
 
 def _sum_lines(x, out, size):  # type: ignore[no-untyped-def]
@@ -94,13 +94,9 @@ class Products(Protocol):
         """As `Runtime.gemm`; a and b are of the dtype of `out`."""
 
 
-@dataclass(frozen=True)
-class OutputGradients:
-    """Where gradients go: h [R, H] is overwritten, W (shaped as the layer's matrix) and b [V] are added to."""
-
-    h: Any
-    W: Any
-    b: Any
+def chunk_rows(V: int, itemsize: int, chunk_bytes: int = CHUNK_BYTES) -> int:
+    """Rows whose logits exist at a time, where there are as many."""
+    return max(1, chunk_bytes // (V * itemsize))
 
 
 def output_loss(
@@ -141,19 +137,20 @@ def output_loss(
     if not R:
         return found
     sums = xp.empty(3 * R, np.float64)
-    chunk = min(R, max(1, chunk_bytes // (V * h.dtype.itemsize)))
+    chunk = min(R, chunk_rows(V, h.dtype.itemsize, chunk_bytes))
     logits = xp.empty((chunk, V), h.dtype)
     for first in range(0, R, chunk):
         rows = h[first : first + chunk]
         block = logits[: len(rows)]
         products(rows, W, block, transpose_b=transposed)
         numbers = first, R, V, label_smoothing, scale, int(gradients is not None)
-        runtime.launch(loss_rows_kernel(h.dtype), len(rows), block.reshape(-1), b, targets, sums, *numbers)
+        kernel = loss_rows_kernel(h.dtype, row_threads(V))
+        runtime.launch(kernel, len(rows), block.reshape(-1), b, targets, sums, *numbers)
         if gradients is not None:
             products(block, W, gradients.h[first : first + chunk], transpose_b=not transposed)
             left, right = (block, rows) if transposed else (rows, block)
-            products(left, right, gradients.W, transpose_a=True, accumulate=True)
-            sum_rows(runtime, block, gradients.b)
+            products(left, right, gradients.matrix, transpose_a=True, accumulate=True)
+            sum_rows(runtime, block, gradients.bias)
     runtime.launch(SUM_LINES, 3, sums, found, R)
     return found
 

@@ -6,14 +6,14 @@ N sentences of K rows each. Rows of a sentence that have no hypothesis are compu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
-from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max
+from nmt.rnn.beam_state import BeamState
+from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, row_threads
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.rows import NUMBERS
 
@@ -24,7 +24,7 @@ _NEVER = float64(-math.inf)
 
 
 @lru_cache
-def best_tokens_kernel(dtype: np.dtype, places: int) -> Kernel:
+def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS) -> Kernel:
     """A block a row, one pass over its logits [V]: the `places` best tokens from `first` on and their
     log-probabilities.
 
@@ -43,7 +43,7 @@ def best_tokens_kernel(dtype: np.dtype, places: int) -> Kernel:
         for k in range(places):
             best[k], ids[k] = number(_LOWEST), _NOBODY
         top, total = number(_LOWEST), number(0)
-        for j in range(int64(cuda.threadIdx.x), V, THREADS):
+        for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
             x = logits[row * V + j] + bias[j]
             if x > top:
                 total = total * math.exp(top - x) + number(1)
@@ -69,10 +69,10 @@ def best_tokens_kernel(dtype: np.dtype, places: int) -> Kernel:
             sums[cuda.threadIdx.x >> 5] = total
         cuda.syncthreads()
         top = shared[0]
-        for warp in range(1, WARPS):
+        for warp in range(1, cuda.blockDim.x >> 5):
             top = max(top, shared[warp])
         total = number(0)
-        for warp in range(WARPS):
+        for warp in range(cuda.blockDim.x >> 5):
             total += sums[warp] * math.exp(shared[warp] - top)
         norm = top + math.log(total)
         cuda.syncthreads()
@@ -88,43 +88,7 @@ def best_tokens_kernel(dtype: np.dtype, places: int) -> Kernel:
                 best[places - 1], ids[places - 1] = number(_LOWEST), _NOBODY
 
     signature = (number[::1], number[::1], int64, int64, int32[::1], number[::1])
-    return Kernel(best_tokens, signature, THREADS, registers=96)
-
-
-@dataclass
-class BeamState:
-    """The beams of N sentences with K rows each, on the device.
-
-    By row [N * K]: tokens int32, the last token; parents int64, the row continued; sums float64, log-probability so
-    far. By sentence [N]: live int32, rows with a hypothesis; room int32, places that no ended hypothesis has taken;
-    steps int32; limits int32, the most steps; to_beat float64, the n-th best score of a finished hypothesis. divisors
-    float64: what a sum over so many steps is divided by. Of ended hypotheses, [N, K] in the order in which they
-    ended: end_sums and end_scores float64, end_steps int32 (0: none), end_tokens int32, end_parents int32 (rows
-    before the last step), end_finished int32. history int32 [2, T, N * K]: tokens and parents after every step.
-    going int32 [1]: sentences that have not ended.
-    """
-
-    tokens: Any
-    parents: Any
-    sums: Any
-    live: Any
-    room: Any
-    steps: Any
-    limits: Any
-    to_beat: Any
-    divisors: Any
-    end_sums: Any
-    end_scores: Any
-    end_steps: Any
-    end_tokens: Any
-    end_parents: Any
-    end_finished: Any
-    history: Any
-    going: Any
-
-    def arrays(self) -> tuple[Any, ...]:
-        """All of them, flat, in the order of the fields."""
-        return tuple(array.reshape(-1) for array in vars(self).values())
+    return Kernel(best_tokens, signature, threads, registers=96)
 
 
 @lru_cache
@@ -275,7 +239,7 @@ def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: An
     """
     R, V = logits.shape
     if R:
-        kernel = best_tokens_kernel(logits.dtype, tokens.shape[1])
+        kernel = best_tokens_kernel(logits.dtype, tokens.shape[1], row_threads(V))
         flat = tokens.reshape(-1), scores.reshape(-1)
         runtime.launch(kernel, R, logits.reshape(-1), bias, V, first, *flat)
 
