@@ -14,8 +14,8 @@ import numpy as np
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, Product
 from nmt.rnn.device import Executable
-from nmt.rnn.kernels.emit_cpu import weight_key
 from nmt.rnn.kernels.products import packed_size
+from nmt.rnn.kernels.row_writer import weight_key
 from nmt.rnn.kernels.run_cpu import Rows
 from nmt.rnn.scan import PIECE_BYTES, Scan
 

@@ -4,7 +4,7 @@ Sizes differ from one another wherever they may: equal sizes are another program
 exchange of two of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -159,24 +159,46 @@ def masks_of(cell):
     return trace(cell, training=True).masks
 
 
-def compiled(case, *, reverse=False, threads=1, seed=3, division=None, recompute="attention", compute_dtype=None):
-    """(outputs, gradients, masks) of the compiled program, both dicts of arrays by name."""
-    options = {"division": division, "recompute": recompute, "compute_dtype": compute_dtype}
+def moved(value, move):
+    """A case's arrays, alone or by name, each through `move`."""
+    return {k: move(a) for k, a in value.items()} if isinstance(value, dict) else move(value)
+
+
+def on_device(case, device):
+    """The same case with its arrays on a device; None is the processor."""
+    if device is None:
+        return case
+    names = ("params", "x", "initial", "captured", "d_y", "d_final")
+    return replace(case, **{name: moved(getattr(case, name), device.upload) for name in names})
+
+
+def on_host(found, device):
+    """Results as host arrays."""
+    return found if device is None else tuple(moved(arrays, device.download) for arrays in found)
+
+
+def compiled(case, *, device=None, **options):
+    """(outputs, gradients, masks) of the compiled program, all dicts of host arrays by name."""
+    return on_host(_compiled(on_device(case, device), device=device, **options), device)
+
+
+def _compiled(case, *, reverse=False, threads=1, seed=3, **options):
     scan = Scan(case.cell, dtype=case.x.dtype, threads=threads, **options)
     weights = Weights(case.params)
     result = scan.forward(weights, case.x, case.initial, **case.options, reverse=reverse, training=True, seed=seed)
     masks = {m.name: result.tape.arrays[f"C_{m.name}" if m.variational else m.name] for m in masks_of(case.cell)}
-    shares = {name: np.zeros_like(p) for name, p in case.params.items()}
+    shares = {name: scan.device.xp.zeros_like(p) for name, p in case.params.items()}
     found = scan.backward(result.tape, case.d_y, case.d_final, shares)
     return named(result), gradients(found, shares), masks
 
 
-def inferred(case, *, reverse=False, threads=1, compute_dtype=None):
-    """Outputs of the compiled program that keeps nothing."""
-    scan = Scan(case.cell, dtype=case.x.dtype, compute_dtype=compute_dtype, threads=threads)
+def inferred(case, *, reverse=False, threads=1, compute_dtype=None, device=None):
+    """Outputs of the compiled program that keeps nothing, on the host."""
+    scan = Scan(case.cell, dtype=case.x.dtype, compute_dtype=compute_dtype, threads=threads, device=device)
+    case = on_device(case, device)
     result = scan.forward(Weights(case.params), case.x, case.initial, **case.options, reverse=reverse)
     assert result.tape is None
-    return named(result)
+    return on_host((named(result),), device)[0]
 
 
 def interpreted(case, masks, *, reverse=False):

@@ -11,10 +11,11 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.kernels.emit_cpu import INDEX, Function, Module, emit, weight_key
+from nmt.rnn.kernels.emit_cpu import Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
 from nmt.rnn.kernels.threads import run_parallel, run_together
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights

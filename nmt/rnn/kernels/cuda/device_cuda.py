@@ -1,0 +1,74 @@
+"""A graphics card as a device: arrays of the runtime, kernels of this package."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+
+from nmt.rnn.compiler.plan import Plan
+from nmt.rnn.device import Array, Device
+from nmt.rnn.kernels.cuda import row_kernels
+from nmt.rnn.kernels.cuda.kernel import Runtime
+from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
+
+KEPT_INDICES = 512
+"""Arrays of whole numbers that stay on the card, for the same lengths come again in every layer and direction."""
+
+
+class CudaDevice(Device):
+    """A card, or what stands for one in the tests."""
+
+    name = "cuda"
+    block_rows = 1 << 15
+    """Enough for products at full speed, few enough for memory not to grow with T."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.xp = runtime, runtime.xp
+        self._indices: OrderedDict[bytes, Array] = OrderedDict()
+        self._buffers: dict[str, Array] = {}
+
+    # ------------------------------------------------------------ arrays
+
+    def upload(self, array: np.ndarray) -> Array:
+        return self.runtime.upload(array)
+
+    def download(self, array: Array) -> np.ndarray:
+        return self.runtime.download(array)
+
+    def index(self, numbers: np.ndarray) -> Array:
+        whole = np.ascontiguousarray(numbers, np.int64)
+        key = whole.tobytes()
+        if key not in self._indices:
+            self._indices[key] = self.runtime.upload(whole)
+            if len(self._indices) > KEPT_INDICES:
+                self._indices.popitem(last=False)
+        self._indices.move_to_end(key)
+        return self._indices[key]
+
+    def buffer(self, role: str, count: int, dtype: np.dtype) -> Array:
+        """`count` stale elements that are the caller's until it, or another, asks again for the same role."""
+        size = count * dtype.itemsize
+        if role not in self._buffers or self._buffers[role].size < size:
+            self._buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
+        return self._buffers[role][:size].view(dtype)
+
+    # ------------------------------------------------------------ cells
+
+    def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> CudaExecutable:
+        return CudaExecutable(self, plan, dtype, packed)
+
+    def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
+        if not len(lengths) or lengths.min() >= len(array):
+            return
+        steps, B = array.shape[:2]
+        width = array.size // max(1, steps * B)
+        kernel = row_kernels.clear_ended(array.dtype, row_kernels.threads_for(array.size))
+        grid = row_kernels.grid_of(kernel, array.size)
+        self.runtime.launch(kernel, grid, array, steps, B, width, self.index(lengths), 0.0)
+
+    def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
+        kernel = row_kernels.dropout_mask(out.dtype, row_kernels.threads_for(out.size))
+        threshold = int(keep_probability * 4294967296.0)
+        numbers = 1.0 / keep_probability, 0.0, threshold, seed % 2**64, offset
+        self.runtime.launch(kernel, row_kernels.grid_of(kernel, out.size), out, out.size, *numbers)

@@ -1,0 +1,142 @@
+"""Products on a card: rows of arrays by weights, and sums over rows; both sides rounded first where in bfloat16."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.rnn.device import Array
+from nmt.rnn.kernels.cuda import row_kernels
+from nmt.rnn.kernels.row_writer import Weight
+from nmt.rnn.weights import Weights
+
+if TYPE_CHECKING:
+    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+BITS = np.dtype(np.uint32)
+BFLOAT16 = np.dtype(np.uint16)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows [first, first + count) of an array seen as rows of its last axis, and of these some columns."""
+
+    array: Array
+    first: int
+    count: int
+    column: int = 0
+    width: int = -1  # all columns
+
+    def columns(self, column: int, width: int) -> Matrix:
+        """The same rows of some columns."""
+        return replace(self, column=column, width=width)
+
+    @property
+    def stride(self) -> int:
+        """Elements from row to row."""
+        return int(self.array.shape[-1])
+
+    @property
+    def size(self) -> int:
+        """Columns that take part."""
+        return self.stride if self.width < 0 else self.width
+
+    @property
+    def start(self) -> int:
+        """The first element."""
+        return self.first * self.stride + self.column
+
+    def view(self) -> Array:
+        """As a 2-D array."""
+        rows = self.array.reshape(-1, self.stride)[self.first : self.first + self.count]
+        return rows[:, self.column : self.column + self.size]
+
+
+class Matrices:
+    """What one pass multiplies, and the memory it rounds and gathers into."""
+
+    def __init__(self, device: CudaDevice, dtype: np.dtype, in_bfloat16: bool, weights: Weights) -> None:
+        self.device, self.dtype, self.in_bfloat16, self.weights = device, dtype, in_bfloat16, weights
+        self.runtime = device.runtime
+
+    # ------------------------------------------------------------ by weights
+
+    def multiply(self, left: Matrix, key: Weight, out: Matrix) -> None:
+        """out = left @ rows of a parameter, or the transpose of them."""
+        name, start, rows, transposed = key
+        weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
+        a = self._rounded(left, "left") if self.in_bfloat16 else left.view()
+        self.runtime.gemm(a, weight[start : start + rows], out.view(), transpose_b=transposed)
+
+    def keep(self, array: Array, old: int, t: int, lengths: Array, count: int) -> None:
+        """Of [2, B, n] the first `count` rows that do not take part in step t: slot `old` to the other."""
+        _, B, width = array.shape
+        self._launch(row_kernels.keep_rows, count * width, array, old, B, width, t, lengths, count)
+
+    # ------------------------------------------------------------ sums over rows
+
+    def add_outer(self, left: Matrix, right: Matrix, index: np.ndarray | None, out: Array) -> None:
+        """out [K, N] += the sum over the rows in `index` (None: all) of the outer products of left [., K] and right
+        [., N]."""
+        a, b = self._gathered(left, index, "left"), self._gathered(right, index, "right")
+        self.runtime.gemm(a, b, out, transpose_a=True, accumulate=True)
+
+    def add_sum(self, rows: Matrix, index: np.ndarray | None, out: Array) -> None:
+        """out [N] += the sum of the rows in `index`: of 64 rows at a time, then of these sums, in order."""
+        if index is not None:
+            rows = Matrix(self._take(rows, index, "right"), 0, len(index))
+        chunks = -(-rows.count // row_kernels.SUM_ROWS)
+        if not chunks:
+            return
+        threads = row_kernels.threads_for(rows.size)
+        blocks = -(-rows.size // threads)
+        parts = self.device.buffer("sums", chunks * rows.size, self.dtype)
+        size = rows.start, rows.stride, rows.size, rows.count, row_kernels.SUM_ROWS
+        kernels = row_kernels.sum_columns(self.dtype, threads), row_kernels.add_columns(self.dtype, threads)
+        self.runtime.launch(kernels[0], (blocks, chunks), rows.array, *size, 0.0, parts)
+        self.runtime.launch(kernels[1], blocks, parts, rows.size, chunks, out)
+
+    def _gathered(self, rows: Matrix, index: np.ndarray | None, role: str) -> Array:
+        if self.in_bfloat16:
+            return self._rounded(rows, role, index)
+        return rows.view() if index is None else self._take(rows, index, role)
+
+    # ------------------------------------------------------------ copies
+
+    def _take(self, rows: Matrix, index: np.ndarray, role: str) -> Array:
+        out = self.device.buffer(role, len(index) * rows.size, self.dtype)
+        size = rows.start, rows.stride, rows.size, len(index)
+        self._launch(row_kernels.gather, out.size, rows.array, *size, self.device.index(index), out)
+        return out.reshape(len(index), rows.size)
+
+    def _rounded(self, rows: Matrix, role: str, index: np.ndarray | None = None) -> Array:
+        count = rows.count if index is None else len(index)
+        out = self.device.buffer(role, count * rows.size, BFLOAT16)
+        make = row_kernels.round_rows if index is None else row_kernels.round_gathered
+        kernel = make(row_kernels.threads_for(out.size))
+        size = rows.start, rows.stride, rows.size, count
+        last = (out,) if index is None else (self.device.index(index), out)
+        grid = row_kernels.grid_of(kernel, out.size)
+        self.runtime.launch(kernel, grid, rows.array.view(BITS), *size, *last)
+        return out.reshape(count, rows.size)
+
+    def _launch(self, make: Any, count: int, *arguments: Any) -> None:
+        kernel = make(self.dtype, row_kernels.threads_for(count))
+        self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *arguments)
+
+
+def rounded(device: CudaDevice, weights: Weights, name: str) -> Array:
+    """A whole parameter in bfloat16, made when first used and after a change."""
+
+    def make(out: Array | None) -> Array:
+        matrix = weights[name]
+        out = device.xp.empty(matrix.shape, BFLOAT16) if out is None else out
+        kernel = row_kernels.round_rows(row_kernels.threads_for(matrix.size))
+        grid = row_kernels.grid_of(kernel, matrix.size)
+        rows, columns = matrix.shape
+        device.runtime.launch(kernel, grid, matrix.view(BITS), 0, columns, columns, rows, out)
+        return out
+
+    return weights.derived(name, ("bfloat16",), make)

@@ -1,0 +1,225 @@
+"""What the emitters share: the names of sizes and memory in a generated function, and the expressions of one row.
+
+How a row's loops run over features and source positions, and how sums are made, is each emitter's own: a subclass of
+`RowWriter` writes the forms of its loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program
+from nmt.rnn.graph import Value
+
+INDEX = "I_"  # begins the name of an array of row numbers
+
+Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
+
+
+def weight_key(step: Product) -> Weight:
+    """Which weight a product reads."""
+    w = step.weight
+    return (w.attrs["name"], w.attrs.get("start", 0), w.attrs["rows"], step.transposed)
+
+
+def variable(name: str) -> str:
+    """The variable that holds an array."""
+    return "m_" + name.replace(".", "_")
+
+
+@dataclass
+class Function:
+    """A generated function and what to pass after the fixed arguments: arrays by name (`scratch` are those that
+    start at zero and last for one call), then packed weights."""
+
+    name: str
+    arrays: list[str] = field(default_factory=list)
+    scratch: dict[str, Place] = field(default_factory=dict)
+    weights: list[Weight] = field(default_factory=list)
+
+
+class Block:
+    """Lines of one loop level, and the names already computed there."""
+
+    def __init__(self, indent: int) -> None:
+        self.indent, self.lines = indent, list[str]()
+
+    def add(self, line: str) -> None:
+        """Append a line at this level."""
+        self.lines.append("    " * self.indent + line)
+
+
+class Names:
+    """The sizes and arrays of one function."""
+
+    def __init__(self, program: Program, name: str, dims: dict[int, str]) -> None:
+        self.program, self.dims = program, dims
+        self.function = Function(name)
+
+    def dim(self, size: int) -> str:
+        """The variable that holds a size."""
+        return str(size) if size == 0 else self.dims.setdefault(size, f"d{len(self.dims)}")
+
+    def array(self, place: Place) -> str:
+        """The variable that holds a place's memory."""
+        if place.kind == "rows":
+            self.function.scratch[place.name] = place
+        elif place.name not in self.function.arrays:
+            self.function.arrays.append(place.name)
+        return variable(place.name)
+
+    def index(self, place: Place) -> str:
+        """The variable that says which row of a captured array without source positions each row reads."""
+        name = f"{INDEX}{place.name}"
+        if name not in self.function.arrays:
+            self.function.arrays.append(name)
+        return variable(name)
+
+    def base(self, place: Place, row: str = "n") -> str:
+        """Offset of the first feature of a row (and source position `s`) in a place."""
+        size = f" * {self.dim(place.width)}" if place.width is not None else ""
+        wide = place.source_axis
+        match place.kind:
+            case "seq":
+                return f"((t * S + s) * B + {row}){size}" if wide else f"(t * B + {row}){size}"
+            case "block":
+                return f"(((t - lowest) * S + s) * B + {row}){size}" if wide else f"((t - lowest) * B + {row}){size}"
+            case "before" | "after":
+                return f"({place.kind} * B + {row}){size}"
+            case "carry":
+                return f"(old * B + {row}){size}"
+            case "carry_out":
+                return f"((1 - old) * B + {row}){size}"
+            case "inv":
+                return f"(s * C + c){size}" if wide else f"{self.index(place)}[{row}]{size}"
+            case "rows":
+                return f"({row} * S + s){size}" if wide else f"{row}{size}"
+            case "row":
+                return f"s{size}" if wide else "0"
+            case _:
+                return "0"
+
+    def load(self, place: Place, at: str) -> str:
+        """The number at an offset of a place."""
+        raise NotImplementedError
+
+    def store(self, place: Place, at: str, value: str) -> str:
+        """Writes it."""
+        raise NotImplementedError
+
+
+class RowWriter:
+    """Writes the nests of one row: `row` holds its lines.
+
+    Lines go to the block of what they vary with: `row`, `s_block` and `j_block`, or `inner` where it is both the
+    source position and the feature.
+    """
+
+    row: Block
+    s_block: Block
+    j_block: Block
+    inner: Block
+
+    def __init__(self, names: Names, indent: int) -> None:
+        self.w = names
+        self.places = names.program.places
+        self.row = Block(indent)
+        self.locals: dict[int, str] = {}  # numbers of the row that later nests read
+        self.uses_captured = False
+
+    def nest(self, nest: Nest) -> None:
+        """Write one nest."""
+        raise NotImplementedError
+
+    def begin(self, nest: Nest) -> None:
+        """Nothing has been computed yet in the loops to come."""
+        self.uses_captured |= nest.source_axis
+        self.names: dict[int, str] = dict(self.locals)
+        self.bases: dict[tuple[str, str], str] = {}
+        self.done: set[int] = set()
+
+    def computes(self, entry: Entry) -> bool:
+        """Whether this entry computes its value rather than copying it."""
+        return not entry.add and self.places.get(entry.value.id) == entry.place and entry.value.id not in self.done
+
+    # ------------------------------------------------------------ places in the loops
+
+    def block(self, v: Value) -> Block:
+        """Where a value is computed."""
+        if v.width is not None:
+            return self.inner if "S" in v.axes else self.j_block
+        return self.s_block if "S" in v.axes else self.row
+
+    def base(self, place: Place) -> str:
+        """The variable that holds the offset of the row (and position) in a place."""
+        key = (place.kind, place.name)
+        self.uses_captured |= place.kind == "inv" and place.source_axis
+        if key not in self.bases:
+            name = f"o{len(self.row.lines)}_{len(self.bases)}"
+            text = self.w.base(place)
+            (self.s_block if place.source_axis else self.row).add(f"{name} = {text}")
+            self.bases[key] = name
+        return self.bases[key]
+
+    def at(self, place: Place, offset: int, feature: bool) -> str:
+        """The offset of the number at the current position of the loops."""
+        parts = [self.base(place)] + ([self.w.dim(offset)] if offset else []) + (["j"] if feature else [])
+        return " + ".join(parts)
+
+    # ------------------------------------------------------------ expressions
+
+    def name(self, v: Value, computing: bool = False) -> str:
+        """The variable that holds `v` at the current position of the loops."""
+        if v.id in self.names and not computing:
+            return self.names[v.id]
+        if v.op == "const":
+            return f"F({v.attrs['value']!r})"
+        base, offset = (v.args[0], v.attrs["start"]) if v.op == "slice" else (v, 0)
+        if base.id not in self.places and not computing:
+            base, offset = v, 0  # of a slice kept for the backward pass the base is gone
+        if base.id in self.places and (base is not v or not computing):
+            place = self.places[base.id]
+            text = self.w.load(place, self.at(place, offset, v.width is not None))
+        elif v.op == "slice":
+            raise RuntimeError(f"no memory for {v}")
+        else:
+            text = v.rule.code.replace("positive({})", "(ONE if {} > ZERO else ZERO)").format(
+                *(self.name(a) for a in v.args)
+            )
+        name = f"v{v.id}"
+        self.block(v).add(f"{name} = {text}")
+        self.names[v.id] = name
+        return name
+
+    def entry(self, entry: Entry) -> None:
+        """Write what one entry computes or copies."""
+        v, place = entry.value, entry.place
+        if self.computes(entry):
+            self.done.add(v.id)
+            if v.op == "sum_last":
+                self.sum_last(v, place)
+                return
+            if v.op == "sum_s":
+                self.sum_s(v, place)
+                return
+            name = self.name(v, computing=True)
+        else:
+            name = self.name(v)
+        if place.kind == "local":
+            self.locals[v.id] = name
+            return
+        # a broadcast value is written once per feature of its place
+        at = self.at(place, entry.offset, v.width is not None)
+        self.put(self.block(v), place, at, f"{self.w.load(place, at)} + {name}" if entry.add else name)
+
+    def put(self, block: Block, place: Place, at: str, value: str) -> None:
+        """Write a number where the loops are."""
+        block.add(self.w.store(place, at, value))
+
+    def sum_last(self, v: Value, place: Place) -> None:
+        """Write a sum over features."""
+        raise NotImplementedError
+
+    def sum_s(self, v: Value, place: Place) -> None:
+        """Write a sum over source positions."""
+        raise NotImplementedError
