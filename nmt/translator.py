@@ -24,7 +24,6 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
-
 from nmt.rnn.device import choose_device
 
 if TYPE_CHECKING:

@@ -90,9 +90,7 @@ def train(
         sys.exit(128 + result.signal)
 
 
-def _try(
-    config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool
-) -> None:
+def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
     """Print what some updates tell; nothing is saved."""
     from nmt.train.plan_page import plan_page
     from nmt.train.profile_table import profile_page

@@ -8,6 +8,7 @@ are host arrays everywhere.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,12 +16,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from nmt.errors import DeviceError
+
 if TYPE_CHECKING:
     from nmt.rnn.beam_state import BeamState
     from nmt.rnn.compiler.plan import Plan
     from nmt.rnn.compiler.program import Place
     from nmt.rnn.kernels.run_cpu import Rows
     from nmt.rnn.weights import Weights
+
+_logger = logging.getLogger("nmt")
 
 Array = Any
 """An array of a device: of its `xp`."""
@@ -149,15 +154,19 @@ class Device:
         raise NotImplementedError
 
     def best_tokens(
-        self, outputs: Array, layer: OutputLayer, first: int, places: int, threads: int, allocate: Allocate | None = None
+        self,
+        outputs: Array,
+        layer: OutputLayer,
+        first: int,
+        places: int,
+        threads: int,
+        allocate: Allocate | None = None,
     ) -> tuple[Array, Array]:
         """The `places` most probable tokens of each row of outputs [R, H], from token `first` on, and their
         log-probabilities (see kernels/search.py)."""
         raise NotImplementedError
 
-    def beam_step(
-        self, tokens: Array, scores: Array, state: BeamState, *, eos: int, never: int, n_best: int
-    ) -> None:
+    def beam_step(self, tokens: Array, scores: Array, state: BeamState, *, eos: int, never: int, n_best: int) -> None:
         """On a card: extend every live hypothesis by one token and keep the best, in place; tokens and scores from
         `best_tokens`, `never` is a token to pass over."""
         raise NotImplementedError
@@ -200,3 +209,31 @@ def cpu() -> Device:
     from nmt.rnn.kernels.device_cpu import CPUDevice
 
     return CPUDevice()
+
+
+@lru_cache(maxsize=1)
+def cuda() -> Device:
+    """The first card. Raises DeviceError: the packages, the driver or a card that suffices is missing."""
+    from nmt.rnn.kernels.cuda.runtime import CupyRuntime
+
+    # The runtime first: without its packages the kernels cannot even be read.
+    runtime = CupyRuntime()
+    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+    return CudaDevice(runtime)
+
+
+def choose_device(name: str) -> Device:
+    """The device called `cpu` or `cuda`; `auto` is the card, or the processor with a word why.
+
+    Raises DeviceError: `cuda` was asked for and there is no usable card.
+    """
+    if name == "cpu":
+        return cpu()
+    try:
+        return cuda()
+    except DeviceError as error:
+        if name == "cuda":
+            raise
+        _logger.warning("device auto: the processor, for %s", str(error).removeprefix("cuda: "))
+        return cpu()

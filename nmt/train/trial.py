@@ -57,9 +57,7 @@ class Trial:
         self.num_threads = resolve_threads(threads, config)
         src, tgt, self.corpus = load_training_text(config, say)
         vocabularies = src.subwords.vocab_size, tgt.subwords.vocab_size
-        self.model: TranslationModel = build_model(
-            config, *vocabularies, device=choose_device(device or config.device)
-        )
+        self.model: TranslationModel = build_model(config, *vocabularies, device=choose_device(device or config.device))
         self.model.initialize(config.seed, self.corpus.target_counts(vocabularies[1]))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device

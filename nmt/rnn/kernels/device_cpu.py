@@ -74,12 +74,8 @@ class CPUDevice(Device):
         packed = _packed(layer, layer.tied, threads)
         back = _packed(layer, not layer.tied, threads) if gradients else None
         into = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
-        bias = layer.weights[layer.bias]
-        return np.array(
-            output_loss(
-                h, packed, back, bias, targets, label_smoothing, *into, scale, threads, transposed=layer.tied
-            )
-        )
+        given = h, packed, back, layer.weights[layer.bias], targets, label_smoothing
+        return np.array(output_loss(*given, *into, scale, threads, transposed=layer.tied), np.float64)
 
     def best_tokens(
         self,

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
-from nmt.rnn.device import OutputGradients
+from nmt.rnn.device import OutputGradients, OutputLayer
 from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum, row_threads
-from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
-from nmt.rnn.kernels.cuda.rows import NUMBERS, sum_rows
+from nmt.rnn.kernels.cuda.kernel import Kernel
+from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.rows import NUMBERS
 
 CHUNK_BYTES = 256 << 20
 """Of logits that exist at a time."""
@@ -85,74 +86,69 @@ def _sum_lines(x, out, size):  # type: ignore[no-untyped-def]
 SUM_LINES = Kernel(_sum_lines, (float64[::1], float64[::1], int64), THREADS, registers=40)
 
 
-class Products(Protocol):
-    """What multiplies: in float32 or float64, or with both sides rounded to bfloat16."""
-
-    def __call__(
-        self, a: Any, b: Any, out: Any, *, transpose_a: bool = False, transpose_b: bool = False, accumulate: bool = False
-    ) -> None:
-        """As `Runtime.gemm`; a and b are of the dtype of `out`."""
-
-
 def chunk_rows(V: int, itemsize: int, chunk_bytes: int = CHUNK_BYTES) -> int:
     """Rows whose logits exist at a time, where there are as many."""
     return max(1, chunk_bytes // (V * itemsize))
 
 
 def output_loss(
-    runtime: Runtime,
-    products: Products,
+    matrices: Matrices,
     h: Any,
-    W: Any,
-    b: Any,
+    layer: OutputLayer,
     targets: Any,
     label_smoothing: float,
     scale: float,
     gradients: OutputGradients | None,
-    *,
-    transposed: bool,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Any:
-    """The cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the device.
+    """The cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the card.
 
     Args:
-        runtime: The card.
-        products: Its products, in the dtype of the computation.
+        matrices: The products, in the type of the computation.
         h: [R, H].
-        W: [H, V], or [V, H] where `transposed` (a tied embedding).
-        b: [V].
+        layer: W and b.
         targets: int32 [R], each below V.
         label_smoothing: The share of the probability spread evenly over all V classes.
         scale: Factor of the gradients, not of the losses.
         gradients: Where they go; None for losses alone.
-        transposed: See W.
         chunk_bytes: Of logits that exist at a time, a row at least.
 
     Returns:
-        float64 [3] on the device: sums over the rows, in nats, of negative log likelihood and smoothed loss, and the
-        number of rows whose target is the first largest logit. Sums have a fixed order: the same bits every time.
+        float64 [3]: sums over the rows, in nats, of negative log likelihood and smoothed loss, and the number of rows
+        whose target is the first largest logit. Sums have a fixed order: the same bits every time.
     """
-    xp, (R, _), V = runtime.xp, h.shape, len(b)
-    found = xp.zeros(3, np.float64)
+    device, runtime, bias = matrices.device, matrices.runtime, layer.weights[layer.bias]
+    R, V, found = len(h), len(bias), device.xp.zeros(3, np.float64)
     if not R:
         return found
-    sums = xp.empty(3 * R, np.float64)
+    sums = device.xp.empty(3 * R, np.float64)
     chunk = min(R, chunk_rows(V, h.dtype.itemsize, chunk_bytes))
-    logits = xp.empty((chunk, V), h.dtype)
+    logits = device.buffer("logits", chunk * V, h.dtype).reshape(chunk, V)
+    kernel = loss_rows_kernel(h.dtype, row_threads(V))
     for first in range(0, R, chunk):
-        rows = h[first : first + chunk]
-        block = logits[: len(rows)]
-        products(rows, W, block, transpose_b=transposed)
+        count = min(chunk, R - first)
+        block, rows = Matrix(logits, 0, count), Matrix(h, first, count)
+        matrices.multiply(rows, _weight(layer, layer.tied), block)
         numbers = first, R, V, label_smoothing, scale, int(gradients is not None)
-        kernel = loss_rows_kernel(h.dtype, row_threads(V))
-        runtime.launch(kernel, len(rows), block.reshape(-1), b, targets, sums, *numbers)
+        runtime.launch(kernel, count, logits.reshape(-1), bias, targets, sums, *numbers)
         if gradients is not None:
-            products(block, W, gradients.h[first : first + chunk], transpose_b=not transposed)
-            left, right = (block, rows) if transposed else (rows, block)
-            products(left, right, gradients.matrix, transpose_a=True, accumulate=True)
-            sum_rows(runtime, block, gradients.bias)
+            matrices.multiply(block, _weight(layer, not layer.tied), Matrix(gradients.h, first, count))
+            left, right = (block, rows) if layer.tied else (rows, block)
+            matrices.add_outer(left, right, None, gradients.matrix)
+            matrices.add_sum(block, None, gradients.bias)
     runtime.launch(SUM_LINES, 3, sums, found, R)
     return found
+
+
+def output_logits(matrices: Matrices, outputs: Any, layer: OutputLayer, logits: Any) -> None:
+    """logits [R, V] = outputs [R, H] @ W, the bias not yet added."""
+    rows = len(outputs)
+    if rows:
+        matrices.multiply(Matrix(outputs, 0, rows), _weight(layer, layer.tied), Matrix(logits, 0, rows))
+
+
+def _weight(layer: OutputLayer, transposed: bool) -> tuple[str, int, int, bool]:
+    return layer.matrix, 0, len(layer.weights[layer.matrix]), transposed
 
 
 def example_kernels() -> dict[str, Kernel]:

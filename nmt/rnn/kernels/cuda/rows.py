@@ -1,4 +1,4 @@
-"""Moving rows: embedding lookup and its gradient, rows taken by an index, sums over rows."""
+"""Moving rows: embedding lookup and its gradient, rows taken by an index."""
 
 from __future__ import annotations
 
@@ -68,30 +68,6 @@ def embedding_gradient_kernel(dtype: np.dtype) -> Kernel:
 
 
 @lru_cache
-def sum_rows_kernel(dtype: np.dtype) -> Kernel:
-    """out[j] += the sum over rows r of x[r, j]; x [rows, columns] with rows `stride` apart, _COLUMNS columns a
-    block."""
-    number = NUMBERS[dtype]
-
-    def sum_rows(x, out, rows, columns, stride):  # type: ignore[no-untyped-def]
-        partial = cuda.shared.array(_TILE, number)
-        lane = cuda.threadIdx.y
-        column = int64(cuda.blockIdx.x) * _COLUMNS + cuda.threadIdx.x
-        total = number(0)
-        if column < columns:
-            for r in range(int64(lane), rows, _LANES):
-                total += x[r * stride + column]
-        partial[lane * _COLUMNS + cuda.threadIdx.x] = total
-        cuda.syncthreads()
-        if lane == 0 and column < columns:
-            for other in range(1, _LANES):
-                total += partial[other * _COLUMNS + cuda.threadIdx.x]
-            out[column] += total
-
-    return Kernel(sum_rows, (number[::1], number[::1], int64, int64, int64), (_COLUMNS, _LANES), registers=40)
-
-
-@lru_cache
 def take_rows_kernel(dtype: np.dtype) -> Kernel:
     """out[o, r] = x[o, index[r]], zero where index[r] is negative; x [outer, before, width], out [outer, rows,
     width]."""
@@ -142,14 +118,6 @@ def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, sc
     )
 
 
-def sum_rows(runtime: Runtime, x: Any, out: Any) -> None:
-    """out [n] += the sum over the rows of x [R, n]."""
-    rows, columns = x.shape
-    if rows and columns:
-        grid = -(-columns // _COLUMNS)
-        runtime.launch(sum_rows_kernel(x.dtype), grid, x.reshape(-1), out, rows, columns, columns)
-
-
 def take_rows(runtime: Runtime, x: Any, index: Any, out: Any) -> None:
     """out[..., r, :] = x[..., index[r], :], zero where the index is negative; index int64 [rows] on the device."""
     *outer, rows, width = out.shape
@@ -162,5 +130,5 @@ def take_rows(runtime: Runtime, x: Any, index: Any, out: Any) -> None:
 
 def example_kernels() -> dict[str, Kernel]:
     """All of them, for the tests that compile."""
-    makers = (embedding_rows_kernel, embedding_gradient_kernel, sum_rows_kernel, take_rows_kernel)
+    makers = (embedding_rows_kernel, embedding_gradient_kernel, take_rows_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

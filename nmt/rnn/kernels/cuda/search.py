@@ -244,7 +244,9 @@ def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: An
         runtime.launch(kernel, R, logits.reshape(-1), bias, V, first, *flat)
 
 
-def beam_step(runtime: Runtime, tokens: Any, scores: Any, state: BeamState, *, eos: int, never: int, n_best: int) -> None:
+def beam_step(
+    runtime: Runtime, tokens: Any, scores: Any, state: BeamState, *, eos: int, never: int, n_best: int
+) -> None:
     """Extend every live hypothesis by one token and keep the best, in place; tokens and scores from `best_tokens`."""
     N, T = len(state.live), state.history.shape[1]
     kernel = beam_step_kernel(scores.dtype, len(state.tokens) // N, tokens.shape[1])

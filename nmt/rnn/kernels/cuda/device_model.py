@@ -12,7 +12,7 @@ from nmt.rnn.beam_state import BeamState
 from nmt.rnn.device import Allocate, Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels.cuda import optimizer, output, rows, search
 from nmt.rnn.kernels.cuda.kernel import Runtime
-from nmt.rnn.kernels.cuda.products import RoundedProducts, rounded
+from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.weights import PAIRS
 
 
@@ -20,6 +20,10 @@ class ModelOperations(Device):
     """Half of a card: see `device_cuda.CudaDevice`. `threads` means nothing here."""
 
     runtime: Runtime
+
+    def buffer(self, role: str, count: int, dtype: np.dtype) -> Any:
+        """`count` stale elements that are the caller's until it, or another, asks again for the same role."""
+        raise NotImplementedError
 
     def embedding_rows(self, ids: Any, table: Any, out: Any, scale: float, threads: int) -> None:
         rows.embedding_rows(self.runtime, ids, table, out, scale)
@@ -54,18 +58,8 @@ class ModelOperations(Device):
                 f"output_loss: targets must be classes from 0 and below {len(bias)}, got {targets.min()} to "
                 f"{targets.max()}; check the vocabulary"
             )
-        return output.output_loss(
-            self.runtime,
-            RoundedProducts(self.runtime) if layer.packed == PAIRS else self.runtime.gemm,
-            h,
-            self._matrix(layer),
-            bias,
-            self.upload(targets),
-            label_smoothing,
-            scale,
-            gradients,
-            transposed=layer.tied,
-        )
+        given = self.upload(targets)
+        return output.output_loss(self._matrices(layer, h), h, layer, given, label_smoothing, scale, gradients)
 
     def best_tokens(
         self,
@@ -76,13 +70,10 @@ class ModelOperations(Device):
         threads: int,
         allocate: Allocate | None = None,
     ) -> tuple[Any, Any]:
-        allocate, (R, H), bias = allocate or self.xp.empty, outputs.shape, layer.weights[layer.bias]
+        allocate, R, bias = allocate or self.xp.empty, len(outputs), layer.weights[layer.bias]
         tokens, scores = allocate((R, places), np.int32), allocate((R, places), outputs.dtype)
         logits = allocate((R, len(bias)), outputs.dtype)
-        if layer.packed == PAIRS:
-            outputs = rounded(self.runtime, outputs, allocate((R, H), np.uint16))
-        if R:
-            self.runtime.gemm(outputs, self._matrix(layer), logits, transpose_b=layer.tied)
+        output.output_logits(self._matrices(layer, outputs), outputs, layer, logits)
         search.best_tokens(self.runtime, logits, bias, first, tokens, scores)
         return tokens, scores
 
@@ -98,9 +89,7 @@ class ModelOperations(Device):
     def square_norm(self, gradients: Sequence[Any], threads: int) -> float:
         return optimizer.square_norm(self.runtime, gradients)
 
-    def adam_step(
-        self, param: Any, gradient: Any, m: Any, v: Any, settings: tuple[float, ...], threads: int
-    ) -> None:
+    def adam_step(self, param: Any, gradient: Any, m: Any, v: Any, settings: tuple[float, ...], threads: int) -> None:
         optimizer.adam_step(self.runtime, param, gradient, m, v, *settings)
 
     def sgd_step(self, param: Any, gradient: Any, velocity: Any, settings: tuple[float, ...], threads: int) -> None:
@@ -109,12 +98,5 @@ class ModelOperations(Device):
     def add_decay(self, gradient: Any, param: Any, decay: float, scale: float) -> None:
         optimizer.add_decay(self.runtime, gradient, param, decay, scale)
 
-    def _matrix(self, layer: OutputLayer) -> Any:
-        """The layer's matrix, rounded once after every change where products are in bfloat16."""
-        if layer.packed != PAIRS:
-            return layer.weights[layer.matrix]
-
-        def make(out: Any) -> Any:
-            return rounded(self.runtime, layer.weights[layer.matrix], out)
-
-        return layer.weights.derived(layer.matrix, ("rounded",), make)
+    def _matrices(self, layer: OutputLayer, like: Any) -> Matrices:
+        return Matrices(self, like.dtype, layer.packed == PAIRS, layer.weights)
