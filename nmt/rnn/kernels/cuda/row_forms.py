@@ -37,9 +37,9 @@ class CudaRows(RowWriter):
         """Write one nest, after a meeting of the block if it is not the first."""
         if self.row.lines:
             self.row.add(MEET)
+        self.begin(nest)
         first = nest.entries[0]
         if first.value.op == "softmax" and self.computes(first):
-            self.begin(nest)
             self._softmax(first.value, first.place)
             return
         if not (nest.source_axis and nest.width is not None):

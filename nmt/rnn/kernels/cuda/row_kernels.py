@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import cuda, types
+from numba import cuda, float32, float64, int64, uint16, uint32, uint64
 
 from nmt.rnn.kernels.cuda.kernel import Kernel, device_function
 
@@ -28,7 +28,7 @@ __all__ = [
     "threads_for",
 ]
 
-_I, _INDEX, _BITS, _HALVES = types.int64, types.int64[::1], types.uint32[::1], types.uint16[::1]
+_I, _INDEX, _BITS, _HALVES = int64, int64[::1], uint32[::1], uint16[::1]
 _THREADS, _FEW = 256, 32
 _GRID = 4096
 """Blocks of a kernel whose threads take several numbers each where there are more."""
@@ -43,7 +43,7 @@ def grid_of(kernel: Kernel, count: int) -> int:
 
 
 def _number(dtype: np.dtype) -> Any:
-    return types.float32 if dtype == np.float32 else types.float64
+    return float32 if dtype == np.float32 else float64
 
 
 def threads_for(count: int) -> int:
@@ -58,13 +58,13 @@ def threads_for(count: int) -> int:
 def _upper_half(bits):  # type: ignore[no-untyped-def]
     """The bits of a float32 -> of the nearest bfloat16, ties to even; what is no normal number becomes zero, NaN stays
     (kernels/bfloat16.py)."""
-    half = bits >> types.uint32(16)
-    magnitude = bits & types.uint32(0x7FFFFFFF)
-    if magnitude > types.uint32(0x7F800000):
-        return half | types.uint32(0x40)
-    if magnitude < types.uint32(0x00800000):
-        return half & types.uint32(0x8000)
-    return (bits + types.uint32(0x7FFF) + (half & types.uint32(1))) >> types.uint32(16)
+    half = bits >> uint32(16)
+    magnitude = bits & uint32(0x7FFFFFFF)
+    if magnitude > uint32(0x7F800000):
+        return half | uint32(0x40)
+    if magnitude < uint32(0x00800000):
+        return half & uint32(0x8000)
+    return (bits + uint32(0x7FFF) + (half & uint32(1))) >> uint32(16)
 
 
 def _round_rows(source, start, stride, columns, count, out):  # type: ignore[no-untyped-def]
@@ -186,14 +186,14 @@ def _mix(z):  # type: ignore[no-untyped-def]
 def _dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: ignore[no-untyped-def]
     start = _mix(seed + _GAMMA) + offset * _GAMMA
     for i in range(cuda.grid(1), count, cuda.gridsize(1)):
-        bits = _mix(start + types.uint64(i) * _GAMMA) >> _S32
+        bits = _mix(start + uint64(i) * _GAMMA) >> _S32
         out[i] = kept if bits < threshold else dropped
 
 
 @lru_cache
 def dropout_mask(dtype: np.dtype, threads: int) -> Kernel:
     """`update.dropout_mask` with its numbers made beforehand: kept, dropped, and the threshold of 32 bits."""
-    number, word = _number(dtype), types.uint64
+    number, word = _number(dtype), uint64
     return Kernel(_dropout_mask, (number[::1], _I, number, number, word, word, word), threads)
 
 
