@@ -256,12 +256,16 @@ class Scan:
     # ------------------------------------------------------------ the door: shapes are checked once, here
 
     def _check_array(self, what: str, array: np.ndarray, shape: tuple[int | None, ...]) -> np.ndarray:
-        fits = array.ndim == len(shape) and all(n is None or n == m for n, m in zip(shape, array.shape, strict=True))
-        if array.dtype != self.dtype or not fits:
-            promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}]"
-            raise ShapeError(
-                f"{type(self.cell).__name__}: {what} must be {promise}, got {array.dtype} {list(array.shape)}"
-            )
+        is_array = isinstance(array, self.device.xp.ndarray)
+        fits = (
+            is_array
+            and array.ndim == len(shape)
+            and all(n is None or n == m for n, m in zip(shape, array.shape, strict=True))
+        )
+        if not fits or array.dtype != self.dtype:
+            promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}] on {self.device.name}"
+            got = f"{array.dtype} {list(array.shape)}" if is_array else type(array).__name__
+            raise ShapeError(f"{type(self.cell).__name__}: {what} must be {promise}, got {got}")
         return self.device.xp.ascontiguousarray(array)
 
     def _rows(

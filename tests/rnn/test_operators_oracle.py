@@ -121,8 +121,12 @@ def build(kind, num_layers, bidirectional, size, params, dtype, **options):
 @pytest.mark.parametrize("num_layers", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_and_gradients(kind, num_layers, bidirectional, size, dtype):
+    check_outputs_and_gradients(kind, num_layers, bidirectional, size, dtype)
+
+
+def check_outputs_and_gradients(kind, num_layers, bidirectional, size, dtype, device=None):
     w, lengths = witness(kind, num_layers, bidirectional, size), SIZES[size].lengths
-    layer = build(kind, num_layers, bidirectional, size, w.params, dtype)
+    layer = build(kind, num_layers, bidirectional, size, w.params, dtype, device=device)
     tolerance = compare.TOLERANCE[dtype]
     for call in (operator_calls.infer, operator_calls.forward):
         results = call(layer, **w.inputs, lengths=lengths)

@@ -37,8 +37,12 @@ def assert_same_bits(found, expected, what):
 @pytest.mark.parametrize("lengths", cases.LENGTHS)
 @pytest.mark.parametrize(("name", "dtype"), PROGRAMS, ids=map("-".join, PROGRAMS))
 def test_compiled_program_means_what_the_interpreter_says(name, dtype, lengths, reverse):
+    check_against_interpreter(name, dtype, lengths, reverse)
+
+
+def check_against_interpreter(name, dtype, lengths, reverse, device=None):
     case = cases.draw(cases.CELLS[name](), dtype, cases.LENGTHS[lengths])
-    outputs, found, masks = cases.compiled(case, reverse=reverse)
+    outputs, found, masks = cases.compiled(case, reverse=reverse, device=device)
     tolerance = compare.TOLERANCE[dtype]
     expected, expected_gradients = cases.interpreted(case, masks, reverse=reverse)
     assert_all_close(outputs, expected, tolerance, "training")
@@ -48,7 +52,7 @@ def test_compiled_program_means_what_the_interpreter_says(name, dtype, lengths, 
         np.testing.assert_array_equal(outputs["y"][n:, row], 0.0)
         np.testing.assert_array_equal(found["d_x"][n:, row], 0.0)
     plain, _ = cases.interpreted(case, None, reverse=reverse)
-    assert_all_close(cases.inferred(case, reverse=reverse), plain, tolerance, "inference")
+    assert_all_close(cases.inferred(case, reverse=reverse, device=device), plain, tolerance, "inference")
 
 
 @pytest.mark.parametrize("lengths", ["full", "mixed"])
@@ -176,7 +180,13 @@ def test_a_row_has_the_same_bits_in_any_company(name):
 @pytest.mark.parametrize("name", ["lstm", "gru_reset_before", "linear", "stack", "lstm_bahdanau_feed", "lstm_general"])
 def test_padding_is_never_read(name, reverse, filling):
     """Not by outputs, and not by any gradient, whatever lies there."""
-    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS["mixed"])
+    check_padding(name, reverse, filling)
+
+
+def check_padding(name, reverse, filling, **options):
+    case = cases.draw(
+        cases.CELLS[name](), "float32" if "compute_dtype" in options else "float64", cases.LENGTHS["mixed"]
+    )
     dirty = replace(
         case,
         x=case.x.copy(),
@@ -189,10 +199,11 @@ def test_padding_is_never_read(name, reverse, filling):
     for array in dirty.captured.values():
         for row, n in enumerate(case.source_lengths):
             array[n:, row] = filling
-    clean, found = (cases.compiled(c, reverse=reverse) for c in (case, dirty))
+    clean, found = (cases.compiled(c, reverse=reverse, **options) for c in (case, dirty))
     assert_same_bits(found[0], clean[0], "output")
     assert_same_bits(found[1], clean[1], "gradient")
-    assert_same_bits(cases.inferred(dirty, reverse=reverse), cases.inferred(case, reverse=reverse), "inference")
+    inferred = [cases.inferred(c, reverse=reverse, **options) for c in (dirty, case)]
+    assert_same_bits(*inferred, "inference")
 
 
 def test_a_sentence_without_source_weighs_nothing():
@@ -280,9 +291,9 @@ def oracle_decoder(inner, kind, feeding, case, now):
     return found
 
 
-def check_against(oracle, case, reverse):
+def check_against(oracle, case, reverse, device=None):
     """Outputs, and the slope of every leaf along a direction of its own by complex steps."""
-    outputs, found, _ = cases.compiled(case, reverse=reverse)
+    outputs, found, _ = cases.compiled(case, reverse=reverse, device=device)
     leaves = {
         "x": case.x,
         **{f"initial {k}": a for k, a in case.initial.items()},
@@ -308,17 +319,25 @@ def check_against(oracle, case, reverse):
 @pytest.mark.parametrize("lengths", ["full", "mixed", "zeros"])
 @pytest.mark.parametrize("kind", cases.RECURRENT)
 def test_recurrent_cells_equal_the_oracle(kind, lengths, reverse):
+    check_recurrent(kind, lengths, reverse)
+
+
+def check_recurrent(kind, lengths, reverse, device=None):
     case = cases.draw(cases.CELLS[kind](), "float64", cases.LENGTHS[lengths])
-    check_against(lambda now: oracle_recurrent(kind, case, now, reverse), case, reverse)
+    check_against(lambda now: oracle_recurrent(kind, case, now, reverse), case, reverse, device)
 
 
 # The oracle has no dropout: those are the interpreter's.
 @pytest.mark.parametrize("name", [n for n, choice in cases.DECODERS.items() if not choice[-1]])
 def test_attention_decoders_equal_the_oracle(name):
+    check_decoder(name)
+
+
+def check_decoder(name, device=None):
     inner, kind, feeding, _ = cases.DECODERS[name]
     case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS["mixed"])
     cell = inner.__name__.removesuffix("Cell").lower()
-    check_against(lambda now: oracle_decoder(cell, kind, feeding, case, now), case, False)
+    check_against(lambda now: oracle_decoder(cell, kind, feeding, case, now), case, False, device)
 
 
 # ------------------------------------------------------------ the door

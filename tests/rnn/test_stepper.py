@@ -11,12 +11,14 @@ from nmt.rnn.weights import Weights, initial_params
 T, B, S, E, H, M = 5, 4, 6, 7, 9, 8
 
 
-def attention_scan():
+def attention_scan(device=None):
     cell = AttentionCell(LSTMCell(E + H, H), M, H)
     rng = np.random.default_rng(0)
     weights = Weights({k: v + 0.1 * rng.standard_normal(v.shape) for k, v in initial_params(cell, 1, float).items()})
     memory = rng.standard_normal((S, B, M))
-    return Scan(cell, dtype=np.float64, threads=2), weights, memory, rng.standard_normal((T, B, E))
+    scan = Scan(cell, dtype=np.float64, threads=2, device=device)
+    weights = Weights({k: scan.device.upload(v) for k, v in weights.items()})
+    return scan, weights, memory, rng.standard_normal((T, B, E))
 
 
 def test_steps_equal_the_scan():
@@ -65,19 +67,29 @@ def test_rows_share_and_leave():
     np.testing.assert_array_equal(y, alone.y[1])
 
 
-def test_rows_with_one_parent_and_one_word_share_them():
-    scan, weights, memory, x = attention_scan()
+def shared_step(device=None):
+    """The same step twice: of rows that share words, parents and sentences, and of rows that each have their own
+    copies. Results on the host."""
+    scan, weights, memory, x = attention_scan(device)
+    upload, download = scan.device.upload, scan.device.download
     stepper = Stepper(scan, weights)
-    names = stepper.admit({"memory": memory}, [6, 2, 1, 4])
+    names = stepper.admit({"memory": upload(memory)}, [6, 2, 1, 4])
     states = {k: np.random.default_rng(1).standard_normal((B, n)) for k, n in scan.states.items()}
     parent, word = np.array([2, 0, 0, 3, 2, 2]), np.array([1, 0, 1, 1, 1, 0])
     sentence = names[[1, 0, 0, 3, 1, 1]]
-    y, new = stepper.step(x[0, :2], states, sentence, word=word, parent=parent)
-    y, new = y.copy(), {k: v.copy() for k, v in new.items()}
-    apart, new_apart = stepper.step(x[0, word], {k: v[parent] for k, v in states.items()}, sentence)
-    np.testing.assert_array_equal(y, apart)
-    for name, state in new.items():
-        np.testing.assert_array_equal(state, new_apart[name])
+
+    def step(x, states, **shared):
+        y, new = stepper.step(upload(x), {k: upload(v) for k, v in states.items()}, sentence, **shared)
+        return {"y": download(y).copy(), **{k: download(v).copy() for k, v in new.items()}}
+
+    together = step(np.ascontiguousarray(x[0, :2]), states, word=word, parent=parent)
+    return together, step(x[0, word], {k: v[parent] for k, v in states.items()})
+
+
+def test_rows_with_one_parent_and_one_word_share_them():
+    together, apart = shared_step()
+    for name, array in apart.items():
+        np.testing.assert_array_equal(together[name], array)
 
 
 def test_sentences_come_and_go():

@@ -1,0 +1,171 @@
+"""Cells, scans and layers on a card: the tests of the processor, and what the two must have in common."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nmt.errors import ShapeError
+from nmt.rnn import LSTM, LSTMCell, Scan, Weights
+from nmt.rnn.device import cpu
+from tests.oracle import compare
+from tests.rnn import scan_cases as cases
+from tests.rnn import test_operators_oracle, test_scan, test_stepper
+
+# Every cell is met, in both directions and with all kinds of lengths, but not every combination of them: the
+# emulator takes its time.
+LENGTHS = list(cases.LENGTHS)
+PROGRAMS = [(name, "float64", LENGTHS[(n + 1) % len(LENGTHS)], n % 2 == 1) for n, name in enumerate(cases.CELLS)] + [
+    ("lstm", "float64", "mixed", True),
+    ("gru", "float64", "zeros", False),
+    ("stack", "float32", "mixed", False),
+    ("lstm_bahdanau_feed", "float32", "mixed", True),
+]
+
+
+@pytest.mark.parametrize(("name", "dtype", "lengths", "reverse"), PROGRAMS)
+def test_a_program_means_what_the_interpreter_says(device, name, dtype, lengths, reverse):
+    test_scan.check_against_interpreter(name, dtype, lengths, reverse, device)
+
+
+@pytest.mark.parametrize("kind", cases.RECURRENT)
+def test_recurrent_cells_equal_the_oracle(device, kind):
+    test_scan.check_recurrent(kind, "mixed", kind in ("lstm", "rnn_relu"), device)
+
+
+@pytest.mark.parametrize("name", ["lstm_bahdanau_feed", "gru_scaled_dot"])
+def test_attention_decoders_equal_the_oracle(device, name):
+    test_scan.check_decoder(name, device)
+
+
+@pytest.mark.parametrize(
+    ("name", "reverse", "options"),
+    [
+        ("lstm", False, {}),
+        ("lstm_general", True, {}),
+        ("lstm_bahdanau_feed", False, {"compute_dtype": "bfloat16"}),
+    ],
+)
+def test_padding_is_never_read(device, name, reverse, options):
+    test_scan.check_padding(name, reverse, np.nan, device=device, **options)
+
+
+@pytest.mark.parametrize("name", ["gru_reset_before", "lstm_bahdanau_feed"])
+def test_blocks_of_time_never_show(device, name, monkeypatch):
+    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS["mixed"], steps=7)
+    whole = cases.compiled(case, device=device)
+    monkeypatch.setattr(device, "block_rows", 20)
+    parted = cases.compiled(case, device=device)
+    test_scan.assert_same_bits(parted[0], whole[0], "output")
+    test_scan.assert_all_close(parted[1], whole[1], 1e-12, "gradient")
+
+
+def test_recomputing_gates_changes_nothing(device):
+    case = cases.draw(cases.CELLS["lstm"](), "float64", cases.LENGTHS["mixed"])
+    kept, again = (cases.compiled(case, reverse=True, recompute=r, device=device) for r in ("attention", "gates"))
+    test_scan.assert_all_close(again[0], kept[0], 1e-12, "output")
+    test_scan.assert_all_close(again[1], kept[1], 1e-12, "gradient")
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru_reset_before", "lstm_bahdanau_feed"])
+def test_products_in_bfloat16_round_as_the_processor_does(device, name):
+    """The same numbers are rounded the same way: what is left is the order of sums."""
+    case = cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS["mixed"])
+    found = cases.compiled(case, device=device, compute_dtype="bfloat16")
+    expected = cases.compiled(case, compute_dtype="bfloat16")
+    exact = cases.compiled(case)
+    for mine, theirs, whole in zip(found[:2], expected[:2], exact[:2], strict=True):
+        for key, value in theirs.items():
+            # A sum in another order may fall on the other side of a rounding to bfloat16, here and there.
+            error = compare.norm_error(mine[key], value)
+            assert error < 1e-3, f"{key}: off by {error:.2e} of its norm"
+            assert compare.norm_error(mine[key], whole[key]) > 1e-5, f"{key}: was not computed in bfloat16"
+
+
+@pytest.mark.parametrize("seed", [0, 5, 2**63 + 5])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dropout_masks_are_the_processor_s(device, dtype, seed):
+    drawn = np.empty(300, dtype)
+    cpu().dropout_mask(drawn, 0.7, seed, 3 << 40, 1)
+    out = device.xp.empty(300, dtype)
+    device.dropout_mask(out, 0.7, seed, 3 << 40, 1)
+    np.testing.assert_array_equal(device.download(out), drawn)
+    assert 0 < np.count_nonzero(drawn) < 300
+
+
+def test_a_run_with_dropout_is_the_processor_s(device):
+    case = cases.draw(cases.CELLS["stack"](), "float64", cases.LENGTHS["sorted"])
+    found, expected = cases.compiled(case, device=device), cases.compiled(case)
+    test_scan.assert_same_bits(found[2], expected[2], "mask")
+    test_scan.assert_all_close(found[0], expected[0], 1e-12, "output")
+
+
+def test_a_sentence_without_source_weighs_nothing(device):
+    case = replace(cases.draw(cases.CELLS["gru_bahdanau"](), "float64"), source_lengths=(0, 1, 0, 2, 4))
+    found, expected = cases.compiled(case, device=device), cases.compiled(case)
+    test_scan.assert_all_close(found[0], expected[0], 1e-12, "output")
+    test_scan.assert_all_close(found[1], expected[1], 1e-12, "gradient")
+
+
+def test_rows_of_a_step_share_words_parents_and_ragged_sources(device):
+    together, apart = test_stepper.shared_step(device)
+    expected, _ = test_stepper.shared_step()
+    for name, array in expected.items():
+        compare.assert_close(together[name], array, 1e-12, name)
+        compare.assert_close(apart[name], array, 1e-12, f"{name}, each for itself")
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_layers", "bidirectional", "size"),
+    [
+        ("lstm", 2, True, "all_length_one"),
+        ("lstm", 1, False, "wide"),
+        ("gru", 1, True, "one_row"),
+        ("gru_reset_before", 1, False, "unsorted"),
+        ("rnn_tanh", 2, False, "all_equal_and_short"),
+    ],
+)
+def test_layers_equal_the_oracle(device, kind, num_layers, bidirectional, size):
+    test_operators_oracle.check_outputs_and_gradients(kind, num_layers, bidirectional, size, "float64", device)
+
+
+def test_frozen_layers_drop_and_take_single_steps(device):
+    """Dropout between layers is the processor's; frozen parameters give what they gave before."""
+    x = np.random.default_rng(0).standard_normal((1, 2, 3)).astype(np.float32)
+    mine, theirs = (LSTM(3, 4, num_layers=2, dropout=0.5, batch_first=True, device=d) for d in (device, None))
+    for layer in (mine, theirs):
+        layer.forward(layer.device.upload(x))
+        layer.freeze()
+    for call in ("forward", "__call__", "__call__"):
+        found = mine.device.download(getattr(mine, call)(device.upload(x))[0])
+        compare.assert_close(found, getattr(theirs, call)(x)[0], 1e-5, call)
+
+
+@pytest.mark.parametrize("seed", [None, 2, 3])
+def test_the_order_of_threads_never_shows(runtime, seed):
+    emulator = pytest.importorskip("tests.cuda_emulator")
+    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+    if not isinstance(runtime, emulator.EmulatedRuntime):
+        pytest.skip("a card chooses its own order")
+    case = cases.draw(cases.CELLS["lstm_bahdanau_feed"](), "float32", cases.LENGTHS["mixed"])
+    one, other = (cases.compiled(case, device=CudaDevice(emulator.EmulatedRuntime(s))) for s in (1, seed))
+    test_scan.assert_same_bits(other[0], one[0], "output")
+    test_scan.assert_same_bits(other[1], one[1], "gradient")
+
+
+def test_other_sizes_compile_nothing(device):
+    """A batch of another size or length runs the kernels that are there."""
+    scan = Scan(cases.CELLS["lstm_bahdanau_feed"](), dtype=np.float64, device=device)
+    kernels = [k.kernel for k in scan.compiled(True).step.forward_module.kernels]
+    for rows, steps, places in ((1, 1, 1), (3, 2, 5)):
+        cases.compiled(cases.draw(scan.cell, "float64", rows=rows, steps=steps, places=places), device=device)
+    assert [k.kernel for k in scan.compiled(True).step.forward_module.kernels] == kernels
+
+
+def test_a_wrong_array_is_one_line(device):
+    scan, case = Scan(LSTMCell(5, 7), dtype=np.float64, device=device), cases.draw(LSTMCell(5, 7), "float64")
+    weights = Weights({k: device.upload(v) for k, v in case.params.items()})
+    for wrong in (device.upload(case.x.astype(np.float32)), case.x.tolist()):
+        with pytest.raises(ShapeError, match=r"^LSTMCell: x must be float64 \[any, any, 5\].*cuda, got [^\n]*$"):
+            scan.forward(weights, wrong)
