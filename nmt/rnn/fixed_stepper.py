@@ -30,8 +30,8 @@ class FixedStepper:
         states: Mapping[str, Any],
         K: int,
     ) -> None:
-        """captured [S, N, n] or [N, n] and states [N, n] by name, on the device; missing states are zero. source_lengths
-        [N], of the host. Every row of a sentence begins with its states. Raises ShapeError."""
+        """captured [S, N, n] or [N, n] and states [N, n] by name, on the device; missing states are zero.
+        source_lengths [N], of the host. Every row of a sentence begins with its states. Raises ShapeError."""
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights, xp = scan, weights, scan.device.xp
         self._compiled = scan.compiled(training=False, single_step=True)
@@ -77,6 +77,7 @@ class SamePlaces:
         self._next = 0
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """The next piece, made when first asked for."""
         if self._next == len(self._pieces):
             self._pieces.append(self._allocate(shape, dtype))
         self._next += 1

@@ -5,7 +5,6 @@ import pytest
 
 from nmt.config.training_section import TrainingConfig
 from nmt.train.optimizer import gradient_norm, make_optimizer
-from tests.cuda.cards import card
 
 # Both round every operation to float32, but contract other products with other sums.
 CLOSE = {"rtol": 2e-6, "atol": 1e-7}
@@ -24,9 +23,9 @@ def arrays(seed):
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_steps_are_those_of_the_processor(kind):
+def test_steps_are_those_of_the_processor(device, kind):
     settings = TrainingConfig(**SETTINGS[kind])
-    device, params = card(1), arrays(0)
+    params = arrays(0)
     there = {name: device.upload(p) for name, p in params.items()}
     ours, theirs = make_optimizer(settings, params), make_optimizer(settings, there, device=device)
     for update in range(3):
@@ -42,9 +41,9 @@ def test_steps_are_those_of_the_processor(kind):
         np.testing.assert_allclose(found[name], array, **CLOSE)
 
 
-def test_state_moves_to_the_card_and_back():
+def test_state_moves_to_the_card_and_back(device):
     settings = TrainingConfig(optimizer="adam")
-    device, params = card(), arrays(0)
+    params = arrays(0)
     ours = make_optimizer(settings, params)
     ours.step(params, arrays(1), 0.01)
     theirs = make_optimizer(settings, {name: device.upload(p) for name, p in params.items()}, device=device)
@@ -55,14 +54,13 @@ def test_state_moves_to_the_card_and_back():
         np.testing.assert_array_equal(found[name], array)
 
 
-def test_norm_of_all_gradients():
-    device, gradients = card(1), arrays(0)
+def test_norm_of_all_gradients(device):
+    gradients = arrays(0)
     gradients["empty"] = np.zeros(0, np.float32)
     given = {name: device.upload(g) for name, g in gradients.items()}
     assert gradient_norm(given, device=device) == pytest.approx(gradient_norm(gradients), rel=1e-14)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_norm_that_is_no_number_comes_through(bad):
-    device = card()
+def test_a_norm_that_is_no_number_comes_through(device, bad):
     assert not np.isfinite(gradient_norm({"a": device.upload(np.array([1, bad], np.float32))}, device=device))

@@ -7,7 +7,6 @@ from nmt.errors import ShapeError
 from nmt.rnn.device import OutputGradients, OutputLayer, cpu
 from nmt.rnn.kernels.cuda import output
 from nmt.rnn.weights import PAIRS, Weights
-from tests.cuda.cards import card
 
 R, H = 5, 6
 
@@ -27,16 +26,18 @@ def run(device, dtype, *, tied, V=70, packed=None, smoothing=0.1, gradients=True
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("V", [3, 70, 600])
-def test_losses_and_gradients_are_those_of_the_processor(tied, V):
+def test_losses_and_gradients_are_those_of_the_processor(device, tied, V):
     """Rows shorter than a warp, longer than one, and for a whole block of threads."""
-    for ours, theirs in zip(run(cpu(), np.float64, tied=tied, V=V), run(card(1), np.float64, tied=tied, V=V), strict=True):
+    for ours, theirs in zip(
+        run(cpu(), np.float64, tied=tied, V=V), run(device, np.float64, tied=tied, V=V), strict=True
+    ):
         np.testing.assert_allclose(theirs, ours, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_bfloat16_rounds_what_the_processor_rounds(tied):
+def test_bfloat16_rounds_what_the_processor_rounds(device, tied):
     """Sums have another order: float32's rounding, and now and then the next bfloat16 of a gradient."""
-    ours, theirs = (run(device, np.float32, tied=tied, packed=PAIRS) for device in (cpu(), card()))
+    ours, theirs = (run(place, np.float32, tied=tied, packed=PAIRS) for place in (cpu(), device))
     for mine, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(other, mine, rtol=1e-2, atol=1e-3)
     np.testing.assert_allclose(theirs[0], ours[0], rtol=1e-5)
@@ -44,21 +45,20 @@ def test_bfloat16_rounds_what_the_processor_rounds(tied):
     assert abs(theirs[0][0] - exact[0][0]) > 1e-4
 
 
-def test_losses_alone():
+def test_losses_alone(device):
     np.testing.assert_allclose(
-        *(run(device, np.float64, tied=False, gradients=False)[0] for device in (cpu(), card())), rtol=1e-12
+        *(run(place, np.float64, tied=False, gradients=False)[0] for place in (cpu(), device)), rtol=1e-12
     )
 
 
-def test_chunks_of_rows_add_up(monkeypatch):
-    whole = run(card(), np.float64, tied=False)
+def test_chunks_of_rows_add_up(device, monkeypatch):
+    whole = run(device, np.float64, tied=False)
     monkeypatch.setattr(output, "chunk_rows", lambda *sizes: 2)
-    for one, other in zip(whole, run(card(), np.float64, tied=False), strict=True):
+    for one, other in zip(whole, run(device, np.float64, tied=False), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 
 
-def test_a_target_counts_where_it_is_the_first_of_equal_logits():
-    device = card(1)
+def test_a_target_counts_where_it_is_the_first_of_equal_logits(device):
     weights = Weights({"W": device.upload(np.zeros((H, 40))), "b": device.upload(np.zeros(40))})
     layer = OutputLayer(weights, "W", "b", False, np.dtype(np.float64))
     h = device.upload(np.ones((3, H)))
@@ -66,13 +66,12 @@ def test_a_target_counts_where_it_is_the_first_of_equal_logits():
     np.testing.assert_allclose(device.download(sums), [3 * np.log(40), 3 * np.log(40), 1])
 
 
-def test_a_target_outside_is_refused():
+def test_a_target_outside_is_refused(device):
     with pytest.raises(ShapeError, match="from 0 and below 70, got 0 to 70"):
-        run(card(), np.float32, tied=False, targets=np.array([0, 1, 70, 3, 4], np.int32))
+        run(device, np.float32, tied=False, targets=np.array([0, 1, 70, 3, 4], np.int32))
 
 
-def test_no_rows():
-    device = card()
+def test_no_rows(device):
     weights = Weights({"W": device.upload(np.ones((H, 4))), "b": device.upload(np.ones(4))})
     layer = OutputLayer(weights, "W", "b", False, np.dtype(np.float64))
     sums = device.output_loss(device.xp.zeros((0, H)), layer, np.zeros(0, np.int32), 0.0, None, 1.0, 1)

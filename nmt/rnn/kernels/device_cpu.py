@@ -1,18 +1,22 @@
-"""The processor as a device: NumPy arrays, and kernels on threads."""
+"""The processor as a device: NumPy arrays, and kernels on threads.
+
+What multiplies is imported where it is used: on a new machine its code takes half a minute to compile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Allocate, Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels import update
-from nmt.rnn.kernels.output import CHUNK_ROWS, output_loss
-from nmt.rnn.kernels.run_cpu import Executable, clear_ended
-from nmt.rnn.kernels.search import best_tokens
 from nmt.rnn.kernels.threads import run_parallel
+
+if TYPE_CHECKING:
+    from nmt.rnn.kernels.run_cpu import Executable
 
 _SMALL = 1 << 15
 """Arrays with fewer numbers are not worth waking a second thread for."""
@@ -34,9 +38,13 @@ class CPUDevice(Device):
         return numbers
 
     def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
+        from nmt.rnn.kernels.run_cpu import Executable
+
         return Executable(plan, dtype, packed)
 
     def clear_ended(self, array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
+        from nmt.rnn.kernels.run_cpu import clear_ended
+
         clear_ended(array, lengths, threads)
 
     def dropout_mask(self, out: np.ndarray, keep_probability: float, seed: int, offset: int, threads: int) -> None:
@@ -71,11 +79,16 @@ class CPUDevice(Device):
         scale: float,
         threads: int,
     ) -> np.ndarray:
+        from nmt.rnn.kernels.output import output_loss
+
         packed = _packed(layer, layer.tied, threads)
         back = _packed(layer, not layer.tied, threads) if gradients else None
-        into = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
-        given = h, packed, back, layer.weights[layer.bias], targets, label_smoothing
-        return np.array(output_loss(*given, *into, scale, threads, transposed=layer.tied), np.float64)
+        d_h, d_W, d_b = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
+        bias, tied = layer.weights[layer.bias], layer.tied
+        sums = output_loss(
+            h, packed, back, bias, targets, label_smoothing, d_h, d_W, d_b, scale, threads, transposed=tied
+        )
+        return np.array(sums, np.float64)
 
     def best_tokens(
         self,
@@ -86,10 +99,14 @@ class CPUDevice(Device):
         threads: int,
         allocate: Allocate | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
+        from nmt.rnn.kernels.search import best_tokens
+
         bias = layer.weights[layer.bias]
         return best_tokens(outputs, _packed(layer, layer.tied, threads), bias, first, places, threads)
 
     def output_rows(self, vocab_size: int, itemsize: int) -> int:
+        from nmt.rnn.kernels.output import CHUNK_ROWS
+
         return CHUNK_ROWS
 
     def square_norm(self, gradients: Sequence[np.ndarray], threads: int) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import row_kernels
-from nmt.rnn.kernels.cuda.kernel import Runtime
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
+from nmt.rnn.kernels.cuda.kernel import Runtime
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 
 KEPT_INDICES = 512
