@@ -21,7 +21,6 @@ from nmt.errors import DeviceError
 if TYPE_CHECKING:
     from nmt.rnn.beam_state import BeamState
     from nmt.rnn.compiler.plan import Plan
-    from nmt.rnn.compiler.program import Place
     from nmt.rnn.kernels.run_cpu import Rows
     from nmt.rnn.weights import Weights
 
@@ -52,8 +51,8 @@ class Executable(Protocol):
     ) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
 
-    def scratch(self, *, backward: bool) -> list[Place]:
-        """Places with memory of one step, or one row, that a pass takes besides its arrays."""
+    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
+        """Shapes of the memory that a pass takes from `allocate` besides its arrays."""
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,10 @@ def scan_bytes(scan: Scan, T: int, B: int, S: int = 1) -> Counter[str]:
         sizes[STATES] += piece_bytes(dtype, T + 1, B, width)
         sizes[CARRIED] += piece_bytes(dtype, 2, B, width)
     sizes[CARRIED] += sum(_bytes(place, dtype, 1, B, S) for place in plan.d_captured.values())
-    sizes += _executable_bytes(compiled.step, dtype, T, B, S)
+    block_rows = scan.device.block_rows
+    sizes += _executable_bytes(compiled.step, dtype, T, B, S, block_rows)
     if compiled.constant is not None:
-        sizes[CONSTANTS] += _executable_bytes(compiled.constant, dtype, 1, B, S).total()
+        sizes[CONSTANTS] += _executable_bytes(compiled.constant, dtype, 1, B, S, block_rows).total()
     return sizes
 
 
@@ -69,11 +70,13 @@ def _products(one: Pass) -> Iterable[Product]:
         yield from (step for step in program.steps if isinstance(step, Product))
 
 
-def _executable_bytes(executable: Executable, dtype: np.dtype, T: int, B: int, S: int) -> Counter[str]:
+def _executable_bytes(
+    executable: Executable, dtype: np.dtype, T: int, B: int, S: int, block_rows: int | None
+) -> Counter[str]:
     """What `Executable.forward` and `backward` take."""
     plan = executable.plan
     whole = np.full(B, T, np.int64)
-    rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False)
+    rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False, block_rows=block_rows)
     given = {*plan.trace.inputs}
     sizes: Counter[str] = Counter()
     for one, purpose in ((plan.forward, KEPT), (plan.backward, CARRIED)):
@@ -84,8 +87,8 @@ def _executable_bytes(executable: Executable, dtype: np.dtype, T: int, B: int, S
                 is_block = place.kind == "block"
                 steps = rows.block_steps if is_block else T
                 sizes[BLOCKS if is_block else purpose] += _bytes(place, dtype, steps, B, S)
-        scratch = executable.scratch(backward=one is plan.backward)
-        sizes[BLOCKS] += sum(_bytes(place, dtype, 1, B, S) for place in scratch)
+        scratch = executable.scratch(rows, backward=one is plan.backward)
+        sizes[BLOCKS] += sum(piece_bytes(dtype, *shape) for shape in scratch)
         given |= {*one.arrays, *(f"d_{name}" for name in plan.outputs)}
     return sizes
 

@@ -97,6 +97,7 @@ class RecurrentLayers:
     def initialize(self, seed: int) -> None:
         """Draw new parameters: Glorot uniform matrices, zero biases, the LSTM's forget bias one."""
         self._frozen: set[tuple[int, int]] = set()
+        self._fixed: Arrays = {}
         rng = np.random.default_rng(seed)
         H, G = self.hidden_size, self.gates
         for layer, scan in enumerate(self._scans):
@@ -115,8 +116,10 @@ class RecurrentLayers:
         `params` followed by `freeze`, end the old state.
         """
         self._frozen.clear()
+        self._fixed = dict(self.params)
         for array in self.params.values():
-            array.flags.writeable = False
+            if isinstance(array, np.ndarray):  # a card's arrays cannot be closed; nobody must write into them
+                array.flags.writeable = False
 
     # ------------------------------------------------------------ what differs from cell to cell
 
@@ -151,7 +154,7 @@ class RecurrentLayers:
             if name not in weights or weights[name] is not array:
                 weights[name] = array
         weights.changed()
-        if not any(array.flags.writeable for array in own.values()):
+        if all(self._fixed.get(name + end) is array for name, array in own.items()):
             self._frozen.add((layer, direction))
         return weights
 

@@ -365,6 +365,7 @@ class Scan:
             rows.owner,
             split_rows(rows.source_lengths, self.threads),
             False,
+            block_rows=rows.block_rows,
             label=f"{rows.label} constants",
         )
 

@@ -8,6 +8,8 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import LSTM, LSTMCell, Scan, Weights
 from nmt.rnn.device import cpu
+from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+from nmt.rnn.scan import Workspace
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 from tests.rnn import test_operators_oracle, test_scan, test_stepper
@@ -144,8 +146,6 @@ def test_frozen_layers_drop_and_take_single_steps(device):
 @pytest.mark.parametrize("seed", [None, 2, 3])
 def test_the_order_of_threads_never_shows(runtime, seed):
     emulator = pytest.importorskip("tests.cuda_emulator")
-    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
-
     if not isinstance(runtime, emulator.EmulatedRuntime):
         pytest.skip("a card chooses its own order")
     case = cases.draw(cases.CELLS["lstm_bahdanau_feed"](), "float32", cases.LENGTHS["mixed"])
@@ -169,3 +169,84 @@ def test_a_wrong_array_is_one_line(device):
     for wrong in (device.upload(case.x.astype(np.float32)), case.x.tolist()):
         with pytest.raises(ShapeError, match=r"^LSTMCell: x must be float64 \[any, any, 5\].*cuda, got [^\n]*$"):
             scan.forward(weights, wrong)
+
+
+def replaying():
+    """An emulator that does under a known key what it did before, whatever it is told: as a recorded graph does."""
+    emulator = pytest.importorskip("tests.cuda_emulator", reason="needs greenlet, of the extra [dev]")
+
+    class Replaying(emulator.EmulatedRuntime):
+        def __init__(self):
+            super().__init__(seed=1)
+            self.known, self.recording, self.replays = {}, None, 0
+
+        def launch(self, *arguments):
+            if self.recording is not None:
+                self.recording.append((super().launch, arguments, {}))
+            super().launch(*arguments)
+
+        def gemm(self, *arguments, **options):
+            if self.recording is not None:
+                self.recording.append((super().gemm, arguments, options))
+            super().gemm(*arguments, **options)
+
+        def capture(self, key, function):
+            if key not in self.known:
+                self.known[key] = self.recording = []
+                function()
+                self.recording = None
+                return
+            self.replays += 1
+            for call, arguments, options in self.known[key]:
+                call(*arguments, **options)
+
+    return Replaying()
+
+
+class Place:
+    """Memory in which one run after another finds its arrays where the last one had them."""
+
+    def __init__(self, case, device, compute_dtype):
+        self.scan = Scan(case.cell, compute_dtype=compute_dtype, device=device)
+        self.held, self.memory = case, Workspace(device.xp)
+        self.weights = Weights(case.params)
+
+    def run(self, case, reverse):
+        """Outputs and gradients of another case of the same shapes."""
+        held, memory = self.held, self.memory
+        for name in ("params", "x", "initial", "captured", "d_y", "d_final"):
+            mine, theirs = getattr(held, name), getattr(case, name)
+            for key in mine if isinstance(mine, dict) else [...]:
+                mine[key][...] = theirs[key]
+        self.weights.changed()
+        memory.reset()
+        result = self.scan.forward(
+            self.weights, held.x, held.initial, **{**case.options, "captured": held.captured},
+            reverse=reverse, training=True, allocate=memory,
+        )  # fmt: skip
+        shares = {name: np.zeros_like(p) for name, p in held.params.items()}
+        found = self.scan.backward(result.tape, held.d_y, held.d_final, shares)
+        return {k: a.copy() for k, a in {**cases.named(result), **cases.gradients(found, shares)}.items()}
+
+
+@pytest.mark.parametrize("compute_dtype", [None, "bfloat16"])
+@pytest.mark.parametrize("name", ["gru_reset_before", "lstm_bahdanau_feed"])
+def test_loops_that_come_again_are_recorded(name, compute_dtype):
+    """In the same memory: other numbers there count; other lengths, and the other direction, are other recordings."""
+    runtime = replaying()
+    one, two = (draw_again(name, seed) for seed in (0, 1))
+    place = Place(draw_again(name, 0), CudaDevice(runtime), compute_dtype)
+    other = replace(one, lengths=(6, 2, 1, 5, 3))
+    expected: dict = {}
+    for case, reverse in [(one, False), (two, False)] * 2 + [(other, False), (one, True), (two, False)]:
+        key = id(case), reverse
+        if key not in expected:
+            alone = Place(draw_again(name, 0), CudaDevice(replaying()), compute_dtype)
+            expected[key] = alone.run(case, reverse)
+        test_scan.assert_same_bits(place.run(case, reverse), expected[key], f"{key}")
+    # Forward and backward; the third run of a kind is noted, or the fourth where memory had to grow first.
+    assert runtime.replays in (2 * 2, 2 * 3)
+
+
+def draw_again(name, seed):
+    return cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS["mixed"], seed=seed)

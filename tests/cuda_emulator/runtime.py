@@ -11,16 +11,29 @@ import numpy as np
 from numba.core import types
 
 from nmt.rnn.kernels.cuda.kernel import Kernel, Size, whole_size
-from tests.cuda_emulator.memory import Checked, EmulationError
+from tests.cuda_emulator.memory import Checked, EmulationError, poisoned
 from tests.cuda_emulator.names import Cuda, Math, Ptx, number_type, widen_bfloat16
 from tests.cuda_emulator.schedule import Launch
+
+
+class _Numpy:
+    """NumPy, but new memory that nobody has written holds NaN."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def empty(self, shape: Any, dtype: Any = np.float64) -> np.ndarray:
+        return poisoned(int(np.prod(shape)), dtype).reshape(shape)
+
+    def empty_like(self, array: np.ndarray) -> np.ndarray:
+        return self.empty(array.shape, array.dtype)
 
 
 class EmulatedRuntime:
     """The `Runtime` of the tests. With a seed the order of threads is random, another in every launch; without, threads
     run one after the other from barrier to barrier."""
 
-    xp: Any = np
+    xp: Any = _Numpy()
     multiprocessors = 4
     shared_per_block = 48 * 1024
     capability = (9, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from itertools import product
 from math import prod
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ class Thread(greenlet):
 
     def __init__(self, function: Callable[..., None], hub: greenlet, block: Block, number: int, place: Place) -> None:
         super().__init__(function, hub)
+        self.gr_context = copy_context()  # NumPy's error state lies there
         self.block, self.number, self.index = block, number, xyz(place)
         self.warp, self.lane = divmod(number, WARP)
         self.shared_arrays, self.started, self.payload = 0, False, None

@@ -171,11 +171,11 @@ class Executable:
                 if placed.sink.name in gradients:
                     run.add_gradient(placed, gradients[placed.sink.name], block)
 
-    def scratch(self, *, backward: bool) -> list[Place]:
-        """Places with memory of one step that a pass takes besides its arrays."""
+    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
+        """Shapes of the memory of one step that a pass takes besides its arrays."""
         module = self.backward_module if backward else self.forward_module
         steps = (*module.before, module.loop, *module.after) if module else ()
-        return [place for step in steps if isinstance(step, Function) for place in step.scratch.values()]
+        return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
 
 
 class _Run:
@@ -202,7 +202,7 @@ class _Run:
         for name, place in one.arrays.items():
             if name not in arrays:
                 steps = rows.block_steps if name in self.local else rows.T
-                arrays[name] = allocate((steps, *_shape(place, rows)), dtype)
+                arrays[name] = allocate((steps, *shape_of_step(place, rows)), dtype)
                 if self._cleared(place) and name not in self.local:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
         self.scratch: Arrays = {}
@@ -294,7 +294,7 @@ class _Run:
         """Scratch of all rows, the same for every block of time. Products also run over rows that have ended: their
         results are dropped, but must be numbers."""
         if place.name not in self.scratch:
-            self.scratch[place.name] = self.allocate(_shape(place, self.rows), self.dtype)
+            self.scratch[place.name] = self.allocate(shape_of_step(place, self.rows), self.dtype)
         self.scratch[place.name][...] = 0
         return self.scratch[place.name]
 
@@ -331,7 +331,7 @@ def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.nda
     raise RuntimeError(f"no memory for {name}")
 
 
-def _shape(place: Place, rows: Rows) -> tuple[int, ...]:
+def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
     """Of one step."""
     source = (rows.S,) if place.source_axis else ()
     width = (place.width,) if place.width is not None else ()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,9 @@ from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 KEPT_INDICES = 512
 """Arrays of whole numbers that stay on the card, for the same lengths come again in every layer and direction."""
 
+MOST_RECORDED = 128
+"""Recordings that are kept, and keys that are remembered in case they come again."""
+
 
 class CudaDevice(ModelOperations):
     """A card, or what stands for one in the tests."""
@@ -28,6 +33,8 @@ class CudaDevice(ModelOperations):
         self.runtime, self.xp, self.memory = runtime, runtime.xp, runtime.memory
         self._indices: OrderedDict[bytes, Array] = OrderedDict()
         self._buffers: dict[str, Array] = {}
+        self._seen: OrderedDict[tuple[Any, ...], None] = OrderedDict()
+        self._recorded: set[tuple[Any, ...]] = set()
 
     # ------------------------------------------------------------ arrays
 
@@ -53,6 +60,21 @@ class CudaDevice(ModelOperations):
         if role not in self._buffers or self._buffers[role].size < size:
             self._buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
         return self._buffers[role][:size].view(dtype)
+
+    def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
+        """Do what `launch` does, recorded where the same key and places of the arrays it uses come again.
+
+        A key says everything else that decides what is launched; what is in the arrays may change.
+        """
+        whole = (*key, *(getattr(array.data, "ptr", None) or array.ctypes.data for array in arrays))
+        if whole in self._recorded or (whole in self._seen and len(self._recorded) < MOST_RECORDED):
+            self._recorded.add(whole)
+            self.runtime.capture(whole, launch)
+            return
+        self._seen[whole] = None
+        if len(self._seen) > MOST_RECORDED:
+            self._seen.popitem(last=False)
+        launch()
 
     # ------------------------------------------------------------ cells
 

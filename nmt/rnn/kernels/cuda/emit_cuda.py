@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ ZERO, ONE, LOWEST = F(0), F(1), F(-np.inf)
 sigmoid, tanh, exp, relu = activations(F)
 """
 
-FIXED = ("first", "last", "old", "B", "C", "S", "lowest", "flip")
+FIXED = ("first", "last", "old", "lowest", "B", "C", "S", "flip")
 ROWS = ("lengths", "source_lengths", "owner")
 MOST_THREADS = 256
 FEWER_THREADS = 128
@@ -58,11 +59,12 @@ class RowKernel:
 
 @dataclass
 class CudaModule:
-    """One pass: kernels and products in order, before, in and after the time loop."""
+    """One pass: kernels and products in order, before, in and after the time loop. `number` tells it from others."""
 
     before: list[RowKernel | Product] = field(default_factory=list)
     loop: list[RowKernel | Product] = field(default_factory=list)
     after: list[RowKernel | Product] = field(default_factory=list)
+    number: int = field(default_factory=count().__next__)
 
     @property
     def kernels(self) -> list[RowKernel]:
@@ -91,7 +93,7 @@ def emit_cuda(one: Pass, dtype: np.dtype, name: str) -> CudaModule:
     def made(steps: list[_Writer | Product]) -> list[RowKernel | Product]:
         return [s if isinstance(s, Product) else s.kernel(module, dtype) for s in steps]
 
-    return CudaModule(*(made(phases[phase]) for phase in ("before", "loop", "after")))
+    return CudaModule(made(phases["before"]), made(phases["loop"]), made(phases["after"]))
 
 
 class _Writer(Names):

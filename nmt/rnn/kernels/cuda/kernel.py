@@ -23,9 +23,9 @@ __all__ = ["Kernel", "Runtime", "Size", "device_function"]
 Size = int | tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kernel:
-    """A function to be compiled, and how it is launched.
+    """A function to be compiled, and how it is launched. Make it once: a runtime knows it by its identity.
 
     signature: one numba type an argument: C-contiguous 1-D arrays (`float32[::1]`) and numbers (int32, int64, uint32,
     uint64, float32, float64).
@@ -65,10 +65,10 @@ def whole_size(size: Size) -> tuple[int, int, int]:
 
 
 def device_function(function: Callable[..., Any]) -> Any:
-    """A function that kernels call, on a card always inlined."""
+    """A function that kernels call."""
     from numba import cuda
 
-    return cuda.jit(device=True, inline="always")(function)
+    return cuda.jit(device=True)(function)
 
 
 class Runtime(Protocol):
@@ -85,7 +85,8 @@ class Runtime(Protocol):
     memory: int
 
     def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks. Arrays of the signature's element types; numbers are converted."""
+        """Run a kernel over `grid` blocks. Arrays of the signature's element types and any shape, C-contiguous, which
+        the kernel sees flat; numbers are converted."""
 
     def gemm(
         self,

@@ -21,7 +21,7 @@ BFLOAT16 = np.dtype(np.uint16)
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows [first, first + count) of an array seen as rows of its last axis, and of these some columns."""
+    """Rows [first, first + count) of a 2-D array, and of these some columns."""
 
     array: Array
     first: int
@@ -49,9 +49,8 @@ class Matrix:
         return self.first * self.stride + self.column
 
     def view(self) -> Array:
-        """As a 2-D array."""
-        rows = self.array.reshape(-1, self.stride)[self.first : self.first + self.count]
-        return rows[:, self.column : self.column + self.size]
+        """As an array."""
+        return self.array[self.first : self.first + self.count, self.column : self.column + self.size]
 
 
 class Matrices:
@@ -69,6 +68,13 @@ class Matrices:
         weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
         a = self._rounded(left, "left") if self.in_bfloat16 else left.view()
         self.runtime.gemm(a, weight[start : start + rows], out.view(), transpose_b=transposed)
+
+    def reserve(self, count: int, width: int, key: Weight) -> list[Array]:
+        """Find the memory of a product of so many rows beforehand; returns what it reads and rounds into."""
+        if not self.in_bfloat16:
+            return [self.weights[key[0]]]
+        weight = rounded(self.device, self.weights, key[0])
+        return [weight, self.device.buffer("left", count * width, BFLOAT16)]
 
     def keep(self, array: Array, old: int, t: int, lengths: Array, count: int) -> None:
         """Of [2, B, n] the first `count` rows that do not take part in step t: slot `old` to the other."""

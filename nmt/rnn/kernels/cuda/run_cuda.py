@@ -16,7 +16,7 @@ from nmt.rnn.device import Allocate, Array
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.row_writer import INDEX, weight_key
-from nmt.rnn.kernels.run_cpu import Block, Rows
+from nmt.rnn.kernels.run_cpu import Block, Rows, shape_of_step
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
 
@@ -52,10 +52,11 @@ class CudaExecutable:
                 if placed.sink.name in gradients:
                     run.add_gradient(placed, gradients[placed.sink.name], block)
 
-    def scratch(self, *, backward: bool) -> list[Place]:
-        """Places with memory of one step, or one row, that a pass takes besides its arrays."""
+    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
+        """Shapes of the memory of one step, or of a block of threads, that a pass takes besides its arrays."""
         module = self.backward_module if backward else self.forward_module
-        return [place for kernel in (module.kernels if module else ()) for place in kernel.scratch.values()]
+        places = {p.name: p for kernel in (module.kernels if module else ()) for p in kernel.scratch.values()}
+        return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
 
 
 class _Run:
@@ -82,23 +83,19 @@ class _Run:
         self.row_numbers = index(rows.lengths), index(rows.source_lengths), index(rows.owner)
         self.prefix = _prefixes(rows)
         self.scratch: Arrays = {}
+        self.flat: Arrays = {}
+        self.tails: dict[str, tuple[Any, ...]] = {}
         self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
         for name, place in one.arrays.items():
             if name not in arrays:
                 arrays[name] = allocate(
-                    (rows.block_steps if name in self.local else rows.T, *self._shape(place)), self.dtype
+                    (rows.block_steps if name in self.local else rows.T, *shape_of_step(place, rows)), self.dtype
                 )
                 if self._cleared(place) and name not in self.local:
                     self.device.clear_ended(arrays[name], rows.lengths, 1)
 
     def _cleared(self, place: Place) -> bool:
         return self.turned and not place.source_axis
-
-    def _shape(self, place: Place) -> tuple[int, ...]:
-        """Of one step."""
-        source = (self.rows.S,) if place.source_axis else ()
-        width = (place.width,) if place.width is not None else ()
-        return (*source, self.rows.B, *width)
 
     # ------------------------------------------------------------ a block of time
 
@@ -108,15 +105,12 @@ class _Run:
             if self._cleared(self.one.arrays[name]):
                 left = np.clip(self.rows.lengths - block.low, 0, None)
                 self.device.clear_ended(self.arrays[name][: block.high - block.low], left, 1)
-        rows, B = self.rows, self.rows.B
+        B = self.rows.B
         whole = block.low * B, block.high * B
         self._outside(self.module.before, self.one.before, block, whole, "before the loop")
         if self.module.loop:
             with operation(self.label, ": time loop"):
-                for step in range(block.start, block.stop):
-                    t = rows.T - 1 - step if rows.reverse != self.turned else step
-                    if self.prefix[t]:
-                        self._step(t, step % 2, block)
+                self._loop(block)
         self._outside(self.module.after, self.one.after, block, whole, "after the loop")
 
     def _outside(
@@ -130,6 +124,38 @@ class _Run:
                 with operation(self.label, ": products ", phase):
                     self._product_of_all(step, program, block)
 
+    def _loop(self, block: Block) -> None:
+        """The steps of a block, recorded where the same sizes, lengths and memory come again."""
+        arrays = self._reserve()
+
+        def launch() -> None:
+            for step in range(block.start, block.stop):
+                t = self._time(step)
+                if self.prefix[t]:
+                    self._step(t, step % 2, block)
+
+        rows = self.rows
+        counts = tuple(self.prefix[self._time(step)] for step in range(block.start, block.stop))
+        sizes = block, rows.T, rows.B, rows.S, len(rows.source_lengths), rows.ragged, rows.reverse
+        self.device.repeat((self.module.number, *sizes, counts, rows.lengths.tobytes()), arrays, launch)
+
+    def _time(self, step: int) -> int:
+        """The place in the sequence of a step of the loop."""
+        return self.rows.T - 1 - step if self.rows.reverse != self.turned else step
+
+    def _reserve(self) -> list[Array]:
+        """Find all memory of the loop beforehand, for a recording must not; returns it."""
+        arrays = list(self.row_numbers)
+        for step in self.module.loop:
+            if isinstance(step, RowKernel):
+                arrays += self._tail(step)[-len(step.arrays) - len(step.scratch) :]
+                continue
+            x, _ = _operand(step)
+            places = self.one.loop.places
+            arrays += [self._memory(places[x.id]), self._memory(places[step.out.id])]
+            arrays += self.matrices.reserve(self.rows.B, step.x.width or 0, weight_key(step))
+        return arrays
+
     def _step(self, t: int, old: int, block: Block) -> None:
         """One step of the time loop, over the fewest first rows that hold all that take part."""
         count, B = self.prefix[t], self.rows.B
@@ -142,17 +168,21 @@ class _Run:
     # ------------------------------------------------------------ row work
 
     def _launch(self, step: RowKernel, first: int, last: int, old: int, block: Block) -> None:
-        rows = self.rows
-        kernel = step.kernel
-        blocks = rows.B if step.serial else last - first
+        blocks = self.rows.B if step.serial else last - first
         if step.scratch:
-            blocks = min(blocks, max(rows.B, 4 * self.runtime.multiprocessors))
-        grid = (blocks, -(-step.width // kernel.block_threads)) if step.spread else blocks
-        C = 1 if rows.ragged else len(rows.source_lengths)
-        fixed = first, last, old, rows.B, C, rows.S, block.low, int(rows.reverse)
-        arrays = [self._argument(name) for name in step.arrays]
-        scratch = [self._scratch(place, blocks) for place in step.scratch.values()]
-        self.runtime.launch(kernel, grid, *fixed, *self.row_numbers, *step.dims, *arrays, *scratch)
+            blocks = min(blocks, _most_blocks(self.rows, self.runtime.multiprocessors))
+        grid = (blocks, -(-step.width // step.kernel.block_threads)) if step.spread else blocks
+        self.runtime.launch(step.kernel, grid, first, last, old, block.low, *self._tail(step))
+
+    def _tail(self, step: RowKernel) -> tuple[Any, ...]:
+        """The arguments that are the same for every step and block of time."""
+        if step.name not in self.tails:
+            rows = self.rows
+            sizes = rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S, int(rows.reverse)
+            arrays = [self._argument(name) for name in step.arrays]
+            scratch = [self._scratch(place) for place in step.scratch.values()]
+            self.tails[step.name] = (*sizes, *self.row_numbers, *step.dims, *arrays, *scratch)
+        return self.tails[step.name]
 
     def _argument(self, name: str) -> Array:
         if name in self.arrays:
@@ -163,18 +193,12 @@ class _Run:
             return self.weights[name[2:]]
         raise RuntimeError(f"no memory for {name}")
 
-    def _scratch(self, place: Place, blocks: int) -> Array:
-        """Memory of one step for all rows, or a piece for each block of threads. Stale: rows that take part write
-        before they read, and what others hold goes nowhere."""
-        if place.kind == "row":
-            source, width = (self.rows.S if place.source_axis else 1), (1 if place.width is None else place.width)
-            shape: tuple[int, ...] = (max(blocks, self.rows.B), source, width)
-        else:
-            shape = self._shape(place)
-        held = self.scratch.get(place.name)
-        if held is None or held.shape[0] < shape[0]:
-            held = self.scratch[place.name] = self.allocate(shape, self.dtype)
-        return held
+    def _scratch(self, place: Place) -> Array:
+        """Stale memory: rows that take part write before they read, and what others hold goes nowhere."""
+        if place.name not in self.scratch:
+            shape = _scratch_shape(place, self.rows, self.runtime.multiprocessors)
+            self.scratch[place.name] = self.allocate(shape, self.dtype)
+        return self.scratch[place.name]
 
     # ------------------------------------------------------------ products
 
@@ -187,25 +211,26 @@ class _Run:
 
     def _product_of_step(self, step: Product, t: int, old: int, count: int, block: Block) -> None:
         x, offset = _operand(step)
-        places = self.module_places
+        places = self.one.loop.places
         source, target = places[x.id], places[step.out.id]
-        left = Matrix(self._memory(source), self._first_row(source, t, old, block), count)
-        out = Matrix(self._memory(target), self._first_row(target, t, old, block), count)
+        left = Matrix(self._flat(source), self._first_row(source, t, old, block), count)
+        out = Matrix(self._flat(target), self._first_row(target, t, old, block), count)
         self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), out)
         if target.kind == "carry_out" and self._some_have_ended(t, count):
             # The product also ran over rows of the prefix that do not take part: theirs stays.
             self.matrices.keep(self._memory(target), old, t, self.row_numbers[0], count)
 
-    @property
-    def module_places(self) -> dict[int, Place]:
-        """Of the values of the time loop."""
-        return self.one.loop.places
-
     def _some_have_ended(self, t: int, count: int) -> bool:
         return bool((self.rows.lengths[:count] <= t).any())
 
     def _memory(self, place: Place) -> Array:
-        return self._scratch(place, 0) if place.kind == "rows" else self.arrays[place.name]
+        return self._scratch(place) if place.kind == "rows" else self.arrays[place.name]
+
+    def _flat(self, place: Place) -> Array:
+        """A place's memory as rows of features."""
+        if place.name not in self.flat:
+            self.flat[place.name] = self._memory(place).reshape(-1, place.width)
+        return self.flat[place.name]
 
     def _first_row(self, place: Place, t: int, old: int, block: Block) -> int:
         flip = int(self.rows.reverse)
@@ -214,7 +239,7 @@ class _Run:
 
     def _rows_of(self, place: Place, block: Block) -> Matrix:
         """The rows of all steps of a block."""
-        array, steps = self.arrays[place.name], block.high - block.low
+        array, steps = self._flat(place), block.high - block.low
         if place.source_axis:
             return Matrix(array, 0, steps * self.rows.S * self.rows.B)
         return Matrix(array, self._first_row(place, block.low, 0, block), steps * self.rows.B)
@@ -242,6 +267,18 @@ class _Run:
         steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
         there = steps[:, None] < (rows.source_lengths if wide else rows.lengths)
         return None if there.all() else np.flatnonzero(there)
+
+
+def _most_blocks(rows: Rows, multiprocessors: int) -> int:
+    """Of threads, in a launch where each has scratch of its own."""
+    return max(rows.B, 4 * multiprocessors)
+
+
+def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int, ...]:
+    """Memory of one step for all rows, or a piece for each block of threads."""
+    if place.kind == "row":
+        return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
+    return shape_of_step(place, rows)
 
 
 def _operand(step: Product) -> tuple[Any, int]:

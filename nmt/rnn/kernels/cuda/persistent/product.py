@@ -1,0 +1,208 @@
+"""The product of every step, and what makes blocks wait for one another: the parts that all layers share.
+
+A thread's share of an operand of a tensor core instruction is spread over the inner axis; as the sum does not mind its
+order, neighbours in memory are given to the places that one thread holds, so that it reads 16 bytes at a time and
+needs no shared memory for it. Weights are laid out in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import cuda, float32, int32, types, uint16, uint32, uint64
+
+from nmt.rnn.kernels.cuda import ptx
+from nmt.rnn.kernels.cuda.kernel import device_function
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile
+
+__all__ = ["Product", "make_product", "state_type"]
+
+_TF32 = 0xFFFFE000  # the bits of a float32 that a tensor core reads
+
+
+class Product(NamedTuple):
+    """Device functions over a thread's local arrays, which the kernel declares."""
+
+    load_weights: Any  # (W_h, weights, first unit, warp, lane)
+    sources: Any  # (warp) -> the blocks [low, high) whose results the warp reads
+    wait: Any  # (flags, low, high, lane, wanted): until those blocks have passed `wanted` steps
+    multiply: Any  # (words, first row, first column, columns in all, weights, parts, warp, lane)
+    total: Any  # (parts, row, column) -> the product's element
+    put: Any  # (states, index, value)
+
+
+def state_type(tile: Tile) -> Any:
+    """How states are handed over: float32 as bits, or bfloat16."""
+    return uint32[::1] if tile.exact else uint16[::1]
+
+
+def make_product(tile: Tile) -> Product:
+    """The device functions for a tile; `parts` is shared memory of tile.sums * tile.threads numbers."""
+    return Product(
+        _make_load_weights(tile),
+        _make_sources(tile),
+        _wait,
+        _make_multiply(tile),
+        _make_total(tile),
+        _put_exact if tile.exact else _put,
+    )
+
+
+@device_function
+def _put(states, index, value):
+    states[uint64(index)] = uint16(ptx.to_bfloat16(value))
+
+
+@device_function
+def _put_exact(states, index, value):
+    states[uint64(index)] = ptx.as_bits(value)
+
+
+@device_function
+def _wait(flags, low, high, lane, wanted):
+    for block in range(low + lane, high, 32):
+        while ptx.load_acquire(flags, block) < wanted:
+            pass
+    cuda.syncwarp()
+
+
+def _make_load_weights(tile: Tile) -> Any:
+    """Written out: where it is a loop that the compiler does not unroll, weights do not stay in registers."""
+    width = tile.hidden * tile.gates
+    along, across = (1, width) if tile.backward else (width, 1)  # between neighbours on the inner axis, between rows
+    lines = [
+        "def load_weights(W_h, weights, unit, warp, lane):",
+        f"    start = (warp * {tile.share} + (lane & 3) * {tile.run}) * {along} + (unit + (lane >> 2)) * {across}",
+    ]
+    for m in range(tile.row_tiles):
+        rows = [divmod(16 * m + 8 * high, tile.units) for high in range(2)]
+        low, high = (gate * tile.hidden + unit * across for gate, unit in rows)
+        for p in range(tile.loads):
+            names = ", ".join(f"weights[{(m * tile.loads + p) * 8 + i}]" for i in range(8))
+            further = p * 4 * tile.run * along
+            lines.append(f"    {names} = words(W_h, start + {low + further}, start + {high + further})")
+            # Else all loads are done first, which takes more registers than there are.
+            lines.append("    cuda.syncwarp()")
+    return _function("load_weights", lines, words=_make_words(tile.exact, along))
+
+
+def _make_words(exact: bool, along: int) -> Any:
+    # Unsigned: Numba takes a negative index to count from the end, and looks.
+    @device_function
+    def single(W_h, low, high, i):
+        return ptx.as_bits(W_h[uint64(low + i * along)]), ptx.as_bits(W_h[uint64(high + i * along)])
+
+    @device_function
+    def pair(W_h, low, high, i):
+        n = 2 * i * along
+        return (
+            ptx.pack_bfloat16(W_h[uint64(low + n)], W_h[uint64(low + n + along)]),
+            ptx.pack_bfloat16(W_h[uint64(high + n)], W_h[uint64(high + n + along)]),
+        )
+
+    word = single if exact else pair
+
+    @device_function
+    def words(W_h, low, high):
+        a, b = word(W_h, low, high, 0)
+        c, d = word(W_h, low, high, 1)
+        e, f = word(W_h, low, high, 2)
+        g, h = word(W_h, low, high, 3)
+        return a, b, c, d, e, f, g, h
+
+    return words
+
+
+def _make_sources(tile: Tile) -> Any:
+    share, hidden, units, blocks = tile.share, tile.hidden, tile.units, tile.blocks
+
+    @device_function
+    def sources(warp):
+        first = warp * share
+        last = first + share - 1
+        if first // hidden != last // hidden:
+            return int32(0), int32(blocks)
+        return int32(first % hidden // units), int32(last % hidden // units + 1)
+
+    return sources
+
+
+@device_function
+def _rest(bits):
+    """What a tensor core does not read of a float32."""
+    return ptx.as_bits(ptx.as_float(bits) - ptx.as_float(bits & uint32(_TF32)))
+
+
+def _make_multiply(tile: Tile) -> Any:
+    """Written out too. Columns beyond the last sentence are given the last one's states: nobody reads their sums."""
+    per_word = tile.run // 4
+    lines = ["def multiply(words, first_row, column, columns, weights, parts, warp, lane):"]
+    for j in range(tile.column_tiles):
+        row = f"(first_row + min(column + {8 * j} + (lane >> 2), columns - 1)) * {tile.inner // per_word}"
+        lines.append(f"    row = {row} + (warp * {tile.share} + (lane & 3) * {tile.run}) // {per_word}")
+        for p in range(tile.loads):
+            names = ", ".join(f"s{j}_{p}_{i}" for i in range(4))
+            lines.append(f"    {names} = ptx.load4(words, row + {16 * p})")
+    lines += [f"    c{m}_{j}_{i} = float32(0)" for m, j in _pairs(tile) for i in range(4)]
+    for p in range(tile.loads):
+        for half in range(2):
+            lines += _exact_lines(tile, p, half) if tile.exact else _lines(tile, p, half)
+    for at, (m, j) in enumerate(_pairs(tile)):
+        lines += [f"    parts[(warp * {tile.sums} + {4 * at + i}) * 32 + lane] = c{m}_{j}_{i}" for i in range(4)]
+    return _function("multiply", lines, rest=_rest)
+
+
+def _pairs(tile: Tile) -> list[tuple[int, int]]:
+    return [(m, j) for m in range(tile.row_tiles) for j in range(tile.column_tiles)]
+
+
+def _operands(tile: Tile, m: int, j: int, p: int, half: int) -> tuple[list[str], list[str], str]:
+    at = (m * tile.loads + p) * 8 + 4 * half
+    weights = [f"weights[{at + i}]" for i in range(4)]
+    states = [f"s{j}_{p}_{2 * half + i}" for i in range(2)]
+    return weights, states, ", ".join(f"c{m}_{j}_{i}" for i in range(4))
+
+
+def _lines(tile: Tile, p: int, half: int) -> list[str]:
+    lines = []
+    for m, j in _pairs(tile):
+        weights, states, sums = _operands(tile, m, j, p, half)
+        lines.append(f"    {sums} = ptx.mma_bfloat16({', '.join(weights + states)}, {sums})")
+    return lines
+
+
+def _exact_lines(tile: Tile, p: int, half: int) -> list[str]:
+    """(w + w') (s + s') without w' s', the smallest first."""
+    lines = [f"    r{j}_{i} = rest(s{j}_{p}_{2 * half + i})" for j in range(tile.column_tiles) for i in range(2)]
+    for m, j in _pairs(tile):
+        weights, states, sums = _operands(tile, m, j, p, half)
+        if j == 0:
+            lines += [f"    v{i} = rest({weights[i]})" for i in range(4)]
+        rests = [f"r{j}_{i}" for i in range(2)]
+        for left, right in ((["v0", "v1", "v2", "v3"], states), (weights, rests), (weights, states)):
+            lines.append(f"    {sums} = ptx.mma_tf32({', '.join(left + right)}, {sums})")
+    return lines
+
+
+def _function(name: str, lines: list[str], **named: Any) -> Any:
+    scope: dict[str, Any] = {"ptx": ptx, "cuda": cuda, "float32": float32, **named}
+    exec("\n".join(lines), scope)  # noqa: S102
+    return device_function(scope[name])
+
+
+def _make_total(tile: Tile) -> Any:
+    column_tiles, count, warps = tile.column_tiles, tile.sums, tile.warps
+
+    @device_function
+    def total(parts, row, column):
+        part = ((row >> 4) * column_tiles + (column >> 3)) * 4 + ((row & 15) >> 3) * 2 + (column & 1)
+        at = part * 32 + (row & 7) * 4 + ((column & 7) >> 1)
+        result = float32(0)
+        for warp in range(warps):
+            result += parts[uint64(warp * count * 32 + at)]
+        return result
+
+    return total
+
+
+FLOATS, LENGTHS, WORDS, NUMBER = float32[::1], types.int64[::1], uint32[::1], int32

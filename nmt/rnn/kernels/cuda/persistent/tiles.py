@@ -1,0 +1,155 @@
+"""How a layer is divided among blocks and warps, and which division to take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+__all__ = ["Tile", "choose_tile", "example_tiles"]
+
+WARP = 32
+REGISTERS = 65536  # of a multiprocessor
+OTHER_REGISTERS = 36  # of a thread, for addresses and what a step computes; seen in compiled code
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block holds `units` hidden units of `columns` sentences; its `warps` divide the inner axis of the product.
+
+    hidden: H. gates: G of the cell. backward: the product is d_a [B, G*H] @ W_h^T, else h [B, H] @ W_h. exact:
+    products as three of tensor-float-32 parts, about 21 bits of each factor; else of bfloat16. The inner axis must be
+    warps * loads * 32 numbers long (16 with exact), and rows of weights come in sixteens.
+    """
+
+    hidden: int
+    gates: int
+    backward: bool
+    units: int
+    columns: int
+    warps: int
+    exact: bool
+
+    @property
+    def inner(self) -> int:
+        """The product's inner size."""
+        return self.hidden * (self.gates if self.backward else 1)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the transposed weights in a block."""
+        return self.units * (1 if self.backward else self.gates)
+
+    @property
+    def run(self) -> int:
+        """Neighbours along the inner axis in a thread's load of 16 bytes."""
+        return 4 if self.exact else 8
+
+    @property
+    def loads(self) -> int:
+        """Such loads a thread and column; four threads share a column."""
+        return self.inner // (self.warps * 4 * self.run)
+
+    @property
+    def share(self) -> int:
+        """A warp's part of the inner axis."""
+        return self.loads * 4 * self.run
+
+    @property
+    def row_tiles(self) -> int:
+        """Rows in sixteens."""
+        return self.rows // 16
+
+    @property
+    def column_tiles(self) -> int:
+        """Columns in eights."""
+        return self.columns // 8
+
+    @property
+    def weight_words(self) -> int:
+        """Words of weights in a thread's registers."""
+        return self.row_tiles * self.loads * 8
+
+    @property
+    def state_words(self) -> int:
+        """Words of states that a thread loads in a step."""
+        return self.column_tiles * self.loads * 4
+
+    @property
+    def sums(self) -> int:
+        """Sums that a thread holds."""
+        return self.row_tiles * self.column_tiles * 4
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.warps * WARP
+
+    @property
+    def cells(self) -> int:
+        """(unit, sentence) pairs a thread works on, the last perhaps none."""
+        return -(-self.units * self.columns // self.threads)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that share a sentence's units."""
+        return self.hidden // self.units
+
+    @property
+    def fits(self) -> bool:
+        """Whether registers and shared memory suffice, by estimate; the tests hold examples to it."""
+        registers = self.weight_words + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
+        # A multiprocessor hands out registers to four warps at a time.
+        allowed = min(255, REGISTERS // (-(-self.warps // 4) * 4 * WARP) // 8 * 8)
+        return registers <= allowed and self.sums * self.threads * 4 <= STATIC_SHARED
+
+    def slices(self, batch: int) -> int:
+        """Groups of `columns` sentences."""
+        return -(-batch // self.columns)
+
+    def cycles(self, batch: int, multiprocessors: int) -> float:
+        """A step's estimated time: waiting, loading states, multiplying, and adding what the warps have."""
+        rounds = -(-self.slices(batch) * self.blocks // multiprocessors)
+        loading = self.columns * self.inner * (4 if self.exact else 2) / 64
+        instructions = self.row_tiles * self.column_tiles * self.loads * 2 * (3 if self.exact else 1)
+        adding = self.cells * self.warps * (1 if self.backward else self.gates) * 4
+        return rounds * (2000 + loading + instructions * 16 * max(1.0, self.warps / 4) + adding)
+
+
+@lru_cache(maxsize=1024)
+def choose_tile(
+    hidden: int, gates: int, batch: int, multiprocessors: int, *, backward: bool, exact: bool
+) -> Tile | None:
+    """The division with the shortest estimated step, or None where no division fits the card.
+
+    The estimate's constants are published latencies and rates, not measured here.
+    """
+    fitting = [tile for tile in _tiles(hidden, gates, backward, exact) if tile.fits and tile.blocks <= multiprocessors]
+    return min(fitting, key=lambda tile: (tile.cycles(batch, multiprocessors), tile.threads), default=None)
+
+
+def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
+    for units in (8, 16, 32, 48, 64):
+        if hidden % units or units * (1 if backward else gates) % 16:
+            continue
+        for columns in range(8, 72, 8):
+            for warps in range(1, 17):
+                tile = Tile(hidden, gates, backward, units, columns, warps, exact)
+                if tile.share * warps == tile.inner:
+                    yield tile
+
+
+def example_tiles(gates: int) -> Iterator[tuple[str, Tile]]:
+    """What is chosen at the sizes of the benchmarks on a card of 132 multiprocessors, each division once."""
+    seen = set()
+    for hidden, batch in ((512, 128), (800, 20), (1024, 64)):
+        for backward in (False, True):
+            for exact in (False, True):
+                tile = choose_tile(hidden, gates, batch, 132, backward=backward, exact=exact)
+                if tile is not None and tile not in seen:
+                    seen.add(tile)
+                    grid = (
+                        f"{tile.blocks}x{tile.slices(batch)} blocks of {tile.units}x{tile.columns}, {tile.warps} warps"
+                    )
+                    yield f"H {hidden} B {batch} {'float32' if exact else 'bfloat16'}: {grid}", tile

@@ -1,0 +1,25 @@
+"""What the tests of this folder run on: the emulator, or with NMT_TEST_GPU=1 the machine's card."""
+
+import os
+from functools import lru_cache
+
+ON_CARD = os.environ.get("NMT_TEST_GPU") == "1"
+
+
+@lru_cache(maxsize=1)
+def _card():
+    from nmt.rnn.kernels.cuda.runtime import CupyRuntime
+
+    return CupyRuntime()
+
+
+def runtime_with(multiprocessors=None, seed=None):
+    """A runtime; the emulator with this many multiprocessors, in the order of `seed`."""
+    if ON_CARD:
+        return _card()
+    from tests.cuda_emulator import EmulatedRuntime
+
+    runtime = EmulatedRuntime(seed)
+    if multiprocessors:
+        runtime.multiprocessors = multiprocessors
+    return runtime

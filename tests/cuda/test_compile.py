@@ -1,0 +1,95 @@
+"""Every kernel of the package as machine code for two generations of cards, without one: it compiles, and no thread
+takes more registers than it may or spills any to memory. With -rP the table is printed."""
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+
+import nmt.rnn.kernels.cuda as package
+from nmt.rnn.kernels.cuda.compile import compile_kernel, to_ptx
+from nmt.rnn.kernels.cuda.kernel import Kernel
+from nmt.rnn.kernels.cuda.parameters import Parameters
+
+STATIC_SHARED = 48 * 1024
+CAPABILITIES = [(8, 0), (9, 0)]
+
+
+def kernels():
+    """By module and name: global names that are kernels, and what a module's `example_kernels` gives."""
+    found = {}
+    for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        module = importlib.import_module(info.name)
+        short = info.name.removeprefix(package.__name__ + ".")
+        found |= {f"{short}: {name}": k for name, k in vars(module).items() if isinstance(k, Kernel)}
+        examples = vars(module).get("example_kernels")
+        found |= {f"{short}: {name}": k for name, k in (examples() if examples else {}).items()}
+    return found
+
+
+KERNELS = kernels()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compilers():
+    pytest.importorskip(
+        "cuda.bindings.nvjitlink", reason="compiling for a card needs numba-cuda: pip install -e .[cuda-compiler]"
+    )
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda c: f"sm_{c[0]}{c[1]}")
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernel_fits(name, capability, record_property):
+    kernel = KERNELS[name]
+    made = compile_kernel(kernel, capability)
+    used = made.resources
+    print(
+        f"{name:<90} sm_{capability[0]}{capability[1]} {kernel.block_threads:5} threads {used.registers:4} registers "
+        f"{used.stack:5} B stack {used.spills:5} B spills {used.shared + kernel.shared_bytes:6} B shared"
+    )
+    warps = -(-kernel.block_threads // 32)
+    assert used.registers <= min(kernel.registers, 65536 // (-(-warps // 4) * 128))
+    assert used.spills == 0
+    assert used.shared <= STATIC_SHARED
+    assert made.cubin[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_parameters_are_what_the_code_takes(name):
+    """The words packed for a launch are, one by one, as wide as the parameters of the compiled entry."""
+    kernel = KERNELS[name]
+    wide = [
+        {"u64": 8, "u32": 4, "f32": 4, "f64": 8}[kind]
+        for kind in re.findall(r"\.param \.(\w+) _Z", to_ptx(kernel, (9, 0)))
+    ]
+    parameters = Parameters(kernel)
+    layout = parameters.layout.format.removeprefix("=")
+    assert wide == [4 if code in "iIf" else 8 for code in layout.replace("xxxx", "")]
+    assert parameters.layout.size == 8 * len(wide)
+
+
+def test_tensor_cores_are_used():
+    bfloat16 = [k for name, k in KERNELS.items() if name.startswith("persistent") and "bfloat16" in name]
+    assert bfloat16
+    assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in to_ptx(bfloat16[0], (8, 0))
+
+
+def test_cache_knows_what_a_kernel_is_made_of(tmp_path, monkeypatch):
+    from numba import float32
+
+    from nmt.rnn.kernels.cuda import compile as compiler
+
+    def make(number):
+        def kernel(x):
+            x[0] = float32(number)
+
+        return Kernel(kernel, (float32[::1],), 32)
+
+    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path)
+    first = compile_kernel(make(1), (9, 0))
+    assert compile_kernel(make(1), (9, 0)) == first
+    assert len(list(tmp_path.iterdir())) == 1
+    compile_kernel(make(2), (9, 0))
+    compile_kernel(make(1), (8, 0))
+    assert len(list(tmp_path.iterdir())) == 3

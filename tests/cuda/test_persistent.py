@@ -1,0 +1,148 @@
+"""Persistent kernels against a layer written step by step, in any order of threads; and planted bugs, each caught."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
+
+from nmt.rnn.kernels.cuda.kernel import Kernel  # noqa: E402
+from nmt.rnn.kernels.cuda.persistent import gru, layer, lstm  # noqa: E402
+from nmt.rnn.kernels.cuda.persistent.layer import GATES, PersistentLayer  # noqa: E402
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile  # noqa: E402
+from tests.cuda import recurrent  # noqa: E402
+from tests.cuda.runtimes import runtime_with  # noqa: E402
+from tests.cuda_emulator import EmulationError  # noqa: E402
+
+# Both sides of a product rounded to bfloat16, which may fall to either side where the sums before differ in their last
+# bit; and three products of tensor float 32.
+TOLERANCE = {False: 4e-3, True: 2e-5}
+
+
+def tiny(cell, exact, columns=8, hidden=32, units=16, warps=(1, 1)):
+    """Two blocks for the units."""
+    tiles = (
+        Tile(hidden, GATES[cell], back, units, columns, w, exact) for back, w in zip((False, True), warps, strict=True)
+    )
+    forward, backward = tiles
+    return forward, backward
+
+
+def run(c, tiles, exact, seed, reverse=False):
+    runtime = runtime_with(multiprocessors=132, seed=seed)
+    W_h, b_h, a, lengths, d_y = (
+        None if x is None else runtime.upload(x) for x in (c.W_h, c.b_h, c.a, c.lengths, c.d_y)
+    )
+    states, d_last = (tuple(runtime.upload(x) for x in given) for given in (c.states, c.d_last))
+    made = PersistentLayer(runtime, c.cell, *tiles)
+    forward = made.forward(W_h, a, lengths, states, b_h=b_h, reverse=reverse)
+    y, before = runtime.download(forward.y), runtime.download(forward.before)
+    last = [runtime.download(x) for x in forward.last]
+    back = made.backward(W_h, forward, lengths, states, d_y, d_last, reverse=reverse)
+    inner = None if back.d_inner is None else runtime.download(back.d_inner)
+    gradients = [runtime.download(x) for x in (back.d_a, back.d_product, *back.first)]
+    return y, before, last, gradients, inner
+
+
+def check(c, tiles, exact, seed, reverse=False):
+    y, before, last, (d_a, d_product, *first), d_inner = run(c, tiles, exact, seed, reverse)
+    rounded = (lambda x: x) if exact else recurrent.bfloat16
+    y_, kept, last_ = recurrent.forward(c, rounded, reverse)
+    d_a_, d_product_, first_ = recurrent.backward(c, kept, rounded, reverse)
+    H = c.sizes[2]
+    if not exact:
+        before, d_product = (x.astype(np.uint32).__lshift__(16).view(np.float32) for x in (before, d_product))
+    compared = [
+        (y, y_),
+        (d_a, d_a_),
+        (d_product, d_product_),
+        *zip(last, last_, strict=True),
+        *zip(first, first_, strict=True),
+    ]
+    if d_inner is not None:
+        compared.append((d_inner, d_product_[:, :, 2 * H :]))
+    for made, expected in compared:
+        tolerance = TOLERANCE[exact] * max(1.0, float(np.abs(expected).max(initial=0)))
+        np.testing.assert_allclose(made, expected, rtol=0, atol=tolerance)
+    assert np.isfinite(before).all()
+    dead = np.arange(c.sizes[0])[:, None] >= c.lengths
+    assert not y[dead].any() and not d_a[dead].any() and not d_product[dead].any()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize(
+    ("B", "lengths", "reverse", "seed"),
+    [(3, [4, 2, 0], False, None), (9, None, True, 1), (8, [3] * 8, False, 2)],
+)
+def test_layer(cell, exact, B, lengths, reverse, seed):
+    c = recurrent.case(cell, 4, B, 32, lengths)
+    check(c, tiny(cell, exact), exact, seed, reverse)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_more_warps_and_columns(cell):
+    """Warps that wait for a part of the blocks only, columns of two tiles, rows of two groups."""
+    c = recurrent.case(cell, 2, 18, 64)
+    tiles = tiny(cell, False, columns=16, hidden=64, warps=(2, 4 if cell == "lstm" else 3))
+    check(c, tiles, False, seed=7)
+
+
+def test_no_steps_and_no_rows():
+    c = recurrent.case("lstm", 3, 2, 32, [0, 0])
+    check(c, tiny("lstm", False), False, seed=3)
+
+
+def test_choice_fits_or_is_none():
+    for hidden in (32, 96, 512, 800, 1024, 2048):
+        for gates in (3, 4):
+            for backward in (False, True):
+                tile = choose_tile(hidden, gates, 64, 132, backward=backward, exact=False)
+                assert tile is None or (tile.fits and tile.blocks <= 132 and tile.share * tile.warps == tile.inner)
+    assert choose_tile(500, 4, 64, 132, backward=False, exact=False) is None
+    assert choose_tile(8192, 4, 64, 132, backward=False, exact=False) is None
+    assert choose_tile(512, 4, 64, 132, backward=False, exact=False) is not None
+
+
+MUTANTS = {
+    "blocks do not wait": ("{ wait(flags", "{ (flags"),
+    "a warp waits for one block too few": ("group * blocks + high, lane", "group * blocks + high - 1, lane"),
+    "no barrier before the sums are read": ("weights, parts, warp, lane)\n{}cuda.syncthreads()", "weights, parts, warp, lane)"),
+    "no barrier before a step is called done": ("            cuda.syncthreads()\n            if thread == 0:", "            if thread == 0:"),
+    "a step is never called done": ("            if thread == 0:\n                ptx.add_release", "            if thread > 999:\n                ptx.add_release"),
+    "waits for the step before": ("lane, uint32(s", "lane, uint32(s - 1"),
+}  # fmt: skip
+
+
+def mutant(make, tile, old, new):
+    """The same kernel, its source changed in one place."""
+    source = inspect.getsource(make.__wrapped__).replace("@lru_cache\n", "")
+    changed = source.replace(old, new)
+    assert changed != source
+    scope = dict(vars(inspect.getmodule(make)))
+    exec(changed, scope)
+    return scope[make.__wrapped__.__name__](tile)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("make", ["lstm_forward", "lstm_backward", "gru_forward", "gru_backward"])
+def test_planted_bug_is_caught(make, name, monkeypatch):
+    cell, direction = make.split("_")
+    old, new = MUTANTS[name]
+    if name == "blocks do not wait":
+        old, new = "wait(flags", "(lambda *given: None)(flags"
+    old = old.replace("{}", " " * (12 if direction == "forward" else 16))
+    original = getattr({"lstm": lstm, "gru": gru}[cell], f"{make}_kernel")
+    broken: list[Kernel] = []
+    monkeypatch.setattr(
+        layer, f"{make}_kernel", lambda tile: broken.append(mutant(original, tile, old, new)) or broken[-1]
+    )
+    c, tiles = recurrent.case(cell, 3, 5, 32, [3, 3, 2, 3, 3]), tiny(cell, False)
+    caught = 0
+    for seed in range(4):
+        try:
+            check(c, tiles, False, seed)
+        except (EmulationError, AssertionError):
+            caught += 1
+    assert caught >= 1, f"{name}: {caught} of 4 orders"
