@@ -234,5 +234,6 @@ def choose_device(name: str) -> Device:
     except DeviceError as error:
         if name == "cuda":
             raise
-        _logger.warning("device auto: the processor, for %s", str(error).removeprefix("cuda: "))
+        fact, _, _ = str(error).removeprefix("cuda: ").partition("; ")
+        _logger.warning("device auto: the processor, for %s", fact)
         return cpu()
