@@ -1,11 +1,15 @@
 # Needs python3 (3.11 or newer) and make; everything else goes into .venv.
-# Variables to override: PYTHON (python3), VENV (.venv), PIP, PYTEST_ARGS.
+# Variables to override: PYTHON (python3), VENV (.venv), PIP, EXTRAS (what to install besides), PYTEST_ARGS;
+# for a card: GPU_PYTHON (python3, with the extra [cuda]), OUT (build/gpu).
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP ?= $(BIN)/python -m pip
 PYTEST_ARGS ?=
+EXTRAS ?= dev,cuda-compiler
+GPU_PYTHON ?= $(PYTHON)
+OUT ?= build/gpu
 # Renewed when pyproject.toml changes.
 STAMP := $(VENV)/.installed
 
@@ -16,7 +20,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench docs clean
+.PHONY: help setup demo test check format bench test-gpu bench-gpu docs clean
 
 help:
 	@echo 'make demo    set up, make a corpus, train a small translator, translate, score (minutes)'
@@ -24,6 +28,8 @@ help:
 	@echo 'make check   lint, format, types, who imports whom'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
+	@echo 'make test-gpu   run the tests of tests/cuda on a card'
+	@echo 'make bench-gpu  measure on a card, beside PyTorch; tables into $(OUT)'
 	@echo 'make docs    write docs/commands.md and the settings reference from the code'
 	@echo 'make setup   only make $(VENV) and install into it'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
@@ -35,7 +41,7 @@ $(STAMP): pyproject.toml
 	  { echo 'Makefile: $(PYTHON) must be Python 3.11 or newer; name one with PYTHON=...' >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo 'Makefile: $(PYTHON) must have venv and pip; install them (often python3-venv)' >&2; exit 1; }
-	$(PIP) install --quiet --disable-pip-version-check -e '.[dev]'
+	$(PIP) install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@
 
 # test.de stands for the whole corpus; the script writes all files in under a second.
@@ -72,6 +78,22 @@ bench: $(STAMP)
 	  [ -f "$$script" ] || { echo 'benchmarks/ holds no script'; exit 0; }; \
 	  quick=$$(grep -q -e '"--quick"' "$$script" && echo --quick || true); \
 	  echo "== $$script $$quick"; $(BIN)/python "$$script" $$quick; done
+
+# On a machine with a card and what the extra [cuda] names; nothing is installed.
+test-gpu:
+	@mkdir -p $(OUT)
+	NMT_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -q -rs -p no:cacheprovider tests/cuda $(PYTEST_ARGS) > $(OUT)/tests.txt 2>&1; \
+	  status=$$?; tail -n 40 $(OUT)/tests.txt; exit $$status
+	@if command -v compute-sanitizer > /dev/null; then \
+	  for tool in memcheck racecheck; do \
+	    NMT_TEST_DEVICE=cuda compute-sanitizer --tool $$tool --error-exitcode 9 --log-file $(OUT)/$$tool.txt \
+	      $(GPU_PYTHON) -m pytest -q -p no:cacheprovider tests/cuda/test_persistent.py -k test_layer || exit 1; \
+	    tail -n 1 $(OUT)/$$tool.txt; done; \
+	else echo 'compute-sanitizer is not installed: races on the card were not looked for'; fi
+
+bench-gpu:
+	@mkdir -p $(OUT)
+	$(GPU_PYTHON) benchmarks/gpu.py --out $(OUT)
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py

@@ -1,9 +1,9 @@
-"""What the tests of this folder run on: the emulator, or with NMT_TEST_GPU=1 the machine's card."""
+"""What the tests of this folder run on: the emulator, or the machine's card where NMT_TEST_DEVICE is `cuda`."""
 
 import os
 from functools import lru_cache
 
-ON_CARD = os.environ.get("NMT_TEST_GPU") == "1"
+ON_CARD = os.environ.get("NMT_TEST_DEVICE") == "cuda"
 
 
 @lru_cache(maxsize=1)

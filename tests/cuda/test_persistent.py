@@ -105,14 +105,16 @@ def test_choice_fits_or_is_none():
     assert choose_tile(512, 4, 64, 132, backward=False, exact=False) is not None
 
 
+RELEASE = "            if thread == 0:\n                ptx.add_release"
+MULTIPLY = "weights, parts, warp, lane)"
 MUTANTS = {
-    "blocks do not wait": ("{ wait(flags", "{ (flags"),
+    "blocks do not wait": ("wait(flags", "(lambda *given: None)(flags"),
     "a warp waits for one block too few": ("group * blocks + high, lane", "group * blocks + high - 1, lane"),
-    "no barrier before the sums are read": ("weights, parts, warp, lane)\n{}cuda.syncthreads()", "weights, parts, warp, lane)"),
-    "no barrier before a step is called done": ("            cuda.syncthreads()\n            if thread == 0:", "            if thread == 0:"),
-    "a step is never called done": ("            if thread == 0:\n                ptx.add_release", "            if thread > 999:\n                ptx.add_release"),
+    "no barrier before the sums are read": (MULTIPLY + "\n{}cuda.syncthreads()", MULTIPLY),
+    "no barrier before a step is called done": ("            cuda.syncthreads()\n" + RELEASE, RELEASE),
+    "a step is never called done": (RELEASE, RELEASE.replace("thread == 0", "thread > 999")),
     "waits for the step before": ("lane, uint32(s", "lane, uint32(s - 1"),
-}  # fmt: skip
+}
 
 
 def mutant(make, tile, old, new):
@@ -130,8 +132,6 @@ def mutant(make, tile, old, new):
 def test_planted_bug_is_caught(make, name, monkeypatch):
     cell, direction = make.split("_")
     old, new = MUTANTS[name]
-    if name == "blocks do not wait":
-        old, new = "wait(flags", "(lambda *given: None)(flags"
     old = old.replace("{}", " " * (12 if direction == "forward" else 16))
     original = getattr({"lstm": lstm, "gru": gru}[cell], f"{make}_kernel")
     broken: list[Kernel] = []

@@ -43,9 +43,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Machine code: the name of its entry point, what it uses, and the code itself."""
+    """Machine code: the name of its entry point, the bytes of each of its parameters, what it uses, and itself."""
 
     entry: str
+    parameters: tuple[int, ...]
     resources: Resources
     cubin: bytes
 
@@ -59,11 +60,12 @@ def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
     made = _read(path)
     if made is None:
         ptx = to_ptx(kernel, capability)
-        entry = re.search(r"\.visible \.entry (\w+)", ptx)
+        entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
         if entry is None:
             raise RuntimeError(f"{kernel.name}: PTX without an entry point")
+        parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
         cubin, log = _link(ptx, capability)
-        made = Compiled(entry[1], _resources(log), cubin)
+        made = Compiled(entry[1], parameters, _resources(log), cubin)
         _write(path, made)
     return made
 
@@ -149,11 +151,12 @@ def _read(path: Path) -> Compiled | None:
     except FileNotFoundError:
         return None
     facts = json.loads(head)
-    return Compiled(facts["entry"], Resources(**facts["resources"]), cubin)
+    return Compiled(facts["entry"], tuple(facts["parameters"]), Resources(**facts["resources"]), cubin)
 
 
 def _write(path: Path, made: Compiled) -> None:
-    head = json.dumps({"entry": made.entry, "resources": asdict(made.resources)}).encode()
+    facts = {"entry": made.entry, "parameters": made.parameters, "resources": asdict(made.resources)}
+    head = json.dumps(facts).encode()
     handle, aside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     with os.fdopen(handle, "wb") as f:
         f.write(head + b"\n" + made.cubin)

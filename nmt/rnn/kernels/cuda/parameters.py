@@ -22,7 +22,7 @@ _ARRAY = "qqqqQqq"
 class Parameters:
     """The words that a kernel compiled by Numba takes, and where each lies.
 
-    Every word has 8 bytes of the same memory for all launches; the driver copies them at the launch.
+    Every word has 8 bytes of the same memory for all launches, of which the driver copies `sizes` at the launch.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -33,6 +33,9 @@ class Parameters:
             _ARRAY if is_array else _PADDED[kind.name] for is_array, kind in zip(self.is_array, self.kinds, strict=True)
         )
         self.layout = struct.Struct("=" + "".join(codes))
+        self.sizes: tuple[int, ...] = ()
+        for is_array, kind in zip(self.is_array, self.kinds, strict=True):
+            self.sizes += (8,) * len(_ARRAY) if is_array else (kind.itemsize,)
         self.words = bytearray(self.layout.size)
         start = np.frombuffer(self.words, np.uint64).ctypes.data
         self.places = np.arange(len(self.words) // 8, dtype=np.uint64) * np.uint64(8) + np.uint64(start)

@@ -155,6 +155,8 @@ class _Function:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _check(kernel, driver.cuFuncSetAttribute(self.code, attribute, kernel.shared_bytes)[0])
         self.parameters = Parameters(kernel)
+        if self.parameters.sizes != compiled.parameters:
+            raise RuntimeError(f"{kernel.name}: compiled for parameters of {compiled.parameters} bytes")
 
     def __call__(self, grid: tuple[int, int, int], stream: int, arguments: tuple[Any, ...]) -> None:
         places = self.parameters.fill(arguments)

@@ -184,7 +184,7 @@ def gru_backward_kernel(tile: Tile) -> Kernel:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """At the sizes of the benchmarks, on a card of 132 multiprocessors."""
+    """For the tests that compile them."""
     return {
         name: (gru_backward_kernel if tile.backward else gru_forward_kernel)(tile) for name, tile in example_tiles(3)
     }

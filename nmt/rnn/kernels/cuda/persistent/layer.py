@@ -64,9 +64,9 @@ class PersistentLayer:
         """W_h [H, G*H]; a [T, B, G*H] = x W_x + b, overwritten; lengths [B] int64; states: h_0, and c_0 of an LSTM,
         [B, H]; b_h [3H] of a GRU. y is zero beyond a row's length, and where reversed, rows begin at their last
         step."""
-        tile, xp = self.forward_tile, self.runtime.xp
-        T, B, H = *a.shape[:2], tile.hidden
-        y, inner = (xp.empty((T, B, H), np.float32) for _ in range(2))
+        tile, xp, H = self.forward_tile, self.runtime.xp, self.forward_tile.hidden
+        T, B = a.shape[:2]
+        y, inner = xp.empty((T, B, H), np.float32), xp.empty((T, B, H), np.float32)
         handed = xp.empty((T + 1, B, H), _handed_type(tile))
         last = tuple(xp.empty((B, H), np.float32) for _ in states)
         words = handed.view(np.uint32)

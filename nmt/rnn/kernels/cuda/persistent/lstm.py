@@ -204,7 +204,7 @@ def lstm_backward_kernel(tile: Tile) -> Kernel:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """At the sizes of the benchmarks, on a card of 132 multiprocessors."""
+    """For the tests that compile them."""
     return {
         name: (lstm_backward_kernel if tile.backward else lstm_forward_kernel)(tile) for name, tile in example_tiles(4)
     }

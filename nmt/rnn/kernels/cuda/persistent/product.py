@@ -133,6 +133,14 @@ def _rest(bits):
     return ptx.as_bits(ptx.as_float(bits) - ptx.as_float(bits & uint32(_TF32)))
 
 
+@device_function
+def _exact_multiply_add(w0, w1, w2, w3, s0, s1, c0, c1, c2, c3):
+    """(w + w') (s + s') without w' s', the smallest first."""
+    c0, c1, c2, c3 = ptx.mma_tf32(_rest(w0), _rest(w1), _rest(w2), _rest(w3), s0, s1, c0, c1, c2, c3)
+    c0, c1, c2, c3 = ptx.mma_tf32(w0, w1, w2, w3, _rest(s0), _rest(s1), c0, c1, c2, c3)
+    return ptx.mma_tf32(w0, w1, w2, w3, s0, s1, c0, c1, c2, c3)
+
+
 def _make_multiply(tile: Tile) -> Any:
     """Written out too. Columns beyond the last sentence are given the last one's states: nobody reads their sums."""
     per_word = tile.run // 4
@@ -146,42 +154,22 @@ def _make_multiply(tile: Tile) -> Any:
     lines += [f"    c{m}_{j}_{i} = float32(0)" for m, j in _pairs(tile) for i in range(4)]
     for p in range(tile.loads):
         for half in range(2):
-            lines += _exact_lines(tile, p, half) if tile.exact else _lines(tile, p, half)
+            lines += [_multiply_line(tile, m, j, p, half) for m, j in _pairs(tile)]
     for at, (m, j) in enumerate(_pairs(tile)):
         lines += [f"    parts[(warp * {tile.sums} + {4 * at + i}) * 32 + lane] = c{m}_{j}_{i}" for i in range(4)]
-    return _function("multiply", lines, rest=_rest)
+    return _function("multiply", lines, exact=_exact_multiply_add)
 
 
 def _pairs(tile: Tile) -> list[tuple[int, int]]:
     return [(m, j) for m in range(tile.row_tiles) for j in range(tile.column_tiles)]
 
 
-def _operands(tile: Tile, m: int, j: int, p: int, half: int) -> tuple[list[str], list[str], str]:
+def _multiply_line(tile: Tile, m: int, j: int, p: int, half: int) -> str:
     at = (m * tile.loads + p) * 8 + 4 * half
-    weights = [f"weights[{at + i}]" for i in range(4)]
-    states = [f"s{j}_{p}_{2 * half + i}" for i in range(2)]
-    return weights, states, ", ".join(f"c{m}_{j}_{i}" for i in range(4))
-
-
-def _lines(tile: Tile, p: int, half: int) -> list[str]:
-    lines = []
-    for m, j in _pairs(tile):
-        weights, states, sums = _operands(tile, m, j, p, half)
-        lines.append(f"    {sums} = ptx.mma_bfloat16({', '.join(weights + states)}, {sums})")
-    return lines
-
-
-def _exact_lines(tile: Tile, p: int, half: int) -> list[str]:
-    """(w + w') (s + s') without w' s', the smallest first."""
-    lines = [f"    r{j}_{i} = rest(s{j}_{p}_{2 * half + i})" for j in range(tile.column_tiles) for i in range(2)]
-    for m, j in _pairs(tile):
-        weights, states, sums = _operands(tile, m, j, p, half)
-        if j == 0:
-            lines += [f"    v{i} = rest({weights[i]})" for i in range(4)]
-        rests = [f"r{j}_{i}" for i in range(2)]
-        for left, right in ((["v0", "v1", "v2", "v3"], states), (weights, rests), (weights, states)):
-            lines.append(f"    {sums} = ptx.mma_tf32({', '.join(left + right)}, {sums})")
-    return lines
+    weights = ", ".join(f"weights[{at + i}]" for i in range(4))
+    states = ", ".join(f"s{j}_{p}_{2 * half + i}" for i in range(2))
+    sums = ", ".join(f"c{m}_{j}_{i}" for i in range(4))
+    return f"    {sums} = {'exact' if tile.exact else 'ptx.mma_bfloat16'}({weights}, {states}, {sums})"
 
 
 def _function(name: str, lines: list[str], **named: Any) -> Any:
