@@ -11,13 +11,13 @@ THREADS = 256
 
 WARPS = THREADS // 32
 
-_SHORT_ROW = 512
+_SHORT_ROW = 1024
 
 _ALL_LANES = 0xFFFFFFFF
 
 
 def row_threads(size: int) -> int:
-    """Threads for a row of so many numbers: one warp has nobody to wait for."""
+    """Threads of a block for so many numbers: one warp has nobody to wait for."""
     return 32 if size <= _SHORT_ROW else THREADS
 
 

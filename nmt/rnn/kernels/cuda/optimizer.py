@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int64
 
-from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_sum
+from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_sum, row_threads
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.rows import NUMBERS, blocks_for
 
@@ -22,7 +22,7 @@ _PARTS = 256
 
 
 @lru_cache
-def square_norm_kernel(dtype: np.dtype) -> Kernel:
+def square_norm_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
     """parts[first + block] = this block's share of the sum of squares of g, in float64."""
     number = NUMBERS[dtype]
 
@@ -36,11 +36,11 @@ def square_norm_kernel(dtype: np.dtype) -> Kernel:
         if cuda.threadIdx.x == 0:
             parts[first + cuda.blockIdx.x] = total
 
-    return Kernel(square_norm, (number[::1], float64[::1], int64, int64), THREADS, registers=40)
+    return Kernel(square_norm, (number[::1], float64[::1], int64, int64), threads, registers=40)
 
 
 @lru_cache
-def adam_kernel(dtype: np.dtype) -> Kernel:
+def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
     """One step of Adam, as `kernels.update.adam_step`; the factors are prepared on the host."""
     number = NUMBERS[dtype]
 
@@ -53,11 +53,11 @@ def adam_kernel(dtype: np.dtype) -> Kernel:
             v[i] = second
             p[i] = keep * p[i] - step * first / (math.sqrt(second) * root + tiny)
 
-    return Kernel(adam_step, (*[number[::1]] * 4, int64, *[number] * 9), THREADS, registers=48)
+    return Kernel(adam_step, (*[number[::1]] * 4, int64, *[number] * 9), threads, registers=48)
 
 
 @lru_cache
-def sgd_kernel(dtype: np.dtype) -> Kernel:
+def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
     """One step of gradient descent, as `kernels.update.sgd_step`."""
     number = NUMBERS[dtype]
 
@@ -69,11 +69,11 @@ def sgd_kernel(dtype: np.dtype) -> Kernel:
                 velocity[i] = speed
             p[i] = keep * p[i] - rate * speed
 
-    return Kernel(sgd_step, (*[number[::1]] * 3, int64, int64, *[number] * 4), THREADS, registers=40)
+    return Kernel(sgd_step, (*[number[::1]] * 3, int64, int64, *[number] * 4), threads, registers=40)
 
 
 @lru_cache
-def add_decay_kernel(dtype: np.dtype) -> Kernel:
+def add_decay_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
     """g = g * scale + decay * p."""
     number = NUMBERS[dtype]
 
@@ -81,17 +81,18 @@ def add_decay_kernel(dtype: np.dtype) -> Kernel:
         for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
             g[i] = g[i] * scale + decay * p[i]
 
-    return Kernel(add_decay, (number[::1], number[::1], int64, number, number), THREADS, registers=32)
+    return Kernel(add_decay, (number[::1], number[::1], int64, number, number), threads, registers=32)
 
 
 def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
     """The sum of squares of all arrays together, in float64; reads it back, once."""
     arrays = [array for array in arrays if array.size]
-    counts = [blocks_for(array.size, _PARTS) for array in arrays]
+    kernels = [square_norm_kernel(array.dtype, row_threads(array.size)) for array in arrays]
+    counts = [blocks_for(kernel, array.size, _PARTS) for kernel, array in zip(kernels, arrays, strict=True)]
     parts = runtime.xp.empty(sum(counts), np.float64)
-    for first, count, array in zip(np.cumsum([0, *counts]).tolist(), counts, arrays, strict=False):
-        flat = array.reshape(-1)
-        runtime.launch(square_norm_kernel(array.dtype), count, flat, parts, array.size, first)
+    firsts = (np.cumsum(counts) - counts).tolist()
+    for first, count, kernel, array in zip(firsts, counts, kernels, arrays, strict=True):
+        runtime.launch(kernel, count, array.reshape(-1), parts, array.size, first)
     return float(runtime.download(parts).sum())
 
 
@@ -120,7 +121,7 @@ def adam_step(
         gradient_scale,
     )
     if p.size:
-        runtime.launch(adam_kernel(p.dtype), blocks_for(p.size), p, g, m, v, p.size, *factors)
+        _launch(runtime, adam_kernel, p, g, m, v, p.size, *factors)
 
 
 def sgd_step(
@@ -137,13 +138,18 @@ def sgd_step(
     factors = learning_rate, 1.0 - learning_rate * weight_decay, momentum, gradient_scale
     if p.size:
         there = int(velocity.size > 0)
-        runtime.launch(sgd_kernel(p.dtype), blocks_for(p.size), p, g, velocity, p.size, there, *factors)
+        _launch(runtime, sgd_kernel, p, g, velocity, p.size, there, *factors)
 
 
 def add_decay(runtime: Runtime, g: Any, p: Any, decay: float, gradient_scale: float) -> None:
     """g = g * gradient_scale + decay * p, on flat arrays."""
     if g.size:
-        runtime.launch(add_decay_kernel(g.dtype), blocks_for(g.size), g, p, g.size, gradient_scale, decay)
+        _launch(runtime, add_decay_kernel, g, p, g.size, gradient_scale, decay)
+
+
+def _launch(runtime: Runtime, make: Any, changed: Any, *others: Any) -> None:
+    kernel = make(changed.dtype, row_threads(changed.size))
+    runtime.launch(kernel, blocks_for(kernel, changed.size), changed, *others)
 
 
 def example_kernels() -> dict[str, Kernel]:
