@@ -1,21 +1,16 @@
-"""The device of these tests: the emulator, or the card of this machine where NMT_TEST_DEVICE is `cuda`."""
-
-import os
+"""The device of these tests: the emulator, or the card of this machine (see `runtimes`)."""
 
 import pytest
+
+from tests.cuda.runtimes import ON_CARD, runtime_with
 
 
 @pytest.fixture(scope="session")
 def runtime():
     """What runs kernels. The emulator's threads take turns in a random order, another in every launch."""
-    if os.environ.get("NMT_TEST_DEVICE") == "cuda":
-        from nmt.rnn.kernels.cuda.runtime import CupyRuntime
-
-        return CupyRuntime()
-    pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-    from tests.cuda_emulator import EmulatedRuntime
-
-    return EmulatedRuntime(seed=1)
+    if not ON_CARD:
+        pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
+    return runtime_with(seed=1)
 
 
 @pytest.fixture(scope="session")

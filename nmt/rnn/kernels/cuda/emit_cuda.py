@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from nmt.rnn.compiler.plan import Pass
+from nmt.rnn.cells import AttentionCell, LSTMCell
+from nmt.rnn.compiler.plan import Pass, make_plan
 from nmt.rnn.compiler.program import Place, Product, Program, RowWork
+from nmt.rnn.compiler.trace import trace
 from nmt.rnn.kernels.cuda.kernel import Kernel
 from nmt.rnn.kernels.cuda.row_forms import MEET, CudaRows, features_are_independent
 from nmt.rnn.kernels.modules import load_module
@@ -181,3 +183,16 @@ class _Writer(Names):
         """Of a block: known when the code is written, for the width decides how many are of use."""
         most = FEWER_THREADS if self.spread else MOST_THREADS
         return min(most, max(32, 1 << (self.width - 1).bit_length()))
+
+
+def example_kernels() -> dict[str, Kernel]:
+    """Those of training a decoder with attention, at usual sizes, to be compiled and measured by the tests."""
+    cell = AttentionCell(LSTMCell(1024, 512), 1024, 512)
+    traced = trace(cell, training=True)
+    found = {}
+    for part, step in (("step", traced), ("constant", traced.invariants)):
+        plan = make_plan(step, training=True) if step else None
+        for way in ("forward", "backward") if plan else ():
+            module = emit_cuda(getattr(plan, way), np.dtype(np.float32), way)
+            found |= {f"{part} {kernel.name}": kernel.kernel for kernel in module.kernels}
+    return found

@@ -15,6 +15,9 @@ from nmt.rnn.weights import Weights
 if TYPE_CHECKING:
     from nmt.rnn.kernels.cuda.device_model import ModelOperations
 
+FEW = 0.75
+"""Share of rows below which copying those that take part costs less than a product of all; an estimate, unmeasured."""
+
 BITS = np.dtype(np.uint32)
 BFLOAT16 = np.dtype(np.uint16)
 
@@ -62,12 +65,19 @@ class Matrices:
 
     # ------------------------------------------------------------ by weights
 
-    def multiply(self, left: Matrix, key: Weight, out: Matrix) -> None:
-        """out = left @ rows of a parameter, or the transpose of them."""
+    def multiply(self, left: Matrix, key: Weight, out: Matrix, index: np.ndarray | None = None) -> None:
+        """out = left @ rows of a parameter, or the transpose of them. index: the rows that matter; the others' results
+        are arbitrary, or not written."""
         name, start, rows, transposed = key
         weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
-        a = self._rounded(left, "left") if self.in_bfloat16 else left.view()
-        self.runtime.gemm(a, weight[start : start + rows], out.view(), transpose_b=transposed)
+        if index is not None and len(index) >= FEW * left.count:
+            index = None
+        a = self._gathered(left, index, "left")
+        c = out.view() if index is None else self._matrix("right", len(index), out.size, self.dtype)
+        self.runtime.gemm(a, weight[start : start + rows], c, transpose_b=transposed)
+        if index is not None:
+            size = out.start, out.stride, out.size, len(index)
+            self._launch(row_kernels.scatter, c.size, c, *size, self.device.index(index), out.array)
 
     def reserve(self, count: int, width: int, key: Weight) -> list[Array]:
         """Find the memory of a product of so many rows beforehand; returns what it reads and rounds into."""
@@ -105,28 +115,34 @@ class Matrices:
         self.runtime.launch(kernels[1], blocks, parts, rows.size, chunks, out)
 
     def _gathered(self, rows: Matrix, index: np.ndarray | None, role: str) -> Array:
-        if self.in_bfloat16:
+        if self.in_bfloat16 and rows.array.dtype != BFLOAT16:
             return self._rounded(rows, role, index)
         return rows.view() if index is None else self._take(rows, index, role)
 
     # ------------------------------------------------------------ copies
 
     def _take(self, rows: Matrix, index: np.ndarray, role: str) -> Array:
-        out = self.device.buffer(role, len(index) * rows.size, self.dtype)
+        out = self._matrix(role, len(index), rows.size, rows.array.dtype)
         size = rows.start, rows.stride, rows.size, len(index)
-        self._launch(row_kernels.gather, out.size, rows.array, *size, self.device.index(index), out)
-        return out.reshape(len(index), rows.size)
+        kernel = row_kernels.gather(out.dtype, row_kernels.threads_for(out.size))
+        self.runtime.launch(
+            kernel, row_kernels.grid_of(kernel, out.size), rows.array, *size, self.device.index(index), out
+        )
+        return out
 
     def _rounded(self, rows: Matrix, role: str, index: np.ndarray | None = None) -> Array:
         count = rows.count if index is None else len(index)
-        out = self.device.buffer(role, count * rows.size, BFLOAT16)
+        out = self._matrix(role, count, rows.size, BFLOAT16)
         make = row_kernels.round_rows if index is None else row_kernels.round_gathered
         kernel = make(row_kernels.threads_for(out.size))
         size = rows.start, rows.stride, rows.size, count
         last = (out,) if index is None else (self.device.index(index), out)
         grid = row_kernels.grid_of(kernel, out.size)
         self.runtime.launch(kernel, grid, rows.array.view(BITS), *size, *last)
-        return out.reshape(count, rows.size)
+        return out
+
+    def _matrix(self, role: str, rows: int, columns: int, dtype: np.dtype) -> Array:
+        return self.device.buffer(role, rows * columns, dtype).reshape(rows, columns)
 
     def _launch(self, make: Any, count: int, *arguments: Any) -> None:
         kernel = make(self.dtype, row_kernels.threads_for(count))

@@ -24,6 +24,7 @@ __all__ = [
     "keep_rows",
     "round_gathered",
     "round_rows",
+    "scatter",
     "sum_columns",
     "threads_for",
 ]
@@ -43,7 +44,7 @@ def grid_of(kernel: Kernel, count: int) -> int:
 
 
 def _number(dtype: np.dtype) -> Any:
-    return float32 if dtype == np.float32 else float64
+    return {4: float32, 8: float64, 2: uint16}[dtype.itemsize]
 
 
 def threads_for(count: int) -> int:
@@ -105,6 +106,19 @@ def gather(dtype: np.dtype, threads: int) -> Kernel:
     """out [count, columns] = the rows in `index` of a matrix."""
     number = _number(dtype)
     return Kernel(_gather, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
+
+
+def _scatter(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+    for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
+        row = i // columns
+        out[start + index[row] * stride + i - row * columns] = source[i]
+
+
+@lru_cache
+def scatter(dtype: np.dtype, threads: int) -> Kernel:
+    """The rows in `index` of a matrix = source [count, columns]."""
+    number = _number(dtype)
+    return Kernel(_scatter, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
 
 
 def _keep_rows(array, old, B, width, t, lengths, count):  # type: ignore[no-untyped-def]
@@ -197,8 +211,9 @@ def dropout_mask(dtype: np.dtype, threads: int) -> Kernel:
     return Kernel(_dropout_mask, (number[::1], _I, number, number, word, word, word), threads)
 
 
-def example_kernels() -> list[Kernel]:
+def example_kernels() -> dict[str, Kernel]:
     """One of each, to be compiled and measured by the tests."""
-    kinds = [np.dtype(np.float32), np.dtype(np.float64)]
-    typed = (gather, keep_rows, clear_ended, sum_columns, add_columns, dropout_mask)
-    return [round_rows(_THREADS), round_gathered(_THREADS), *(make(kind, _THREADS) for make in typed for kind in kinds)]
+    typed = (gather, scatter, keep_rows, clear_ended, sum_columns, add_columns, dropout_mask)
+    found = [round_rows(_THREADS), round_gathered(_THREADS)]
+    found += [make(np.dtype(np.float32), _THREADS) for make in typed]
+    return {kernel.name: kernel for kernel in found}

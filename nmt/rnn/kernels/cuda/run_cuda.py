@@ -15,6 +15,7 @@ from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.device import Allocate, Array
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.run_persistent import TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.row_writer import INDEX, weight_key
 from nmt.rnn.kernels.run_cpu import Block, Rows, shape_of_step
 from nmt.rnn.profile import operation
@@ -34,9 +35,16 @@ class CudaExecutable:
         self.in_bfloat16 = packed == PAIRS
         self.forward_module = emit_cuda(plan.forward, dtype, "forward")
         self.backward_module = emit_cuda(plan.backward, dtype, "backward") if plan.backward else None
+        cell = recognise(plan) if dtype == np.float32 else None
+        self.persistent = PersistentRun(device, cell, plan, self.in_bfloat16) if cell else None
 
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the forward arrays; see `device.Executable`."""
+        layer = self.persistent.layer(rows) if self.persistent else None
+        if self.persistent and layer:
+            with operation(rows.label, ": persistent"):
+                self.persistent.forward(layer, arrays, weights, rows)
+            return
         run = _Run(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
         for block in rows.blocks(turned=False):
             run.block(block)
@@ -45,6 +53,10 @@ class CudaExecutable:
         """Fill the backward arrays and add to the parameters' `gradients`."""
         if self.plan.backward is None or self.backward_module is None:
             raise RuntimeError("a plan for inference has no backward pass")
+        if self.persistent and TAPE in arrays:
+            with operation(rows.label, " gradients: persistent"):
+                self.persistent.backward(arrays, weights, rows, gradients)
+            return
         run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
         for block in rows.blocks(turned=True):
             run.block(block)
@@ -84,6 +96,7 @@ class _Run:
         self.prefix = _prefixes(rows)
         self.scratch: Arrays = {}
         self.flat: Arrays = {}
+        self.parts: dict[tuple[bool, int], np.ndarray | None] = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
         self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
         for name, place in one.arrays.items():
@@ -207,7 +220,8 @@ class _Run:
         source, target = program.places[x.id], program.places[step.out.id]
         left, right = self._rows_of(source, block), self._rows_of(target, block)
         columns = (offset, step.x.width or 0)
-        self.matrices.multiply(left.columns(*columns), weight_key(step), right)
+        index = self._taking_part(source.source_axis, block)
+        self.matrices.multiply(left.columns(*columns), weight_key(step), right, index)
 
     def _product_of_step(self, step: Product, t: int, old: int, count: int, block: Block) -> None:
         x, offset = _operand(step)
@@ -263,10 +277,12 @@ class _Run:
 
     def _taking_part(self, wide: bool, block: Block) -> np.ndarray | None:
         """Numbers of the rows of a block that take part; None for all."""
-        rows = self.rows
-        steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
-        there = steps[:, None] < (rows.source_lengths if wide else rows.lengths)
-        return None if there.all() else np.flatnonzero(there)
+        rows, key = self.rows, (wide, block.low)
+        if key not in self.parts:
+            steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
+            there = steps[:, None] < (rows.source_lengths if wide else rows.lengths)
+            self.parts[key] = None if there.all() else np.flatnonzero(there)
+        return self.parts[key]
 
 
 def _most_blocks(rows: Rows, multiprocessors: int) -> int:

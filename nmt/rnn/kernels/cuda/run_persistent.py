@@ -1,0 +1,131 @@
+"""Run an LSTM or GRU over time by one launch a direction, where the plan is that cell and the card can hold it.
+
+A plan is recognised by the structure of its traced step: that of `LSTMCell` or of `GRUCell` with the reset after the
+product, both with biases. Around the launch lie the products that leave the time loop, as in `run_cuda`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.rnn.cell import Cell
+from nmt.rnn.cells import GRUCell, LSTMCell
+from nmt.rnn.compiler.plan import Plan
+from nmt.rnn.compiler.trace import Trace, trace
+from nmt.rnn.device import Array
+from nmt.rnn.graph import topological
+from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
+from nmt.rnn.kernels.run_cpu import Rows, identity
+from nmt.rnn.weights import Weights
+
+if TYPE_CHECKING:
+    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+Arrays = dict[str, Array]
+TAPE = "persistent run"
+"""The name under which a forward run keeps what its backward run needs."""
+
+
+def recognise(plan: Plan) -> str | None:
+    """`lstm` or `gru` where the plan's step is that of the cell, else None."""
+    found = plan.trace
+    if set(found.inputs) != {"x"} or "h" not in found.states:
+        return None
+    D, H = found.inputs["x"].width or 0, found.states["h"].width or 0
+    kinds: tuple[tuple[str, Callable[[int, int], Cell]], ...] = (("lstm", LSTMCell), ("gru", GRUCell))
+    return next((name for name, cell in kinds if _structure(found) == _structure_of(cell, D, H)), None)
+
+
+@lru_cache(maxsize=64)
+def _structure_of(cell: Callable[[int, int], Cell], D: int, H: int) -> list[str]:
+    return _structure(trace(cell(D, H), training=False))
+
+
+def _structure(step: Trace) -> list[str]:
+    """Everything that a step computes, and what of it are outputs and states."""
+    results = {**step.outputs, **{f"new {k}": v for k, v in step.new.items()}}
+    return [repr(v) for v in topological(results.values())] + [f"{k} v{v.id}" for k, v in results.items()]
+
+
+class PersistentRun:
+    """One recurrent layer on a card."""
+
+    def __init__(self, device: CudaDevice, cell: str, plan: Plan, in_bfloat16: bool) -> None:
+        self.device, self.cell, self.in_bfloat16 = device, cell, in_bfloat16
+        self.inputs, self.hidden = plan.trace.inputs["x"].width or 0, plan.trace.states["h"].width or 0
+        self.wants_inputs = "x" in plan.d_inputs
+        self.states = list(plan.trace.states)
+        self.dtype = np.dtype(np.float32)
+
+    def layer(self, rows: Rows) -> PersistentLayer | None:
+        """How the card can run these rows, if it can."""
+        if not rows.B or rows.T < 2:
+            return None
+        kind: Any = self.cell
+        return plan_layer(self.device.runtime, kind, self.hidden, rows.B, exact=not self.in_bfloat16)
+
+    # ------------------------------------------------------------ forward
+
+    def forward(self, layer: PersistentLayer, arrays: Arrays, weights: Weights, rows: Rows) -> None:
+        """Fill the stacks of states; keep the rest for the way back."""
+        index, xp = self.device.index, self.device.xp
+        T, B, H = rows.T, rows.B, self.hidden
+        matrices = Matrices(self.device, self.dtype, self.in_bfloat16, weights)
+        a = xp.empty((T, B, weights["b"].shape[0]), self.dtype)
+        key = ("W_x", 0, self.inputs, False)
+        taking = _taking_part(rows)
+        matrices.multiply(_rows(arrays["x"]), key, _rows(a), taking)
+        a += weights["b"]
+        place = index(identity(B))
+        first = index(rows.lengths if rows.reverse else np.zeros(B, np.int64))
+        states = tuple(arrays[f"S_{name}"][first, place] for name in self.states)
+        W_h, b_h = weights["W_h"], weights["b_h"] if self.cell == "gru" else None
+        run = layer.forward(W_h, a, index(rows.lengths), states, b_h=b_h, reverse=rows.reverse)
+        stack = arrays["S_h"]
+        (stack[:T] if rows.reverse else stack[1:])[...] = run.y.reshape(T, B, H)
+        ends = index(np.zeros(B, np.int64) if rows.reverse else rows.lengths)
+        for name, last in zip(self.states, run.last, strict=True):
+            arrays[f"S_{name}"][ends, place] = last
+        arrays[TAPE] = (layer, run, states, matrices, taking)
+
+    # ------------------------------------------------------------ backward
+
+    def backward(self, arrays: Arrays, weights: Weights, rows: Rows, gradients: Arrays) -> None:
+        """Gradients of input and first states; those of the parameters are added."""
+        layer, run, states, matrices, taking = arrays.pop(TAPE)
+        d_last = tuple(self.device.xp.array(arrays[f"D_{name}"][0]) for name in self.states)
+        lengths = self.device.index(rows.lengths)
+        found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
+        for name, first in zip(self.states, found.first, strict=True):
+            arrays[f"D_{name}"][...] = first  # of both slots, whichever is looked at
+        d_a, G = _rows(found.d_a), found.d_a.shape[-1]
+        if self.wants_inputs:
+            arrays["d_x"] = self.device.xp.empty((rows.T, rows.B, self.inputs), self.dtype)
+            matrices.multiply(d_a, ("W_x", 0, self.inputs, True), _rows(arrays["d_x"]), taking)
+            self.device.clear_ended(arrays["d_x"], rows.lengths, 1)
+        if "W_x" in gradients:
+            matrices.add_outer(_rows(arrays["x"]), d_a, taking, gradients["W_x"])
+        if "W_h" in gradients:
+            matrices.add_outer(_rows(run.before), _rows(found.d_product), taking, gradients["W_h"])
+        if "b" in gradients:
+            matrices.add_sum(d_a, taking, gradients["b"])
+        if "b_h" in gradients:
+            shared = G - self.hidden  # r and z; of n only what the reset lets through
+            matrices.add_sum(d_a.columns(0, shared), taking, gradients["b_h"][:shared])
+            matrices.add_sum(_rows(found.d_inner), taking, gradients["b_h"][shared:])
+
+
+def _rows(array: Array) -> Matrix:
+    """[T, B, n] as a matrix of all rows."""
+    flat = array.reshape(-1, array.shape[-1])
+    return Matrix(flat, 0, len(flat))
+
+
+def _taking_part(rows: Rows) -> np.ndarray | None:
+    there = np.arange(rows.T)[:, None] < rows.lengths
+    return None if there.all() else np.flatnonzero(there)

@@ -1,0 +1,89 @@
+"""LSTM and GRU scans by the persistent kernels, held to what all scans are held to."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nmt.rnn import DropoutCell, ElmanCell, GRUCell, LSTMCell, Scan, StackCell
+from nmt.rnn.kernels.cuda.run_persistent import PersistentRun, recognise
+from tests.cuda.runtimes import runtime_with
+from tests.oracle import compare
+from tests.rnn import scan_cases as cases
+
+D, H, ROWS, STEPS = 5, 32, 3, 3
+CELLS = {"lstm": LSTMCell, "gru": GRUCell}
+
+
+@pytest.fixture(scope="module")
+def wide_device(runtime):
+    """With room for all blocks of a layer at once."""
+    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+    return CudaDevice(runtime_with(multiprocessors=8, seed=1))
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """Forward runs by the persistent kernels."""
+    seen, forward = [], PersistentRun.forward
+    monkeypatch.setattr(PersistentRun, "forward", lambda self, *args: seen.append(self.cell) or forward(self, *args))
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("name", "compute_dtype", "lengths", "reverse"),
+    [
+        ("lstm", None, (3, 0, 2), False),
+        ("lstm", "bfloat16", (3, 0, 1), True),
+        ("gru", None, (3, 0, 1), True),
+        ("gru", "bfloat16", (1, 3, 0), False),
+    ],
+)
+def test_a_layer_means_what_the_interpreter_says(wide_device, launches, name, lengths, reverse, compute_dtype):
+    """Whatever lies in padding."""
+    case = cases.draw(CELLS[name](D, H), "float32", lengths, rows=ROWS, steps=STEPS)
+    expected = cases.interpreted(case, {}, reverse=reverse)
+    dirty = replace(case, x=case.x.copy(), d_y=case.d_y.copy())
+    for row, n in enumerate(lengths):
+        dirty.x[n:, row] = dirty.d_y[n:, row] = np.nan
+    options = {"device": wide_device, "compute_dtype": compute_dtype, "reverse": reverse}
+    found = cases.compiled(dirty, **options)
+    tolerance = compare.BFLOAT16_TOLERANCE if compute_dtype else 1e-5
+    for mine, theirs in zip(found[:2], expected, strict=True):
+        assert set(mine) == set(theirs)
+        for key, value in theirs.items():
+            assert compare.norm_error(mine[key], value) < tolerance, key
+    for row, n in enumerate(lengths):
+        np.testing.assert_array_equal(found[0]["y"][n:, row], 0)
+        np.testing.assert_array_equal(found[1]["d_x"][n:, row], 0)
+    for key, value in cases.inferred(dirty, **options).items():
+        np.testing.assert_array_equal(value, found[0][key], key)
+    assert launches == [name] * 2
+
+
+def test_full_rows_and_absent_states(wide_device, launches):
+    case = cases.draw(LSTMCell(D, H), "float32", rows=ROWS, steps=STEPS)
+    case = replace(case, initial={})
+    found, expected = cases.compiled(case, device=wide_device), cases.compiled(case)
+    for mine, theirs in zip(found[:2], expected[:2], strict=True):
+        for key, value in theirs.items():
+            assert compare.norm_error(mine[key], value) < 1e-5, key
+    assert launches == ["lstm"]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_only_these_cells_are_recognised(training):
+    def found(cell):
+        return recognise(Scan(cell).plan(training))
+
+    assert found(LSTMCell(D, H)) == "lstm"
+    assert found(GRUCell(D, H)) == "gru"
+    others = [
+        LSTMCell(D, H, bias=False),
+        GRUCell(D, H, reset_after=False),
+        ElmanCell(D, H),
+        StackCell([LSTMCell(D, H)]),
+    ]
+    assert [found(cell) for cell in others] == [None] * len(others)
+    assert not training or found(DropoutCell(LSTMCell(D, H), 0.5)) is None
