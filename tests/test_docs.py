@@ -57,7 +57,7 @@ def check_nmt_command(words):
 
 
 def check_make(words):
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
     assert {word for word in words[1:] if "=" not in word} <= set(targets)
 
 

@@ -11,7 +11,7 @@ from nmt.rnn.kernels.cuda.compile import compile_kernel, to_ptx
 from nmt.rnn.kernels.cuda.kernel import Kernel
 from nmt.rnn.kernels.cuda.parameters import Parameters
 
-STATIC_SHARED = 48 * 1024
+SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that cards of 9.0 keep for themselves
 SPILLS = 32  # bytes written and read: an address or two
 CAPABILITIES = [(8, 0), (9, 0)]
 
@@ -23,8 +23,9 @@ def kernels():
         module = importlib.import_module(info.name)
         short = info.name.removeprefix(package.__name__ + ".")
         found |= {f"{short}: {name}": k for name, k in vars(module).items() if isinstance(k, Kernel)}
-        examples = vars(module).get("example_kernels")
-        found |= {f"{short}: {name}": k for name, k in (examples() if examples else {}).items()}
+        examples = vars(module).get("example_kernels", dict)()
+        named = examples if isinstance(examples, dict) else {f"{k.name} {i}": k for i, k in enumerate(examples)}
+        found |= {f"{short}: {name}": k for name, k in named.items()}
     return found
 
 
@@ -51,7 +52,7 @@ def test_kernel_fits(name, capability, record_property):
     warps = -(-kernel.block_threads // 32)
     assert used.registers <= min(kernel.registers, 65536 // (-(-warps // 4) * 128))
     assert used.spills <= SPILLS
-    assert used.shared <= STATIC_SHARED
+    assert used.shared <= SHARED
     # What is packed for a launch is, word by word, as wide as what the code takes.
     assert made.parameters == Parameters(kernel).sizes
     assert made.cubin[:4] == b"\x7fELF"
