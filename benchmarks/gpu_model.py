@@ -12,6 +12,8 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -256,13 +258,25 @@ def check(device: Device, case: Case, updates: int, sentences: int) -> Iterator[
         losses.append(np.array([stats.loss / stats.tokens for stats in done]))
         found.append(search(model, sources, beam_size=BEAM, max_length_ratio=LENGTH_RATIO, batch_size=64))
     ways = np.abs(losses[1] / losses[0] - 1)
-    yield f"{updates} updates: loss {losses[0][0]:.4f} to {losses[0][-1]:.4f} on the processor, {losses[1][-1]:.4f} on it"
+    last = f"{losses[0][-1]:.4f} on the processor, {losses[1][-1]:.4f} on the device"
+    yield f"{updates} updates: loss {losses[0][0]:.4f}, at last {last}"
     yield f"relative difference: {ways[:20].max():.1e} at most in the first 20 updates, {ways.max():.1e} in all"
     same = [one[0].ids == other[0].ids for one, other in zip(*found, strict=True)]
     yield f"translations: {sum(same)} of {len(same)} equal"
     for n in np.flatnonzero(~np.array(same)).tolist():
         one, other = found[0][n][0], found[1][n][0]
         yield f"  sentence {n}: scores {one.score:.6f} and {other.score:.6f}"
+
+
+def write(device: Device, path: Path, *, quick: bool) -> None:
+    """Print the tables and what the check found, and keep them in a file, line by line."""
+    cases = QUICK if quick else CASES
+    rows = lines(device, cases, updates=30, compute_dtypes=("float32", "bfloat16"))
+    found = check(device, next(iter(cases.values())), 20 if quick else 200, 100)
+    with path.open("w") as file:
+        for line in chain(rows, found):
+            print(line, flush=True)
+            print(line, file=file, flush=True)
 
 
 def main() -> None:
