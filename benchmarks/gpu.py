@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import gpu_model
 import numpy as np
 from _cases import CELLS, Arrays, Shape, make_inputs, operations
 from _gpu_peer import PEERS, TorchLayer
@@ -206,6 +207,7 @@ def main() -> None:
             (options.out / "operators.json").write_text(json.dumps(tables, indent=1))
     text = "\n".join(line(row) for name in ("operators", "persistent") for row in tables[name])
     (options.out / "operators.txt").write_text(f"{tables['machine']}\n{text}\n")
+    gpu_model.write(device, options.out / "models.txt", quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
     from nmt.model.translation import TranslationModel
+    from nmt.rnn.device import Device
 
 CONFIG_NAME = "config.yaml"
 LAST_NAME = "last.safetensors"
@@ -96,11 +97,15 @@ def subwords_digest(src: Subwords, tgt: Subwords) -> str:
 
 
 def build_model(
-    config: Config, src_vocab_size: int, tgt_vocab_size: int, compute_dtype: str | None = None
+    config: Config,
+    src_vocab_size: int,
+    tgt_vocab_size: int,
+    compute_dtype: str | None = None,
+    device: Device | None = None,
 ) -> TranslationModel:
     """Return the configured model, its parameters not yet set. Here Numba comes in.
 
-    compute_dtype: Instead of the configured one.
+    compute_dtype: Instead of the configured one. device: Where it computes; None for the processor.
     """
     from nmt.model.translation import TranslationModel
 
@@ -113,6 +118,7 @@ def build_model(
         joint,
         compute_dtype=compute_dtype,
         recompute=config.training.recompute,
+        device=device,
     )
 
 
@@ -150,12 +156,13 @@ def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray]
     return tensors, metadata
 
 
-def set_params(params: dict[str, np.ndarray], tensors: dict[str, np.ndarray], path: Path) -> None:
-    """Copy the parameters in `tensors` (names with their prefix) into those of a model, in place.
+def set_params(model: TranslationModel, tensors: dict[str, np.ndarray], path: Path) -> None:
+    """Copy the parameters in `tensors` (names with their prefix) into those of a model.
 
     Raises:
         CheckpointError: The model has other parameters or shapes than the checkpoint.
     """
+    params = model.params
     saved = {name.removeprefix(PARAMS_PREFIX): tensor for name, tensor in tensors.items()}
     for name in sorted(params.keys() | saved.keys()):
         want = params[name].shape if name in params else None
@@ -166,7 +173,8 @@ def set_params(params: dict[str, np.ndarray], tensors: dict[str, np.ndarray], pa
                 f"{got}; undo the change of the model section or use another model_dir"
             )
     for name, param in params.items():
-        np.copyto(param, saved[name])
+        param[...] = model.device.upload(saved[name])
+    model.changed()
 
 
 def tensor_checksum(tensor: np.ndarray) -> int:

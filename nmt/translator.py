@@ -24,6 +24,7 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
+from nmt.rnn.device import choose_device
 from nmt.translation import (
     Detail,
     SearchSettings,
@@ -81,6 +82,7 @@ class Translator:
         threads: int | None = None,
         checkpoint: str | None = None,
         compute_dtype: str | None = None,
+        device: str | None = None,
     ) -> Translator:
         """Load a model from the folder that nmt-train wrote.
 
@@ -91,14 +93,18 @@ class Translator:
                 yet.
             compute_dtype: `float32` or `bfloat16`, what is multiplied; None takes the configured
                 one. Any model runs in either.
+            device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on
+                either.
 
         Raises:
+            DeviceError: There is no usable card, and the device is `cuda`.
             CheckpointError: The folder or a file in it is missing, damaged, or does not fit the
                 rest.
             ConfigError: Its config.yaml was changed into something impossible.
         """
         folder = Path(model_dir)
         config = load_folder_config(folder)
+        place = choose_device(device or config.device)
         path = find_checkpoint(folder, checkpoint)
         src_subwords, tgt_subwords = load_subwords(folder, joint=config.data.subwords.joint)
         tensors, metadata = read_checkpoint(path, prefix=PARAMS_PREFIX)
@@ -107,9 +113,8 @@ class Translator:
                 f"{path}: must have been trained with the subwords beside it, got other ones; "
                 "put back the .spm files that belong to it"
             )
-        model = build_model(config, src_subwords.vocab_size, tgt_subwords.vocab_size, compute_dtype)
-        set_params(model.params, tensors, path)
-        model.changed()
+        model = build_model(config, src_subwords.vocab_size, tgt_subwords.vocab_size, compute_dtype, place)
+        set_params(model, tensors, path)
         num_threads = resolve_threads(threads, config)
         return cls(model, src_subwords, tgt_subwords, config, num_threads)
 

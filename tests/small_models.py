@@ -40,16 +40,37 @@ def model_settings(*, encoder=None, decoder=None, tied="none"):
 
 
 def build(
-    vocab_size, *, joint=True, scale=0.5, seed=0, dtype=None, compute_dtype=None, recompute="attention", **changes
+    vocab_size,
+    *,
+    joint=True,
+    scale=0.5,
+    seed=0,
+    dtype=None,
+    compute_dtype=None,
+    recompute="attention",
+    device=None,
+    **changes,
 ):
     """A model with normal parameters: sharper than a fresh one, so that nothing is almost tied."""
-    options = {"compute_dtype": compute_dtype, "recompute": recompute} | ({} if dtype is None else {"dtype": dtype})
+    options = {"compute_dtype": compute_dtype, "recompute": recompute, "device": device}
+    options |= {} if dtype is None else {"dtype": dtype}
     model = TranslationModel(model_settings(**changes), vocab_size, vocab_size, joint, **options)
     rng = np.random.default_rng(seed)
     for name in sorted(model.params):
-        model.params[name][...] = rng.normal(0.0, scale, model.params[name].shape)
+        values = rng.normal(0.0, scale, model.params[name].shape).astype(model.dtype)
+        model.params[name][...] = model.device.upload(values)
     model.changed()
     return model
+
+
+def on_device(model, device, **options):
+    """A model with the same parameters on another device; `options` are those `build` made it with."""
+    vocab_size = model.vocab_sizes["src"]
+    copy = build(vocab_size, joint=model.joint, device=device, **options)
+    for name, param in model.params.items():
+        copy.params[name][...] = device.upload(model.device.download(param))
+    copy.changed()
+    return copy
 
 
 def batch_of(pairs):

@@ -88,6 +88,16 @@ def threads_option() -> Callable[[Any], Any]:
     )
 
 
+def device_option() -> Callable[[Any], Any]:
+    """Return the `--device` option of all commands that compute."""
+    return click.option(
+        "--device",
+        type=click.Choice(["cpu", "cuda", "auto"]),
+        show_default="device of the config, there cpu",
+        help="Where to compute: the processor, a graphics card, or the card if there is a usable one.",
+    )
+
+
 def beam_options() -> Callable[[Any], Any]:
     """Return the options of the search that two commands share."""
     options = [

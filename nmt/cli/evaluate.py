@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, threads_option, version_option
+from nmt.cli.command import Command, beam_options, device_option, threads_option, version_option
 from nmt.evaluate import TOKENIZERS
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of a table.")
 @beam_options()
 @threads_option()
+@device_option()
 @version_option()
 def evaluate(
     model_dir: str | None,
@@ -91,7 +92,8 @@ def _translate(
     from nmt.translator import Translator
 
     output = options.pop("output")
-    translator = Translator.load(model_dir, threads=options.pop("threads"), checkpoint=options.pop("checkpoint"))
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "device")}
+    translator = Translator.load(model_dir, **loading)
     with contextlib.closing(Meter()) as meter:
         found = translator.translate_nbest(sources, on_batch=meter.add, **options)
     hypotheses = [translations[0].text for translations in found]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.command import Command, threads_option, version_option
+from nmt.cli.command import Command, device_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     help="Replace one setting of the config; may be given several times.",
 )
 @threads_option()
+@device_option()
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
@@ -49,6 +50,7 @@ def train(
     config_file: str,
     overrides: tuple[str, ...],
     threads: int | None,
+    device: str | None,
     seed: int | None,
     profile_updates: int | None,
     plan: bool,
@@ -73,12 +75,12 @@ def train(
         overrides = (*overrides, f"seed={seed}")
     config = load_config(config_file, overrides)
     if plan or profile_updates is not None:
-        _try(config, threads, profile_updates, plan)
+        _try(config, threads, device, profile_updates, plan)
         return
 
     from nmt.train.trainer import Trainer
 
-    result = Trainer(config, threads=threads, terminal=sys.stderr).run()
+    result = Trainer(config, threads=threads, device=device, terminal=sys.stderr).run()
     if result.best_path is not None:
         scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
         click.echo(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
@@ -88,14 +90,13 @@ def train(
         sys.exit(128 + result.signal)
 
 
-def _try(config: Config, threads: int | None, profile_updates: int | None, plan: bool) -> None:
+def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
     """Print what some updates tell; nothing is saved."""
-
     from nmt.train.plan_page import plan_page
     from nmt.train.profile_table import profile_page
     from nmt.train.trial import Trial
 
-    trial = Trial(config, threads, lambda text: click.echo(text, err=True))
+    trial = Trial(config, threads, lambda text: click.echo(text, err=True), device)
     pages = []
     if plan:
         pages.append(plan_page(trial))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, threads_option, version_option
+from nmt.cli.command import Command, beam_options, device_option, threads_option, version_option
 from nmt.cli.formats import FORMATS, alignment_line, output_of
 from nmt.cli.search_options import search_options
 
@@ -69,6 +69,7 @@ _CHUNK_BATCHES = 32
     help="What is multiplied: bfloat16 is faster on a processor that has instructions for it.",
 )
 @threads_option()
+@device_option()
 @version_option()
 def translate(model_dir: str, source: str, **options: Any) -> None:
     """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train).
@@ -166,7 +167,7 @@ def _glossary(path: str | None) -> list[tuple[str, str]]:
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
     from nmt.translator import Translator
 
-    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype")}
+    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device")}
     translator = Translator.load(model_dir, **kinds)
     if options["ensemble"]:
         others = [Translator.load(other, **kinds) for other in options["ensemble"]]

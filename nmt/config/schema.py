@@ -22,6 +22,11 @@ class Config(Section):
     threads: PositiveInt | None = Field(
         default=None, description="Processor cores to use; null takes all the machine has."
     )
+    device: Literal["cpu", "cuda", "auto"] = Field(
+        default="cpu",
+        description="Where to compute: the processor, a graphics card (extra [cuda]), or the card if there is a usable "
+        "one. Any model runs on either.",
+    )
     compute_dtype: Literal["float32", "bfloat16"] = Field(
         default="float32",
         description="What is multiplied: numbers rounded to bfloat16 take half the time on a processor with "

@@ -12,6 +12,7 @@ from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+    from nmt.rnn.device import Device
 
 Average = Literal["log_prob", "prob"]
 
@@ -25,6 +26,11 @@ class Ensemble:
 
     def __init__(self, models: Sequence[TranslationModel], average: Average = "log_prob") -> None:
         self.models, self.average = list(models), average
+
+    @property
+    def device(self) -> Device:
+        """Where the first of them computes."""
+        return self.models[0].device
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
         """What search needs; coverage is the mean of all models'."""

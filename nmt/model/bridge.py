@@ -11,6 +11,7 @@ from nmt.errors import ConfigError
 from nmt.model.cells import decoder_layers, encoder_cells
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import LinearCell
+from nmt.rnn.device import cpu
 from nmt.rnn.scan import Scan, Tape
 from nmt.rnn.weights import Weights
 
@@ -28,6 +29,7 @@ class Bridge:
     def __init__(self, config: ModelConfig, **options: Any) -> None:
         """`options` are those of `Scan`. Raises ConfigError where states of different sizes should be the same."""
         self.kind = config.decoder.init_hidden
+        self.xp = (options.get("device") or cpu()).xp
         encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
         # decoder state -> (encoder layer, encoder state)
         self.routes: dict[str, tuple[int, str]] = {}
@@ -62,7 +64,7 @@ class Bridge:
             return {name: final[layer][state] for name, (layer, state) in self.routes.items()}, {}
         states, tapes = {}, {}
         for name, (layer, state) in self.routes.items():
-            x = np.ascontiguousarray(final[layer][state])[None]
+            x = self.xp.ascontiguousarray(final[layer][state])[None]
             result = self.scans[name].forward(
                 weights.view(name), x, training=training, allocate=allocate, label=f"bridge.{name}"
             )
@@ -73,7 +75,7 @@ class Bridge:
         self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: dict[str, np.ndarray]
     ) -> list[States]:
         """Gradients of the encoder's final states."""
-        d_final = [{k: np.zeros_like(v) for k, v in layer.items()} for layer in final]
+        d_final = [{k: self.xp.zeros_like(v) for k, v in layer.items()} for layer in final]
         if self.kind == "zero":
             return d_final
         for name, (layer, state) in self.routes.items():
@@ -81,7 +83,7 @@ class Bridge:
             tape = tapes.get(name)
             if tape is not None:
                 inner = {k[len(name) + 1 :]: g for k, g in gradients.items() if k.startswith(f"{name}.")}
-                got = self.scans[name].backward(tape, np.ascontiguousarray(d)[None], None, inner).x
+                got = self.scans[name].backward(tape, self.xp.ascontiguousarray(d)[None], None, inner).x
                 if got is None:
                     raise RuntimeError("the bridge gave no gradient for its input")
                 d = got[0]

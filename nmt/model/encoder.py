@@ -36,6 +36,7 @@ class Encoder:
         self.directions = DIRECTIONS if config.encoder.bidirectional else DIRECTIONS[:1]
         self.scans = [Scan(cell, **options) for cell in self.cells]
         self.residual = config.encoder.residual
+        self.xp = self.scans[0].device.xp
 
     def params(self) -> dict[str, Param]:
         """Names and shapes."""
@@ -67,9 +68,9 @@ class Encoder:
                 for n, direction in enumerate(self.directions)
             ]
             with operation("encoder: joining directions"):
-                y = np.concatenate([r.y for r in results], axis=-1) if len(results) > 1 else results[0].y
+                y = self.xp.concatenate([r.y for r in results], axis=-1) if len(results) > 1 else results[0].y
                 x = y + x if layer and self.residual else y
-            final.append({k: np.concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
+            final.append({k: self.xp.concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
             tapes.append([r.tape for r in results])
         return Encoded(x, final, tapes)
 
@@ -101,4 +102,4 @@ class Encoder:
     def _half(self, both: np.ndarray, n: int) -> np.ndarray:
         """The share of one direction."""
         width = both.shape[-1] // len(self.directions)
-        return np.ascontiguousarray(both[..., n * width : (n + 1) * width])
+        return self.xp.ascontiguousarray(both[..., n * width : (n + 1) * width])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from nmt.model.cells import memory_size
 from nmt.rnn.footprint import Phase, packed_bytes, peak_bytes, piece_bytes, scan_phases
-from nmt.rnn.kernels.output import chunk_rows
 from nmt.rnn.kernels.products import packed_size
 
 if TYPE_CHECKING:
@@ -43,7 +42,11 @@ def copies_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[str
     memory = S * B * memory_size(model.config) * model.dtype.itemsize
     rows = T * B
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
-    logits = min(chunk_rows(model.decoder.packed), rows) * vocab * model.dtype.itemsize
+    logits = (
+        min(model.device.output_rows(vocab, model.dtype.itemsize, model.decoder.packed), rows)
+        * vocab
+        * model.dtype.itemsize
+    )
     output = 2 * rows * hidden * model.dtype.itemsize
     # Joined directions of every layer, and the last one's in the decoder's order of rows.
     kept = memory * (len(model.encoder.scans) + 1)

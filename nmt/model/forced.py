@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.errors import DeviceError
 from nmt.rnn.cells import AttentionProbe
-from nmt.rnn.kernels.search import log_probs
 from nmt.rnn.workspace import Fresh
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
@@ -32,8 +32,13 @@ def force(
     """Log-probabilities of target tokens, and the attention weights with which they were predicted.
 
     src_ids: sources without EOS. tgt_ids: tokens to force, EOS among them where it is meant. Returns arrays [T] for
-    each sentence and, with `attention`, arrays [T, S], S counting EOS.
+    each sentence and, with `attention`, arrays [T, S], S counting EOS. Raises DeviceError for a model on a card.
     """
+    if model.device.name != "cpu":
+        raise DeviceError(
+            f"scoring: must run on the processor, got the device {model.device.name}; use --device cpu, every model "
+            "runs there"
+        )
     src, src_lengths = pad_sources(src_ids)
     source = model.encode(src, src_lengths, threads)
     tgt_in, tgt_out, lengths = _pad_targets(tgt_ids)
@@ -54,12 +59,11 @@ def force(
     ).y
     b = np.repeat(np.arange(len(lengths)), lengths)
     t = np.concatenate([np.arange(n) for n in lengths.tolist()]) if len(lengths) else np.zeros(0, np.int64)
-    packed, _, bias = model.output_weights(threads, gradients=False)
     scores = np.empty(len(b), model.dtype)
     for start in range(0, len(b), _ROWS):
         rows = slice(start, start + _ROWS)
         outputs = np.ascontiguousarray(y[t[rows], b[rows], :width])
-        everything = log_probs(outputs, packed, bias, threads)
+        everything = model.device.log_probs(outputs, model.output_layer, threads)
         scores[rows] = everything[np.arange(len(everything)), tgt_out[t[rows], b[rows]]]
     weights = [y[:n, i, width : width + len(s) + 1] for i, (n, s) in enumerate(zip(lengths, src_ids, strict=True))]
     return np.split(scores, np.cumsum(lengths)[:-1]), weights if attention else []

@@ -12,21 +12,17 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell
+from nmt.model.decoders import BlockDecoder, ModelDecoder
 from nmt.model.encoder import Encoder
-from nmt.model.forced import force, pad_sources, positions, rounded_up
+from nmt.model.forced import force
 from nmt.rnn.cell import Param, under
-from nmt.rnn.cells import CoverageCell
 from nmt.rnn.compiler.keep import Recompute
-from nmt.rnn.kernels.output import output_loss
-from nmt.rnn.kernels.search import best_tokens, log_probs
-from nmt.rnn.kernels.threads import default_threads, run_parallel
-from nmt.rnn.kernels.update import embedding_gradient, embedding_rows
+from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
+from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.profile import operation
 from nmt.rnn.scan import Scan
-from nmt.rnn.stepper import Stepper
 from nmt.rnn.weights import Weights, initial_array
-from nmt.rnn.workspace import Fresh, Workspace
-from nmt.special_tokens import BOS_ID, EOS_ID
+from nmt.rnn.workspace import Workspace
 
 if TYPE_CHECKING:
     from nmt.data.batches import Batch
@@ -58,7 +54,8 @@ class TranslationModel:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
 
     compute_dtype: of the products, "float32" or "bfloat16" (see `Scan`); None for `dtype`. recompute: what the
-    backward pass computes again, "attention" or "gates" as well (see `Scan`).
+    backward pass computes again, "attention" or "gates" as well (see `Scan`). device: where parameters and all arrays
+    lie and the work is done, None for the processor; batches, sentences and checkpoints are of the host everywhere.
     """
 
     def __init__(
@@ -70,21 +67,28 @@ class TranslationModel:
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
         recompute: Recompute = "attention",
+        device: Device | None = None,
     ) -> None:
+        self.device = device or cpu()
         self.config, self.dtype = config, np.dtype(dtype)
         self.vocab_sizes = {"src": src_vocab_size, "tgt": tgt_vocab_size}
         self.joint = joint
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute}
+        options["device"] = self.device
         self.encoder = Encoder(config, **options)
         self.bridge = Bridge(config, **options)
         self.decoder = Scan(decoder_cell(config), **options)
         self.shapes = self._shapes()
-        self.weights = Weights({name: np.zeros(p.shape, dtype) for name, p in self.shapes.items()})
-        self._workspace = Workspace()
+        xp = self.device.xp
+        self.weights = Weights({name: xp.zeros(p.shape, dtype) for name, p in self.shapes.items()})
+        self.output_layer = OutputLayer(
+            self.weights, self.table("tgt") if self.tied else "output.W", "output.b", self.tied, self.decoder.packed
+        )
+        self._workspace = Workspace(xp)
 
     @property
     def params(self) -> dict[str, np.ndarray]:
-        """Parameters by name."""
+        """Parameters by name, on the device."""
         return dict(self.weights)
 
     @property
@@ -113,11 +117,14 @@ class TranslationModel:
         """
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
-            self.weights[name][...] = self._first_values(name, param, rng)
+            self._set(name, self._first_values(name, param, rng))
         if tgt_counts is not None:
             frequency = (tgt_counts + 0.5) / (tgt_counts + 0.5).sum()
-            self.weights["output.b"][...] = np.log(frequency)
+            self._set("output.b", np.log(frequency))
         self.changed()
+
+    def _set(self, name: str, values: np.ndarray) -> None:
+        self.weights[name][...] = self.device.upload(values.astype(self.dtype))
 
     def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
         if name.endswith("embeddings"):
@@ -154,24 +161,19 @@ class TranslationModel:
         shapes["output.b"] = Param((self.vocab_sizes["tgt"],))
         return shapes
 
-    def output_weights(self, threads: int, gradients: bool) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """The output layer packed, its transpose packed (where gradients are wanted), and its bias."""
-        name = self.table("tgt") if self.tied else "output.W"
-        rows, dtype = self.weights[name].shape[0], self.decoder.packed
-        packed = self.weights.packed(name, 0, rows, self.tied, threads, dtype)
-        back = self.weights.packed(name, 0, rows, not self.tied, threads, dtype) if gradients else None
-        return packed, back, self.weights["output.b"]
-
     # ------------------------------------------------------------ forward
 
     def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
         """ids [..., B] -> embeddings [..., B, E]."""
-        table = self.weights[self.table(side)]
-        out = allocate((*ids.shape, table.shape[1]), self.dtype)
-        flat = np.ascontiguousarray(ids).reshape(-1)
-        with operation(side, " embedding: lookup"):
-            run_parallel(embedding_rows, threads, flat, table, out.reshape(-1, table.shape[1]), self._scale(side))
+        out = allocate((*ids.shape, self.weights[self.table(side)].shape[1]), self.dtype)
+        self.embed_into(side, self.device.upload(np.ascontiguousarray(ids).reshape(-1)), out, threads)
         return out
+
+    def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
+        """The same for ids [N] of the device, into an array of N * E numbers."""
+        table = self.weights[self.table(side)]
+        with operation(side, " embedding: lookup"):
+            self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), self._scale(side), threads)
 
     def _scale(self, side: str) -> float:
         embeddings = (self.config.encoder if side == "src" else self.config.decoder).embeddings
@@ -188,14 +190,15 @@ class TranslationModel:
         threads = self._use_threads(threads)
         order = np.argsort(-lengths, kind="stable")
         back = np.argsort(order, kind="stable")
-        allocate = Workspace()
+        allocate = Workspace(self.device.xp)
         x = self.embed("src", src[:, order], threads, allocate)
         encoded = self.encoder.forward(
             self.weights.view("encoder"), x, lengths[order], training=False, seed=0, allocate=allocate
         )
-        final = [{k: v[back] for k, v in layer.items()} for layer in encoded.final]
+        take, place = self.device.take_rows, self.device.index(back)
+        final = [{k: take(v, place) for k, v in layer.items()} for layer in encoded.final]
         states, _ = self.bridge.forward(self.weights.view("bridge"), final, training=False, allocate=allocate)
-        return Source(encoded.memory[:, back], lengths, self._decoder_states(states))
+        return Source(take(encoded.memory, place), lengths, self._decoder_states(states))
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
         """What search needs of the model. With coverage_of, the longest source in tokens with EOS, there is a state
@@ -213,8 +216,13 @@ class TranslationModel:
         """See `nmt.model.forced.force`."""
         return force(self, src_ids, tgt_ids, attention, self._use_threads(threads))
 
+    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, first_token: int) -> BlockDecoder:
+        """What search on a card needs of the model: these sentences encoded, with K rows each. Tokens below
+        `first_token` are never produced."""
+        return BlockDecoder(self, src_ids, K, first_token)
+
     def _decoder_states(self, states: States) -> States:
-        return {f"cell.{name}": np.ascontiguousarray(v) for name, v in states.items()}
+        return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}
 
     def loss(self, batch: Batch, threads: int | None = None) -> LossStats:
         """Loss without dropout and smoothing."""
@@ -233,7 +241,7 @@ class TranslationModel:
 
         `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
         """
-        gradients = into if into is not None else {k: np.empty_like(v) for k, v in self.weights.items()}
+        gradients = into if into is not None else {k: self.device.xp.empty_like(v) for k, v in self.weights.items()}
         with operation("gradients: zeroing"):
             for g in gradients.values():
                 g[...] = 0
@@ -264,14 +272,15 @@ class TranslationModel:
         encoded = self.encoder.forward(
             weights.view("encoder"), x, batch.src_lengths[order], training=training, seed=2 * seed, allocate=allocate
         )
-        final = [{k: v[back] for k, v in layer.items()} for layer in encoded.final]
+        take, index = self.device.take_rows, self.device.index(back)
+        final = [{k: take(v, index) for k, v in layer.items()} for layer in encoded.final]
         first, bridge_tapes = self.bridge.forward(weights.view("bridge"), final, training=training, allocate=allocate)
         result = self.decoder.forward(
             weights.view("decoder"),
             self.embed("tgt", batch.tgt_in, threads, allocate),
             self._decoder_states(first),
             lengths=batch.tgt_lengths,
-            captured={"memory": encoded.memory[:, back]},
+            captured={"memory": take(encoded.memory, index)},
             source_lengths=batch.src_lengths,
             training=training,
             seed=2 * seed + 1,
@@ -279,54 +288,54 @@ class TranslationModel:
             label="decoder",
         )
         real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
-        stats, d_y = self._output(result.y, real, batch, label_smoothing, threads, gradients)
+        rows = np.flatnonzero(real.reshape(-1))
+        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients)
         if gradients is None or d_y is None or result.tape is None:
-            return stats
+            return self._stats(sums, len(rows))
         d = self.decoder.backward(result.tape, d_y, None, _below(gradients, "decoder"))
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
         d_final = self.bridge.backward(bridge_tapes, d_first, final, _below(gradients, "bridge"))
         self._embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
+        index = self.device.index(order)
         d_src = self.encoder.backward(
             encoded,
-            d.captured["memory"][:, order],
-            [{k: g[order] for k, g in layer.items()} for layer in d_final],
+            take(d.captured["memory"], index),
+            [{k: take(g, index) for k, g in layer.items()} for layer in d_final],
             _below(gradients, "encoder"),
         )
         self._embedding_gradient("src", src, d_src, threads, gradients)
-        return stats
+        return self._stats(sums, len(rows))
+
+    def _stats(self, sums: Any, tokens: int) -> LossStats:
+        """Read last of all: on a card this waits for the whole batch."""
+        nll, loss, correct = self.device.download(sums).tolist()
+        return LossStats(nll, loss, tokens, int(correct))
 
     def _output(
         self,
         y: np.ndarray,
-        real: np.ndarray,
+        rows: np.ndarray,
         batch: Batch,
         label_smoothing: float,
         threads: int,
         gradients: dict[str, np.ndarray] | None,
-    ) -> tuple[LossStats, np.ndarray | None]:
-        """Loss over the real positions, and its gradient with respect to y [T, B, H]."""
-        packed, packed_back, bias = self.output_weights(threads, gradients is not None)
-        rows = np.flatnonzero(real.reshape(-1))
-        H = y.shape[-1]
+    ) -> tuple[Any, np.ndarray | None]:
+        """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
+        device, layer, H = self.device, self.output_layer, y.shape[-1]
         with operation("output layer: gathering rows"):
-            h = np.ascontiguousarray(y.reshape(-1, H)[rows])
-        d_h, d_W, d_b = None, None, None
+            h = device.take_rows(y.reshape(-1, H), device.index(rows))
+        into = None
         if gradients is not None:
-            d_h, d_b = np.empty_like(h), gradients["output.b"]
-            d_W = gradients[self.table("tgt") if self.tied else "output.W"]
+            into = OutputGradients(device.xp.empty_like(h), gradients[layer.matrix], gradients[layer.bias])
         targets = batch.tgt_out.reshape(-1)[rows]
         scale = 1.0 / max(1, len(rows))
-        nll, loss, correct = output_loss(
-            h, packed, packed_back, bias, targets, label_smoothing, d_h, d_W, d_b, scale, threads, transposed=self.tied
-        )
-        stats = LossStats(float(nll), float(loss), len(rows), int(correct))
-        if d_h is None:
-            return stats, None
+        sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, threads)
+        if into is None:
+            return sums, None
         d_y = self._workspace(y.shape, self.dtype)
         with operation("output layer gradients: scattering rows"):
-            d_y[...] = 0
-            d_y.reshape(-1, H)[rows] = d_h
-        return stats, d_y
+            device.spread_rows(into.h, rows, d_y.reshape(-1, H))
+        return sums, d_y
 
     def _embedding_gradient(
         self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: dict[str, np.ndarray]
@@ -336,56 +345,7 @@ class TranslationModel:
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):
-            run_parallel(embedding_gradient, threads, flat, d.reshape(-1, d.shape[-1]), table, self._scale(side))
-
-
-class ModelDecoder:
-    """The model's decoder, a step at a time, for sentences that come and go."""
-
-    def __init__(self, model: TranslationModel, threads: int, coverage_of: int = 0) -> None:
-        self.model, self.threads = model, threads
-        self.eos_id = EOS_ID
-        self._packed, _, self._bias = model.output_weights(threads, gradients=False)
-        self._positions = rounded_up(coverage_of)
-        scan = model.decoder.around(CoverageCell(model.decoder.cell, self._positions)) if coverage_of else model.decoder
-        self._states = scan.states
-        self._stepper = Stepper(scan, model.weights.view("decoder"))
-
-    def admit(self, src_ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, States, np.ndarray]:
-        """Encode sentences (ids without EOS). Returns their names [B], and the states and token before the first
-        step, one row a sentence."""
-        src, lengths = pad_sources(src_ids)
-        source = self.model.encode(src, lengths, self.threads)
-        captured = {"memory": source.memory}
-        if self._positions:
-            captured["positions"] = positions(source.memory, self._positions)
-        names = self._stepper.admit(captured, source.lengths)
-        zero = {name: np.zeros((len(names), width), self.model.dtype) for name, width in self._states.items()}
-        if self._positions:
-            zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
-        return names, zero | source.states, np.full(len(names), BOS_ID, np.int32)
-
-    def release(self, names: np.ndarray) -> None:
-        """These sentences are translated."""
-        self._stepper.release(names)
-
-    def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
-    ) -> tuple[np.ndarray, States]:
-        """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
-        words, word = np.unique(tokens, return_inverse=True)
-        x = self.model.embed("tgt", words, self.threads, Fresh())
-        return self._stepper.step(x, states, names, word=word, parent=parent)
-
-    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """The most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there are no
-        more."""
-        places = min(places, len(self._bias))
-        return best_tokens(outputs, self._packed, self._bias, first_token, places, self.threads)
-
-    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        """The log-probabilities of all tokens [R, V], for rules that change them."""
-        return log_probs(outputs, self._packed, self._bias, self.threads)
+            self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
 
 
 def _below(gradients: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -8,16 +8,24 @@ are host arrays everywhere.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from nmt.errors import DeviceError
+
 if TYPE_CHECKING:
+    from nmt.rnn.beam_state import BeamState
     from nmt.rnn.compiler.plan import Plan
     from nmt.rnn.kernels.run_cpu import Rows
     from nmt.rnn.weights import Weights
     from nmt.rnn.workspace import Allocate
+
+_logger = logging.getLogger("nmt")
 
 Array = Any
 """An array of a device: of its `xp`."""
@@ -46,11 +54,34 @@ class Executable(Protocol):
         """Shapes of the memory that a pass takes from `allocate` besides its arrays."""
 
 
+@dataclass(frozen=True)
+class OutputLayer:
+    """outputs @ matrix + bias: two of `weights` by name, matrix [H, V], or [V, H] where it is `tied` to an embedding;
+    `packed` is the type of the products (see weights.packed_dtype)."""
+
+    weights: Weights
+    matrix: str
+    bias: str
+    tied: bool
+    packed: np.dtype
+
+
+@dataclass(frozen=True)
+class OutputGradients:
+    """Where those of an output layer go: h [R, H] is overwritten, matrix and bias are added to."""
+
+    h: Array
+    matrix: Array
+    bias: Array
+
+
 class Device:
     """A place for arrays and the operations on them; `threads` means nothing but to the processor."""
 
     name: str
     xp: Any
+    memory: int | None = None
+    """Bytes of the card; None for the processor, whose memory is shared with others."""
     block_rows: int | None = None
     """Rows, of all steps together, of a block of time; None for what suits the processor's cache (`run_cpu`)."""
 
@@ -89,12 +120,71 @@ class Device:
         """out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E]."""
         raise NotImplementedError
 
-    def embedding_gradient(self, ids: Array, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
-        """d_table[ids[i]] += d_out[i] * scale for every i, in an order that is always the same."""
+    def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
+        """d_table[ids[i]] += d_out[i] * scale for every i, in an order that is always the same; ids int32 of the
+        host."""
         raise NotImplementedError
 
-    def square_norm(self, gradient: Array, threads: int) -> Any:
-        """The sum of squares of a flat array in float64, still on the device; NaN and infinity come through."""
+    def take_rows(self, array: Array, index: Array, out: Array | None = None) -> Array:
+        """array[..., index, :] of [..., n, m], contiguous, in `out` where that is given; index int64 of the device."""
+        raise NotImplementedError
+
+    def spread_rows(self, rows: Array, places: np.ndarray, out: Array) -> None:
+        """out [N, n] is rows [R, n] at places [R] (host, each below N and once), zero elsewhere."""
+        raise NotImplementedError
+
+    def output_loss(
+        self,
+        h: Array,
+        layer: OutputLayer,
+        targets: np.ndarray,
+        label_smoothing: float,
+        gradients: OutputGradients | None,
+        scale: float,
+        threads: int,
+    ) -> Array:
+        """The cross entropy of the output layer's distribution against targets, and its gradients.
+
+        h [R, H], contiguous; targets int32 [R] of the host. Returns float64 [3], sums over the rows: negative log
+        likelihood, smoothed loss, rows whose target is the first most probable token. `scale` is a factor of the
+        gradients alone. Raises ShapeError. (See kernels/output.py.)
+        """
+        raise NotImplementedError
+
+    def best_tokens(
+        self,
+        outputs: Array,
+        layer: OutputLayer,
+        first: int,
+        places: int,
+        threads: int,
+        allocate: Allocate | None = None,
+    ) -> tuple[Array, Array]:
+        """The `places` most probable tokens of each row of outputs [R, H], from token `first` on, and their
+        log-probabilities (see kernels/search.py)."""
+        raise NotImplementedError
+
+    def beam_step(self, tokens: Array, scores: Array, state: BeamState, *, eos: int, never: int, n_best: int) -> None:
+        """On a card: extend every live hypothesis by one token and keep the best, in place; tokens and scores from
+        `best_tokens`, `never` is a token to pass over."""
+        raise NotImplementedError
+
+    def trace_back(self, state: BeamState) -> Array:
+        """On a card: the tokens of all ended hypotheses, int32 [N * K, T], the last one included; what lies behind is
+        arbitrary."""
+        raise NotImplementedError
+
+    def log_probs(self, outputs: Array, layer: OutputLayer, threads: int) -> Array:
+        """The log-probabilities of all tokens [R, V] for outputs [R, H]: the same bits as `best_tokens` gives. Of the
+        processor alone."""
+        raise NotImplementedError
+
+    def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
+        """Rows whose logits exist at a time in `output_loss`, where there are as many."""
+        raise NotImplementedError
+
+    def square_norm(self, gradients: Sequence[Array], threads: int) -> float:
+        """The sum of squares of all arrays in float64; NaN and infinity come through."""
         raise NotImplementedError
 
     def adam_step(
@@ -108,7 +198,11 @@ class Device:
         self, param: Array, gradient: Array, velocity: Array, settings: tuple[float, ...], threads: int
     ) -> None:
         """One step of gradient descent on flat arrays, in place; settings: lr, momentum, weight decay, scale of the
-        gradient."""
+        gradient. `velocity` may be empty where the momentum is 0."""
+        raise NotImplementedError
+
+    def add_decay(self, gradient: Array, param: Array, decay: float, scale: float) -> None:
+        """gradient = gradient * scale + decay * param, on flat arrays."""
         raise NotImplementedError
 
 
@@ -118,3 +212,32 @@ def cpu() -> Device:
     from nmt.rnn.kernels.device_cpu import CPUDevice
 
     return CPUDevice()
+
+
+@lru_cache(maxsize=1)
+def cuda() -> Device:
+    """The first card. Raises DeviceError: the packages, the driver or a card that suffices is missing."""
+    from nmt.rnn.kernels.cuda.runtime import CupyRuntime
+
+    # The runtime first: without its packages the kernels cannot even be read.
+    runtime = CupyRuntime()
+    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+    return CudaDevice(runtime)
+
+
+def choose_device(name: str) -> Device:
+    """The device called `cpu` or `cuda`; `auto` is the card, or the processor with a word why.
+
+    Raises DeviceError: `cuda` was asked for and there is no usable card.
+    """
+    if name == "cpu":
+        return cpu()
+    try:
+        return cuda()
+    except DeviceError as error:
+        if name == "cuda":
+            raise
+        fact, _, _ = str(error).removeprefix("cuda: ").partition("; ")
+        _logger.warning("device auto: the processor, for %s", fact)
+        return cpu()

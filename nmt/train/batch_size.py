@@ -67,8 +67,8 @@ def forecast(model: TranslationModel, optimizer: Optimizer, corpus: ParallelCorp
     largest = max(shapes, key=size)
     parameters = sum(array.nbytes for array in model.params.values())
     packed = packed_weights_bytes(model)
-    held = resident_bytes()
-    data = corpus.nbytes
+    on_card = model.device.memory is not None
+    held, data = (0, 0) if on_card else (resident_bytes(), corpus.nbytes)
     fixed = {
         "parameters": parameters,
         "gradients": parameters,
@@ -105,7 +105,9 @@ def choose_batch_size(
     warm_up(model, num_threads)
     training = config.training
     limit, whose = training.memory_limit_bytes, "training.memory_limit"
-    if limit is None:
+    if limit is None and model.device.memory is not None:
+        limit, whose = model.device.memory // 2, "half of the card's memory"
+    elif limit is None:
         limit, whose = (free_bytes() + resident_bytes()) // 2, "half of the memory that is free"
     most = max(SIZES[0], corpus.num_tgt_tokens // MIN_UPDATES)
     useful = [size for size in SIZES if size <= most]

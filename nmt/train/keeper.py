@@ -93,9 +93,10 @@ class Keeper:
 
     def _save(self, path: Path, *, with_optimizer: bool) -> None:
         arrays, numbers = self._optimizer.state_dict()
+        download = self._model.device.download
         save_checkpoint(
             path,
-            params=self._model.params,
+            params={name: download(array) for name, array in self._model.params.items()},
             optimizer=arrays if with_optimizer else {},
             metadata={
                 "state": self._state.to_dict(),

@@ -1,4 +1,4 @@
-"""Adam, AdamW and SGD over named arrays; the inner loops are compiled (rnn.kernels.update).
+"""Adam, AdamW and SGD over named arrays; the device does the work (rnn.device).
 
 Adam: Kingma & Ba 2015, algorithm 1. AdamW: Loshchilov & Hutter 2019, algorithm 2 (decay beside the
 gradient, scaled by the learning rate). SGD: heavy-ball momentum, Polyak 1964.
@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.rnn.device import Device, cpu
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
     from nmt.config import TrainingConfig
 
 Arrays = dict[str, np.ndarray]
-
-_SMALL = 1 << 15
-"""Arrays with fewer numbers are not worth waking a second thread for."""
 
 
 class Optimizer:
@@ -29,17 +27,21 @@ class Optimizer:
         params: The model's parameters, C-contiguous; `step` changes them in place.
         settings: The training section.
         num_threads: Cores to use. The result does not depend on it.
+        device: Where parameters and gradients lie; None for the processor. Checkpoints are of the host.
     """
 
     slots: tuple[str, ...] = ()
     """Names of the state arrays every parameter has."""
 
-    def __init__(self, params: Arrays, settings: TrainingConfig, num_threads: int = 1) -> None:
+    def __init__(
+        self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
+    ) -> None:
         self.settings = settings
         self.num_threads = num_threads
+        self.device = device or cpu()
         self.steps = 0
         self.state: Arrays = {
-            f"{name}/{slot}": np.zeros_like(param) for slot in self.slots for name, param in params.items()
+            f"{name}/{slot}": self.device.xp.zeros_like(param) for slot in self.slots for name, param in params.items()
         }
 
     def step(self, params: Arrays, grads: Arrays, learning_rate: float, gradient_scale: float = 1.0) -> None:
@@ -55,28 +57,21 @@ class Optimizer:
         for name, param in params.items():
             flat_param, flat_grad = param.reshape(-1), grads[name].reshape(-1)
             state = [self.state[f"{name}/{slot}"].reshape(-1) for slot in self.slots]
-            threads = self.num_threads if flat_param.size >= _SMALL else 1
             with operation("optimizer: ", self.settings.optimizer):
-                self._update(threads, flat_param, flat_grad, state, learning_rate, gradient_scale)
+                self._update(flat_param, flat_grad, state, learning_rate, gradient_scale)
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
-        """Return the arrays and the plain numbers a checkpoint must hold."""
-        return self.state, {"steps": self.steps}
+        """Return the arrays, on the host, and the plain numbers a checkpoint must hold."""
+        return {name: self.device.download(array) for name, array in self.state.items()}, {"steps": self.steps}
 
     def load_state_dict(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned, as a checkpoint gave it back."""
         for name, array in self.state.items():
-            np.copyto(array, arrays[name])
+            array[...] = self.device.upload(arrays[name])
         self.steps = int(numbers["steps"])
 
     def _update(
-        self,
-        num_threads: int,
-        param: np.ndarray,
-        grad: np.ndarray,
-        state: list[np.ndarray],
-        learning_rate: float,
-        gradient_scale: float,
+        self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
     ) -> None:
         raise NotImplementedError
 
@@ -88,38 +83,17 @@ class Adam(Optimizer):
     decoupled = False
 
     def _update(
-        self,
-        num_threads: int,
-        param: np.ndarray,
-        grad: np.ndarray,
-        state: list[np.ndarray],
-        learning_rate: float,
-        gradient_scale: float,
+        self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
     ) -> None:
-        from nmt.rnn.kernels.threads import run_parallel
-        from nmt.rnn.kernels.update import adam_step
-
         beta1, beta2 = self.settings.adam_betas
         decay = self.settings.weight_decay
         if decay and not self.decoupled:
-            gradient_scale = _add_decay(grad, param, decay, gradient_scale)
-            decay = 0.0
-        run_parallel(
-            adam_step,
-            num_threads,
-            param,
-            grad,
-            state[0],
-            state[1],
-            learning_rate,
-            beta1,
-            beta2,
-            self.settings.adam_eps,
-            decay,
-            1.0 - beta1**self.steps,
-            1.0 - beta2**self.steps,
-            gradient_scale,
-        )
+            self.device.add_decay(grad, param, decay, gradient_scale)
+            decay, gradient_scale = 0.0, 1.0
+        moments = beta1, beta2, self.settings.adam_eps
+        corrections = 1.0 - beta1**self.steps, 1.0 - beta2**self.steps
+        settings = (learning_rate, *moments, decay, *corrections, gradient_scale)
+        self.device.adam_step(param, grad, state[0], state[1], settings, self.num_threads)
 
 
 class AdamW(Adam):
@@ -131,58 +105,36 @@ class AdamW(Adam):
 class SGD(Optimizer):
     """Gradient descent with heavy-ball momentum; `weight_decay` is added to the gradient."""
 
-    def __init__(self, params: Arrays, settings: TrainingConfig, num_threads: int = 1) -> None:
+    def __init__(
+        self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
+    ) -> None:
         self.slots = ("velocity",) if settings.momentum else ()
-        super().__init__(params, settings, num_threads)
+        super().__init__(params, settings, num_threads, device)
 
     def _update(
-        self,
-        num_threads: int,
-        param: np.ndarray,
-        grad: np.ndarray,
-        state: list[np.ndarray],
-        learning_rate: float,
-        gradient_scale: float,
+        self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
     ) -> None:
-        from nmt.rnn.kernels.threads import run_parallel
-        from nmt.rnn.kernels.update import sgd_step
-
         if self.settings.weight_decay:
-            decay = self.settings.weight_decay
-            gradient_scale = _add_decay(grad, param, decay, gradient_scale)
-        run_parallel(
-            sgd_step,
-            num_threads,
-            param,
-            grad,
-            state[0] if state else grad[:0],
-            learning_rate,
-            self.settings.momentum,
-            0.0,
-            gradient_scale,
-        )
+            self.device.add_decay(grad, param, self.settings.weight_decay, gradient_scale)
+            gradient_scale = 1.0
+        settings = learning_rate, self.settings.momentum, 0.0, gradient_scale
+        self.device.sgd_step(param, grad, state[0] if state else grad[:0], settings, self.num_threads)
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD}
 
 
-def make_optimizer(settings: TrainingConfig, params: Arrays, num_threads: int = 1) -> Optimizer:
+def make_optimizer(
+    settings: TrainingConfig, params: Arrays, num_threads: int = 1, device: Device | None = None
+) -> Optimizer:
     """Return the optimizer that `settings.optimizer` names, its state zero."""
-    return OPTIMIZERS[settings.optimizer](params, settings, num_threads)
+    return OPTIMIZERS[settings.optimizer](params, settings, num_threads, device)
 
 
-def gradient_norm(grads: Arrays, num_threads: int = 1) -> float:
+def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = None) -> float:
     """Return the Euclidean norm of all gradients, summed in float64; NaN and infinity stay."""
-    from nmt.rnn.kernels.threads import run_parallel
-    from nmt.rnn.kernels.update import square_norm
-
-    total = 0.0
-    for grad in grads.values():
-        threads = num_threads if grad.size >= _SMALL else 1
-        parts = np.zeros(threads, dtype=np.float64)
-        with operation("gradient norm"):
-            run_parallel(square_norm, threads, grad.reshape(-1), parts)
-        total += float(parts.sum())
+    with operation("gradient norm"):
+        total = (device or cpu()).square_norm(list(grads.values()), num_threads)
     return math.sqrt(total) if total >= 0 else math.nan
 
 
@@ -194,10 +146,3 @@ def clip_scale(norm: float, limit: float | None) -> float:
     if limit is None or norm <= limit:
         return 1.0
     return limit / norm
-
-
-def _add_decay(grad: np.ndarray, param: np.ndarray, decay: float, gradient_scale: float) -> float:
-    """Clip `grad` in place, then add the decay, unclipped; return the scale left to apply."""
-    np.multiply(grad, grad.dtype.type(gradient_scale), out=grad)
-    grad += param.dtype.type(decay) * param
-    return 1.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
 
 # First match decides; what matches nothing is harmless and noted.
-_SILENT = ("name", "model_dir", "threads", "data.subwords.*model_file")
+_SILENT = ("name", "model_dir", "threads", "device", "data.subwords.*model_file")
 _FREE = ("model.*dropout", "model.initializer", "model.init_weight", "model.forget_bias")
 _BINDING = (
     "model.*",

@@ -18,6 +18,7 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
+from nmt.rnn.device import choose_device
 from nmt.train.batch_size import choose_batch_size
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.keeper import Keeper
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.corpus import ParallelCorpus
     from nmt.model.translation import TranslationModel
+    from nmt.rnn.device import Device
     from nmt.train.optimizer import Optimizer
 
 
@@ -70,11 +72,20 @@ class Trainer:
     Args:
         config: The settings.
         threads: Cores to use; None takes the configured number, or all.
+        device: `cpu`, `cuda` or `auto`; None takes the configured one.
         terminal: Where progress is shown; None for nowhere.
     """
 
-    def __init__(self, config: Config, *, threads: int | None = None, terminal: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        threads: int | None = None,
+        device: str | None = None,
+        terminal: TextIO | None = None,
+    ) -> None:
         self.config = config
+        self._device = choose_device(device or config.device)
         self.folder = Path(config.model_dir)
         self._num_threads = resolve_threads(threads, config)
         self._terminal = terminal
@@ -108,9 +119,9 @@ class Trainer:
         config, threads = self.config, self._num_threads
         src, tgt = corpora.src_subwords, corpora.tgt_subwords
         digest = subwords_digest(src, tgt)
-        model = build_model(config, src.vocab_size, tgt.vocab_size)
+        model = build_model(config, src.vocab_size, tgt.vocab_size, device=self._device)
         model.initialize(config.seed, corpora.train.target_counts(tgt.vocab_size))
-        optimizer = make_optimizer(config.training, model.params, threads)
+        optimizer = make_optimizer(config.training, model.params, threads, model.device)
         schedule = make_schedule(config.training)
         state = saved.state if saved else TrainingState()
         batch_size = self._batch_size(state, model, optimizer, corpora.train, log)
@@ -142,7 +153,7 @@ class Trainer:
         log.line(
             f"model {config.name}: {model.num_params:,} parameters, vocabularies of "
             f"{src.vocab_size:,} and {tgt.vocab_size:,}, "
-            f"{threads} thread{'s' if threads > 1 else ''}, in {self.folder}"
+            f"{_whereabouts(self._device, threads)}, in {self.folder}"
         )
         if saved is not None:
             _check_subwords(saved, digest)
@@ -203,14 +214,17 @@ class Trainer:
         best = parts.keeper.best_path
         if parts.state.best_update:
             tensors, _ = read_checkpoint(best, prefix=PARAMS_PREFIX)
-            set_params(parts.model.params, tensors, best)
-            parts.model.changed()
+            set_params(parts.model, tensors, best)
         found = parts.translator.translate_nbest(sources, on_batch=lambda count: self._stop.check())
         scores = score_translations([translations[0].text for translations in found], references)
         figures = {name: score.score for name, score in scores.items()}
         log.line(f"test {self.config.data.test}: {format_scores(figures)}")
         log.event("test", update=parts.state.best_update, **figures)
         return scores
+
+
+def _whereabouts(device: Device, threads: int) -> str:
+    return f"{threads} thread{'s' if threads > 1 else ''}" if device.name == "cpu" else f"device {device.name}"
 
 
 def _check_subwords(saved: SavedRun, digest: str) -> None:
@@ -223,8 +237,7 @@ def _check_subwords(saved: SavedRun, digest: str) -> None:
 
 def _restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog) -> None:
     """Put a saved run into the parts of this one, and say what is not as it was."""
-    set_params(parts.model.params, saved.params, saved.path)
-    parts.model.changed()
+    set_params(parts.model, saved.params, saved.path)
     parts.optimizer.load_state_dict(saved.optimizer, saved.optimizer_numbers)
     if not saved.changes.schedule:
         parts.schedule.load_state_dict(saved.schedule)

@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from nmt.model_folder import build_model
+from nmt.rnn.device import choose_device
 from nmt.rnn.profile import Profile, operation, recording
 from nmt.train.batch_size import choose_batch_size, warm_up
 from nmt.train.optimizer import make_optimizer
@@ -43,19 +44,24 @@ class Trial:
         config: The settings. Of model_dir only the subwords are read, if a run left any.
         threads: Cores to use; None takes the configured number, or all.
         say: Told what takes long and what was chosen.
+        device: `cpu`, `cuda` or `auto`; None takes the configured one.
 
     Raises:
         NMTError: A text or a setting is not usable.
     """
 
-    def __init__(self, config: Config, threads: int | None, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: Config, threads: int | None, say: Callable[[str], None], device: str | None = None
+    ) -> None:
         self.config = config
         self.num_threads = resolve_threads(threads, config)
         src, tgt, self.corpus = load_training_text(config, say)
         vocabularies = src.subwords.vocab_size, tgt.subwords.vocab_size
-        self.model: TranslationModel = build_model(config, *vocabularies)
+        self.model: TranslationModel = build_model(config, *vocabularies, device=choose_device(device or config.device))
         self.model.initialize(config.seed, self.corpus.target_counts(vocabularies[1]))
-        self.optimizer: Optimizer = make_optimizer(config.training, self.model.params, self.num_threads)
+        self.optimizer: Optimizer = make_optimizer(
+            config.training, self.model.params, self.num_threads, self.model.device
+        )
         self.schedule = make_schedule(config.training)
         say("compiling or loading the code, which the first run on a machine does for a minute or two")
         warm_up(self.model, self.num_threads)

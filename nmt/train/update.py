@@ -50,7 +50,7 @@ class Updater:
             threads=self._num_threads,
             into=self.gradients,
         )
-        norm = gradient_norm(self.gradients, self._num_threads)
+        norm = gradient_norm(self.gradients, self._num_threads, self._model.device)
         is_finite = math.isfinite(stats.loss) and math.isfinite(norm)
         if is_finite:
             scale = clip_scale(norm, settings.clip_grad_norm)

@@ -53,7 +53,9 @@ class TranslationModel:
         joint: bool,
         compute_dtype: str | None = None,
         recompute: str = "attention",
+        device: Any = None,
     ) -> None:
+        self.device = device
         self.compute_dtype = compute_dtype
         self.params = {
             "table": np.zeros((src_vocab_size, tgt_vocab_size), dtype=np.float32),

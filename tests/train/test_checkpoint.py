@@ -6,6 +6,8 @@ import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from safetensors.numpy import save_file
 
 from nmt.errors import CheckpointError
 from nmt.model_folder import PARAMS_PREFIX, read_checkpoint, set_params
+from nmt.rnn.device import cpu
 from nmt.train.checkpoint import load_checkpoint, save_checkpoint
 
 PARAMS = {"b": np.arange(6, dtype="f4").reshape(2, 3), "a": np.ones(1, "f4"), "e": np.ones((0, 2))}
@@ -78,8 +81,9 @@ def test_parameters_of_another_shape_are_named(tmp_path: Path) -> None:
     save(tmp_path / "x.safetensors")
     tensors, _ = read_checkpoint(tmp_path / "x.safetensors", prefix=PARAMS_PREFIX)
     wanted = {"a": np.zeros(1, "f4"), "b": np.zeros((3, 2), "f4"), "e": np.zeros((0, 2))}
+    model: Any = SimpleNamespace(params=wanted, device=cpu())
     with pytest.raises(CheckpointError, match=r"b must have the shape \(3, 2\).*got \(2, 3\)"):
-        set_params(wanted, tensors, tmp_path / "x.safetensors")
+        set_params(model, tensors, tmp_path / "x.safetensors")
     assert not wanted["a"].any(), "nothing is copied unless everything fits"
 
 

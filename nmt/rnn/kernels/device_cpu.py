@@ -1,14 +1,25 @@
-"""The processor as a device: NumPy arrays, and kernels on threads."""
+"""The processor as a device: NumPy arrays, and kernels on threads.
+
+What multiplies is imported where it is used: on a new machine its code takes half a minute to compile.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device import Device
+from nmt.rnn.device import Allocate, Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels import update
-from nmt.rnn.kernels.run_cpu import Executable, clear_ended
 from nmt.rnn.kernels.threads import run_parallel
+
+if TYPE_CHECKING:
+    from nmt.rnn.kernels.run_cpu import Executable
+
+_SMALL = 1 << 15
+"""Arrays with fewer numbers are not worth waking a second thread for."""
 
 
 class CPUDevice(Device):
@@ -27,9 +38,13 @@ class CPUDevice(Device):
         return numbers
 
     def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
+        from nmt.rnn.kernels.run_cpu import Executable
+
         return Executable(plan, dtype, packed)
 
     def clear_ended(self, array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
+        from nmt.rnn.kernels.run_cpu import clear_ended
+
         clear_ended(array, lengths, threads)
 
     def dropout_mask(self, out: np.ndarray, keep_probability: float, seed: int, offset: int, threads: int) -> None:
@@ -43,10 +58,69 @@ class CPUDevice(Device):
     ) -> None:
         run_parallel(update.embedding_gradient, threads, ids, d_out, d_table, scale)
 
-    def square_norm(self, gradient: np.ndarray, threads: int) -> np.float64:
-        parts = np.zeros(threads)
-        run_parallel(update.square_norm, threads, gradient, parts)
-        return parts.sum()
+    def take_rows(self, array: np.ndarray, index: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        found = np.ascontiguousarray(array[index] if array.ndim == 2 else array[:, index])
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    def spread_rows(self, rows: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
+        out[...] = 0
+        out[places] = rows
+
+    def output_loss(
+        self,
+        h: np.ndarray,
+        layer: OutputLayer,
+        targets: np.ndarray,
+        label_smoothing: float,
+        gradients: OutputGradients | None,
+        scale: float,
+        threads: int,
+    ) -> np.ndarray:
+        from nmt.rnn.kernels.output import output_loss
+
+        packed = _packed(layer, layer.tied, threads)
+        back = _packed(layer, not layer.tied, threads) if gradients else None
+        d_h, d_W, d_b = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
+        bias, tied = layer.weights[layer.bias], layer.tied
+        sums = output_loss(
+            h, packed, back, bias, targets, label_smoothing, d_h, d_W, d_b, scale, threads, transposed=tied
+        )
+        return np.array(sums, np.float64)
+
+    def best_tokens(
+        self,
+        outputs: np.ndarray,
+        layer: OutputLayer,
+        first: int,
+        places: int,
+        threads: int,
+        allocate: Allocate | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from nmt.rnn.kernels.search import best_tokens
+
+        bias = layer.weights[layer.bias]
+        return best_tokens(outputs, _packed(layer, layer.tied, threads), bias, first, places, threads)
+
+    def log_probs(self, outputs: np.ndarray, layer: OutputLayer, threads: int) -> np.ndarray:
+        from nmt.rnn.kernels.search import log_probs
+
+        return log_probs(outputs, _packed(layer, layer.tied, threads), layer.weights[layer.bias], threads)
+
+    def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
+        from nmt.rnn.kernels.output import chunk_rows
+
+        return chunk_rows(packed)
+
+    def square_norm(self, gradients: Sequence[np.ndarray], threads: int) -> float:
+        total = 0.0
+        for gradient in gradients:
+            parts = np.zeros(_useful(threads, gradient))
+            run_parallel(update.square_norm, len(parts), gradient.reshape(-1), parts)
+            total += float(parts.sum())
+        return total
 
     def adam_step(
         self,
@@ -57,7 +131,7 @@ class CPUDevice(Device):
         settings: tuple[float, ...],
         threads: int,
     ) -> None:
-        run_parallel(update.adam_step, threads, param, gradient, m, v, *settings)
+        run_parallel(update.adam_step, _useful(threads, param), param, gradient, m, v, *settings)
 
     def sgd_step(
         self,
@@ -67,4 +141,17 @@ class CPUDevice(Device):
         settings: tuple[float, ...],
         threads: int,
     ) -> None:
-        run_parallel(update.sgd_step, threads, param, gradient, velocity, *settings)
+        run_parallel(update.sgd_step, _useful(threads, param), param, gradient, velocity, *settings)
+
+    def add_decay(self, gradient: np.ndarray, param: np.ndarray, decay: float, scale: float) -> None:
+        np.multiply(gradient, gradient.dtype.type(scale), out=gradient)
+        gradient += param.dtype.type(decay) * param
+
+
+def _packed(layer: OutputLayer, transposed: bool, threads: int) -> np.ndarray:
+    rows = len(layer.weights[layer.matrix])
+    return layer.weights.packed(layer.matrix, 0, rows, transposed, threads, layer.packed)
+
+
+def _useful(threads: int, array: np.ndarray) -> int:
+    return threads if array.size >= _SMALL else 1

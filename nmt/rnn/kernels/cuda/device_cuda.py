@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device import Array, Device
+from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import row_kernels
+from nmt.rnn.kernels.cuda.device_model import ModelOperations
 from nmt.rnn.kernels.cuda.kernel import Runtime
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 
@@ -21,7 +22,7 @@ MOST_RECORDED = 128
 """Recordings that are kept, and keys that are remembered in case they come again."""
 
 
-class CudaDevice(Device):
+class CudaDevice(ModelOperations):
     """A card, or what stands for one in the tests."""
 
     name = "cuda"
@@ -29,7 +30,7 @@ class CudaDevice(Device):
     """Enough for products at full speed, few enough for memory not to grow with T."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.runtime, self.xp = runtime, runtime.xp
+        self.runtime, self.xp, self.memory = runtime, runtime.xp, runtime.memory
         self._indices: OrderedDict[bytes, Array] = OrderedDict()
         self._buffers: dict[str, Array] = {}
         self._seen: OrderedDict[tuple[Any, ...], None] = OrderedDict()

@@ -1,0 +1,102 @@
+"""The operations of a model on a card, beside those of its cells: embeddings, output layer, optimizer, search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.beam_state import BeamState
+from nmt.rnn.device import Allocate, Device, OutputGradients, OutputLayer
+from nmt.rnn.kernels.cuda import optimizer, output, rows, search
+from nmt.rnn.kernels.cuda.kernel import Runtime
+from nmt.rnn.kernels.cuda.matrices import Matrices
+from nmt.rnn.weights import PAIRS
+
+
+class ModelOperations(Device):
+    """Half of a card: see `device_cuda.CudaDevice`. `threads` means nothing here."""
+
+    runtime: Runtime
+
+    def buffer(self, role: str, count: int, dtype: np.dtype) -> Any:
+        """`count` stale elements that are the caller's until it, or another, asks again for the same role."""
+        raise NotImplementedError
+
+    def embedding_rows(self, ids: Any, table: Any, out: Any, scale: float, threads: int) -> None:
+        rows.embedding_rows(self.runtime, ids, table, out, scale)
+
+    def embedding_gradient(self, ids: np.ndarray, d_out: Any, d_table: Any, scale: float, threads: int) -> None:
+        rows.embedding_gradient(self.runtime, ids, d_out, d_table, scale)
+
+    def take_rows(self, array: Any, index: Any, out: Any = None) -> Any:
+        if out is None:
+            out = self.xp.empty((*array.shape[:-2], len(index), array.shape[-1]), array.dtype)
+        rows.take_rows(self.runtime, array, index, out)
+        return out
+
+    def spread_rows(self, given: Any, places: np.ndarray, out: Any) -> None:
+        index = np.full(len(out), -1, np.int64)
+        index[places] = np.arange(len(places))
+        rows.take_rows(self.runtime, given, self.index(index), out)
+
+    def output_loss(
+        self,
+        h: Any,
+        layer: OutputLayer,
+        targets: np.ndarray,
+        label_smoothing: float,
+        gradients: OutputGradients | None,
+        scale: float,
+        threads: int,
+    ) -> Any:
+        bias = layer.weights[layer.bias]
+        if targets.size and not 0 <= targets.min() <= targets.max() < len(bias):
+            raise ShapeError(
+                f"output_loss: targets must be classes from 0 and below {len(bias)}, got {targets.min()} to "
+                f"{targets.max()}; check the vocabulary"
+            )
+        given = self.upload(targets)
+        return output.output_loss(self._matrices(layer, h), h, layer, given, label_smoothing, scale, gradients)
+
+    def best_tokens(
+        self,
+        outputs: Any,
+        layer: OutputLayer,
+        first: int,
+        places: int,
+        threads: int,
+        allocate: Allocate | None = None,
+    ) -> tuple[Any, Any]:
+        allocate, R, bias = allocate or self.xp.empty, len(outputs), layer.weights[layer.bias]
+        tokens, scores = allocate((R, places), np.int32), allocate((R, places), outputs.dtype)
+        logits = allocate((R, len(bias)), outputs.dtype)
+        output.output_logits(self._matrices(layer, outputs), outputs, layer, logits)
+        search.best_tokens(self.runtime, logits, bias, first, tokens, scores)
+        return tokens, scores
+
+    def beam_step(self, tokens: Any, scores: Any, state: BeamState, *, eos: int, never: int, n_best: int) -> None:
+        search.beam_step(self.runtime, tokens, scores, state, eos=eos, never=never, n_best=n_best)
+
+    def trace_back(self, state: BeamState) -> Any:
+        return search.trace_back(self.runtime, state)
+
+    def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
+        return output.chunk_rows(vocab_size, itemsize)
+
+    def square_norm(self, gradients: Sequence[Any], threads: int) -> float:
+        return optimizer.square_norm(self.runtime, gradients)
+
+    def adam_step(self, param: Any, gradient: Any, m: Any, v: Any, settings: tuple[float, ...], threads: int) -> None:
+        optimizer.adam_step(self.runtime, param, gradient, m, v, *settings)
+
+    def sgd_step(self, param: Any, gradient: Any, velocity: Any, settings: tuple[float, ...], threads: int) -> None:
+        optimizer.sgd_step(self.runtime, param, gradient, velocity, *settings)
+
+    def add_decay(self, gradient: Any, param: Any, decay: float, scale: float) -> None:
+        optimizer.add_decay(self.runtime, gradient, param, decay, scale)
+
+    def _matrices(self, layer: OutputLayer, like: Any) -> Matrices:
+        return Matrices(self, like.dtype, layer.packed == PAIRS, layer.weights)

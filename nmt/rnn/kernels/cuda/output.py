@@ -1,0 +1,156 @@
+"""The output layer and its cross entropy: products over a chunk of rows, and one kernel that turns their logits into
+losses and gradients."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, float64, int32, int64
+
+from nmt.rnn.device import OutputGradients, OutputLayer
+from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum, row_threads
+from nmt.rnn.kernels.cuda.kernel import Kernel
+from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.rows import NUMBERS
+
+CHUNK_BYTES = 256 << 20
+"""Of logits that exist at a time."""
+
+_LOWEST = float32(-math.inf)
+
+
+@lru_cache
+def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+    """A block a row: bias added to its logits [V], then its losses and, where wanted, its gradient in their place.
+
+    The losses are those of `kernels.softmax.row_loss`: sums [3, R] of negative log likelihood, smoothed loss, and 1
+    where the target is the first largest logit.
+    """
+    number = NUMBERS[dtype]
+
+    def loss_rows(logits, bias, targets, sums, first, R, V, smoothing, scale, want_gradient):  # type: ignore[no-untyped-def]
+        shared = cuda.shared.array(WARPS, number)
+        places = cuda.shared.array(WARPS, int64)
+        row = int64(cuda.blockIdx.x)
+        base = row * V
+        target = int64(targets[first + row])
+        best, place = number(_LOWEST), V
+        for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
+            x = logits[base + j] + bias[j]
+            logits[base + j] = x
+            if x > best:
+                best, place = x, j
+        best, place = block_first_max(best, place, shared, places)
+        total, plain = number(0), number(0)
+        for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
+            x = logits[base + j] - best
+            plain += x
+            total += math.exp(x)
+        total = block_sum(total, shared)
+        plain = block_sum(plain, shared)
+        if cuda.threadIdx.x == 0:
+            log_total = float64(math.log(total))
+            nll = log_total - float64(logits[base + target] - best)
+            sums[first + row] = nll
+            sums[R + first + row] = (1.0 - smoothing) * nll + smoothing * (log_total - float64(plain) / V)
+            sums[2 * R + first + row] = 1.0 if place == target else 0.0
+        if want_gradient != 0:
+            cuda.syncthreads()  # the first thread has read the target's logit
+            factor = number(scale / float64(total))
+            shift = number(scale * smoothing / V)
+            for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
+                x = math.exp(logits[base + j] - best) * factor - shift
+                if j == target:
+                    x -= number(scale * (1.0 - smoothing))
+                logits[base + j] = x
+
+    signature = (number[::1], number[::1], int32[::1], float64[::1], int64, int64, int64, float64, float64, int32)
+    return Kernel(loss_rows, signature, threads, registers=64)
+
+
+def _sum_lines(x, out, size):  # type: ignore[no-untyped-def]
+    """out[block] = the sum of line `block` of x [lines, size]."""
+    shared = cuda.shared.array(WARPS, float64)
+    base = int64(cuda.blockIdx.x) * size
+    total = float64(0)
+    for i in range(int64(cuda.threadIdx.x), size, THREADS):
+        total += x[base + i]
+    total = block_sum(total, shared)
+    if cuda.threadIdx.x == 0:
+        out[cuda.blockIdx.x] = total
+
+
+SUM_LINES = Kernel(_sum_lines, (float64[::1], float64[::1], int64), THREADS, registers=40)
+
+
+def chunk_rows(V: int, itemsize: int, chunk_bytes: int = CHUNK_BYTES) -> int:
+    """Rows whose logits exist at a time, where there are as many."""
+    return max(1, chunk_bytes // (V * itemsize))
+
+
+def output_loss(
+    matrices: Matrices,
+    h: Any,
+    layer: OutputLayer,
+    targets: Any,
+    label_smoothing: float,
+    scale: float,
+    gradients: OutputGradients | None,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Any:
+    """The cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the card.
+
+    Args:
+        matrices: The products, in the type of the computation.
+        h: [R, H].
+        layer: W and b.
+        targets: int32 [R], each below V.
+        label_smoothing: The share of the probability spread evenly over all V classes.
+        scale: Factor of the gradients, not of the losses.
+        gradients: Where they go; None for losses alone.
+        chunk_bytes: Of logits that exist at a time, a row at least.
+
+    Returns:
+        float64 [3]: sums over the rows, in nats, of negative log likelihood and smoothed loss, and the number of rows
+        whose target is the first largest logit. Sums have a fixed order: the same bits every time.
+    """
+    device, runtime, bias = matrices.device, matrices.runtime, layer.weights[layer.bias]
+    R, V, found = len(h), len(bias), device.xp.zeros(3, np.float64)
+    if not R:
+        return found
+    sums = device.xp.empty(3 * R, np.float64)
+    chunk = min(R, chunk_rows(V, h.dtype.itemsize, chunk_bytes))
+    logits = device.buffer("logits", chunk * V, h.dtype).reshape(chunk, V)
+    kernel = loss_rows_kernel(h.dtype, row_threads(V))
+    for first in range(0, R, chunk):
+        count = min(chunk, R - first)
+        block, rows = Matrix(logits, 0, count), Matrix(h, first, count)
+        matrices.multiply(rows, _weight(layer, layer.tied), block)
+        numbers = first, R, V, label_smoothing, scale, int(gradients is not None)
+        runtime.launch(kernel, count, logits.reshape(-1), bias, targets, sums, *numbers)
+        if gradients is not None:
+            matrices.multiply(block, _weight(layer, not layer.tied), Matrix(gradients.h, first, count))
+            left, right = (block, rows) if layer.tied else (rows, block)
+            matrices.add_outer(left, right, None, gradients.matrix)
+            matrices.add_sum(block, None, gradients.bias)
+    runtime.launch(SUM_LINES, 3, sums, found, R)
+    return found
+
+
+def output_logits(matrices: Matrices, outputs: Any, layer: OutputLayer, logits: Any) -> None:
+    """logits [R, V] = outputs [R, H] @ W, the bias not yet added."""
+    rows = len(outputs)
+    if rows:
+        matrices.multiply(Matrix(outputs, 0, rows), _weight(layer, layer.tied), Matrix(logits, 0, rows))
+
+
+def _weight(layer: OutputLayer, transposed: bool) -> tuple[str, int, int, bool]:
+    return layer.matrix, 0, len(layer.weights[layer.matrix]), transposed
+
+
+def example_kernels() -> dict[str, Kernel]:
+    """All of them, for the tests that compile."""
+    return {f"loss_rows {kind}": loss_rows_kernel(kind) for kind in NUMBERS} | {"sum_lines": SUM_LINES}

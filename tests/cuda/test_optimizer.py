@@ -1,0 +1,66 @@
+"""Optimizers and the gradient's norm on a card, beside the processor's."""
+
+import numpy as np
+import pytest
+
+from nmt.config.training_section import TrainingConfig
+from nmt.train.optimizer import gradient_norm, make_optimizer
+
+# Both round every operation to float32, but contract other products with other sums.
+CLOSE = {"rtol": 2e-6, "atol": 1e-7}
+
+SETTINGS = {
+    "adam": {"optimizer": "adam", "weight_decay": 0.1},
+    "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
+    "sgd": {"optimizer": "sgd", "weight_decay": 0.1},
+    "momentum": {"optimizer": "sgd", "momentum": 0.9},
+}
+
+
+def arrays(seed):
+    rng = np.random.default_rng(seed)
+    return {"a": rng.standard_normal((5, 60)).astype(np.float32), "b": rng.standard_normal(3).astype(np.float32)}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_steps_are_those_of_the_processor(device, kind):
+    settings = TrainingConfig(**SETTINGS[kind])
+    params = arrays(0)
+    there = {name: device.upload(p) for name, p in params.items()}
+    ours, theirs = make_optimizer(settings, params), make_optimizer(settings, there, device=device)
+    for update in range(3):
+        gradients = arrays(update + 1)
+        given = {name: device.upload(g) for name, g in gradients.items()}
+        ours.step(params, gradients, 0.01, 0.7)
+        theirs.step(there, given, 0.01, 0.7)
+    for name, param in params.items():
+        np.testing.assert_allclose(device.download(there[name]), param, **CLOSE)
+    state, found = ours.state_dict()[0], theirs.state_dict()[0]
+    for name, array in state.items():
+        assert isinstance(found[name], np.ndarray)
+        np.testing.assert_allclose(found[name], array, **CLOSE)
+
+
+def test_state_moves_to_the_card_and_back(device):
+    settings = TrainingConfig(optimizer="adam")
+    params = arrays(0)
+    ours = make_optimizer(settings, params)
+    ours.step(params, arrays(1), 0.01)
+    theirs = make_optimizer(settings, {name: device.upload(p) for name, p in params.items()}, device=device)
+    theirs.load_state_dict(*ours.state_dict())
+    found, numbers = theirs.state_dict()
+    assert numbers == {"steps": 1}
+    for name, array in ours.state_dict()[0].items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_norm_of_all_gradients(device):
+    gradients = arrays(0)
+    gradients["empty"] = np.zeros(0, np.float32)
+    given = {name: device.upload(g) for name, g in gradients.items()}
+    assert gradient_norm(given, device=device) == pytest.approx(gradient_norm(gradients), rel=1e-14)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_norm_that_is_no_number_comes_through(device, bad):
+    assert not np.isfinite(gradient_norm({"a": device.upload(np.array([1, bad], np.float32))}, device=device))

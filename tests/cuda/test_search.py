@@ -1,0 +1,121 @@
+"""Search on a card: the best tokens of a row, a step of all beams, and whole searches beside the processor's."""
+
+import numpy as np
+import pytest
+
+from nmt.decode import search
+from nmt.decode.penalty import length_divisor
+from nmt.rnn.beam_state import BeamState
+from nmt.rnn.device import OutputLayer
+from nmt.rnn.weights import Weights
+from tests.small_models import build, on_device, random_sentences
+
+
+def best(device, logits, bias, first, places):
+    """The best tokens of rows whose outputs are their own logits."""
+    V = logits.shape[1]
+    weights = Weights({"W": device.upload(np.eye(V, dtype=logits.dtype)), "b": device.upload(bias)})
+    layer = OutputLayer(weights, "W", "b", False, logits.dtype)
+    found = device.best_tokens(device.upload(logits), layer, first, places, 1)
+    return [device.download(a) for a in found]
+
+
+@pytest.mark.parametrize(("V", "places"), [(4, 6), (40, 1), (40, 6), (1100, 6)])
+def test_best_tokens_are_those_of_a_stable_sort(device, V, places):
+    rng = np.random.default_rng(V)
+    logits, bias = rng.integers(-3, 3, (2, V)).astype(np.float64), rng.integers(-3, 3, V).astype(np.float64)
+    tokens, scores = best(device, logits, bias, 2, places)
+    x = logits + bias
+    order = 2 + np.argsort(-x[:, 2:], axis=1, kind="stable")[:, :places]
+    there = order.shape[1]
+    np.testing.assert_array_equal(tokens[:, :there], order)
+    assert (tokens[:, there:] == -1).all()
+    log_probs = x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(scores[:, :there], np.take_along_axis(log_probs, order, 1), rtol=1e-12)
+
+
+def test_large_logits_keep_their_differences(device):
+    logits = np.full((1, 50), -1e30, np.float32)
+    logits[0, 7], logits[0, 9] = 1000.0, 1001.0
+    tokens, scores = best(device, logits, np.zeros(50, np.float32), 1, 2)
+    assert tokens.tolist() == [[9, 7]]
+    np.testing.assert_allclose(scores, [[-0.31326, -1.31326]], atol=1e-4)
+
+
+def one_step(device, tokens, scores, *, K, limit=9, n_best=1, sums=None, live=None):
+    """The beams after one step from `live` rows with the given sums."""
+    beams = BeamState.start(
+        device.xp, limits=np.array([limit]), K=K, token=1, divisors=length_divisor(1.0, np.arange(limit + 1))
+    )
+    if sums is not None:
+        beams.sums[:] = device.upload(np.array(sums))
+        beams.live[:] = live
+    given = device.upload(np.array(tokens, np.int32)), device.upload(np.array(scores, np.float64))
+    device.beam_step(*given, beams, eos=2, never=1, n_best=n_best)
+    return beams, lambda name: device.download(getattr(beams, name)).reshape(-1).tolist()
+
+
+def test_equal_sums_go_to_the_earlier_row_and_better_place(device):
+    """As kernels.search.best_continuations: row 0 gives its second before row 1 its first."""
+    tokens, scores = [[5, 6, 7], [8, 9, 10], [11, 12, 13]], [[-1.0, -2, -3], [-1.0, -2, -3], [-9.0, -9, -9]]
+    _, get = one_step(device, tokens, scores, K=3, sums=[-1.0, 0.0, 0.0], live=3)
+    assert get("tokens") == [8, 5, 9]
+    assert get("parents") == [1, 0, 1]
+    assert get("sums") == [-1.0, -2.0, -2.0]
+
+
+def test_some_tokens_are_passed_over_and_missing_ones_end_a_row(device):
+    _, get = one_step(device, [[1, 4, -1]], [[-0.1, -0.5, 0.0]], K=2)
+    assert (get("tokens"), get("live"), get("going")) == ([4, 0], [1], [1])
+
+
+def test_what_ended_leaves_a_narrower_beam(device):
+    _, get = one_step(device, [[2, 5, 6, 7]], [[-1.0, -1.1, -1.2, -1.3]], K=3)
+    assert (get("live"), get("room"), get("steps")) == ([2], [2], [1])
+    assert get("tokens")[:2] == [5, 6]
+    assert (get("end_steps"), get("end_finished"), get("end_sums")[0]) == ([1, 0, 0], [1, 0, 0], -1.0)
+
+
+def test_a_sentence_that_cannot_improve_ends(device):
+    _, get = one_step(device, [[2, 5]], [[-0.01, -9.0]], K=2)
+    assert (get("live"), get("going")) == ([0], [0])
+
+
+def test_the_maximum_length_cuts_off(device):
+    _, get = one_step(device, [[5, 2]], [[-0.5, -0.6]], K=2, limit=1)
+    assert (get("live"), get("end_steps"), get("end_finished")) == ([0], [1, 1], [0, 1])
+
+
+CASES = {
+    "lstm with a bridge": {},
+    "gru, two layers, tied": {
+        "encoder": {"rnn_type": "gru", "bidirectional": False, "num_layers": 2, "hidden_size": 6},
+        "decoder": {"rnn_type": "gru", "num_layers": 2, "init_hidden": "last", "embeddings": {"embedding_dim": 6}},
+        "tied": "softmax",
+    },
+    "no input feeding": {"decoder": {"input_feeding": False, "attention": "dot", "init_hidden": "zero"}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_translations_are_those_of_the_processor(device, case):
+    sources = random_sentences(np.random.default_rng(0), 5, 14, 4)
+    model = build(14, dtype=np.float64, seed=3, **CASES[case])
+    options = {"beam_size": 3, "n_best": 2, "batch_size": 3, "max_length_ratio": 1.0, "max_length_extra": 3}
+    ours = search(model, sources, **options)
+    told = []
+    theirs = search(on_device(model, device, dtype=np.float64, **CASES[case]), sources, on_ended=told.append, **options)
+    assert sum(told) == len(sources)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert [(h.ids, h.finished) for h in other] == [(h.ids, h.finished) for h in mine]
+        np.testing.assert_allclose([h.log_prob for h in other], [h.log_prob for h in mine], rtol=1e-10)
+        np.testing.assert_allclose([h.score for h in other], [h.score for h in mine], rtol=1e-10)
+
+
+def test_greedy_and_a_limit_of_nothing(device):
+    model = build(10, dtype=np.float64)
+    there = on_device(model, device, dtype=np.float64)
+    for options in ({"beam_size": 1, "max_length_extra": 2}, {"beam_size": 2, "max_length_extra": 0}):
+        found = [search(m, [[5, 6], [4]], max_length_ratio=0.4, **options) for m in (model, there)]
+        assert [[h.ids for h in one] for one in found[0]] == [[h.ids for h in one] for one in found[1]]
+    assert [len(one[0].ids) for one in found[1]] == [0, 0]

@@ -1,0 +1,38 @@
+"""Which device a name stands for, and what is said where there is no card."""
+
+import logging
+
+import pytest
+
+from nmt.errors import DeviceError
+from nmt.rnn import device
+
+
+@pytest.fixture
+def no_card(monkeypatch):
+    def fail():
+        raise DeviceError("cuda: the driver must show a card, it shows none; use --device cpu")
+
+    monkeypatch.setattr(device, "cuda", fail)
+
+
+def test_the_processor_asks_for_no_card(no_card, caplog):
+    assert device.choose_device("cpu").name == "cpu"
+    assert not caplog.records
+
+
+def test_auto_falls_back_and_says_why(no_card, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert device.choose_device("auto") is device.cpu()
+    assert caplog.messages == ["device auto: the processor, for the driver must show a card, it shows none"]
+
+
+def test_a_card_that_was_asked_for_must_be_there(no_card):
+    with pytest.raises(DeviceError, match="must show a card"):
+        device.choose_device("cuda")
+
+
+def test_auto_takes_a_card(monkeypatch):
+    card = object()
+    monkeypatch.setattr(device, "cuda", lambda: card)
+    assert device.choose_device("auto") is card
