@@ -99,9 +99,9 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_translations_are_those_of_the_processor(device, case):
-    sources = random_sentences(np.random.default_rng(0), 5, 14, 4)
+    sources = random_sentences(np.random.default_rng(0), 4, 14, 4)
     model = build(14, dtype=np.float64, seed=3, **CASES[case])
-    options = {"beam_size": 3, "n_best": 2, "batch_size": 3, "max_length_ratio": 1.0, "max_length_extra": 3}
+    options = {"beam_size": 2, "n_best": 2, "batch_size": 3, "max_length_ratio": 1.0, "max_length_extra": 2}
     ours = search(model, sources, **options)
     told = []
     theirs = search(on_device(model, device, dtype=np.float64, **CASES[case]), sources, on_ended=told.append, **options)
