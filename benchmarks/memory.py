@@ -21,8 +21,9 @@ from _timing import Bench, Turns, check_close, normal, note, options, print_mach
 
 from nmt.rnn.cells import AttentionCell, LSTMCell
 from nmt.rnn.compiler.keep import Recompute
-from nmt.rnn.scan import Scan, Tape, Workspace
+from nmt.rnn.scan import Scan, Tape
 from nmt.rnn.weights import Weights, initial_params
+from nmt.rnn.workspace import Workspace
 
 _KINDS: tuple[Recompute, ...] = ("attention", "gates")
 _SHAPES = [(T, 32, 512, 512) for T in (50, 100, 200, 400)] + [(200, 128, 40, 800)]  # the last: Caffe2's own benchmark

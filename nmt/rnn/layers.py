@@ -232,7 +232,7 @@ class RecurrentLayers:
 
     def _is_short(self, x: Any, given: Sequence[Any]) -> bool:
         """Whether `_repeat` can do this; what is wrong with arrays is said elsewhere."""
-        if len(self._frozen) < self.num_layers * len(self._suffixes):
+        if self.device.name != "cpu" or len(self._frozen) < self.num_layers * len(self._suffixes):
             return False
         if type(x) is not np.ndarray or x.ndim != 3 or x.dtype != self.dtype or x.shape[2] != self.input_size:
             return False

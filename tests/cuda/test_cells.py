@@ -9,7 +9,7 @@ from nmt.errors import ShapeError
 from nmt.rnn import LSTM, LSTMCell, Scan, Weights
 from nmt.rnn.device import cpu
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
-from nmt.rnn.scan import Workspace
+from nmt.rnn.workspace import Workspace
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 from tests.rnn import test_operators_oracle, test_scan, test_stepper

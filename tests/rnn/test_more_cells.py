@@ -13,6 +13,7 @@ from nmt.rnn import Scan, Weights, cells
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
+from nmt.rnn.device import cpu
 from nmt.rnn.drop_connect import connections
 from nmt.rnn.kernels import interpreter, run_cpu
 from tests.oracle import compare, more_cells
@@ -219,7 +220,7 @@ def test_recurrent_dropout_acts_on_what_the_matrix_reads():
 def test_dropped_weights_are_zero_for_a_whole_pass():
     inner = cells.LSTMCell(cases.D, cases.H)
     case = cases.draw(cells.DropConnectCell(inner, 0.4), "float64", cases.LENGTHS["mixed"])
-    mask = connections(case.cell.params(), 3, np.float64, 1)["W_h"]
+    mask = connections(case.cell.params(), 3, np.float64, cpu(), 1)["W_h"]
     assert set(np.unique(mask)) == {0.0, 1 / (1 - 0.4)} and 0.2 < (mask == 0).mean() < 0.6
     masked = replace(case, cell=inner, params=case.params | {"W_h": case.params["W_h"] * mask})
     outputs, found, _ = cases.compiled(case, seed=3)
@@ -228,7 +229,7 @@ def test_dropped_weights_are_zero_for_a_whole_pass():
     expected_gradients["d_W_h"] = expected_gradients["d_W_h"] * mask
     close(found, expected_gradients, 1e-12, "gradient")
     same_bits(cases.inferred(case), cases.inferred(replace(case, cell=inner)), "inference")
-    assert not np.array_equal(mask, connections(case.cell.params(), 4, np.float64, 1)["W_h"])
+    assert not np.array_equal(mask, connections(case.cell.params(), 4, np.float64, cpu(), 1)["W_h"])
 
 
 def test_gradients_of_dropped_weights_are_added_to_what_is_there():

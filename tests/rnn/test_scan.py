@@ -12,6 +12,7 @@ from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
 from nmt.rnn import scan as engine
 from nmt.rnn.kernels import emit_cpu, run_cpu
 from nmt.rnn.kernels.team import run_team
+from nmt.rnn.workspace import Fresh
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
@@ -98,6 +99,17 @@ def test_recomputing_gates_stores_nothing_but_states(name):
     assert len(again) < len(kept) or not kept
 
 
+class Recorded(Fresh):
+    """Fresh memory that counts bytes."""
+
+    taken = 0
+
+    def __call__(self, shape, dtype):
+        array = super().__call__(shape, dtype)
+        self.taken += array.nbytes
+        return array
+
+
 @pytest.mark.parametrize("recompute", ["attention", "gates"])
 @pytest.mark.parametrize("name", ["lstm", "gru", "lstm_bahdanau_feed"])
 def test_scratch_does_not_grow_with_the_sequence(name, recompute, monkeypatch):
@@ -106,18 +118,13 @@ def test_scratch_does_not_grow_with_the_sequence(name, recompute, monkeypatch):
     asked = []
     for steps in (8, 16):
         case = cases.draw(cases.CELLS[name](), "float64", steps=steps)
-        scan, taken = Scan(case.cell, dtype="float64", threads=1, recompute=recompute), []
-
-        def allocate(shape, dtype, taken=taken):
-            taken.append(np.zeros(shape, dtype))
-            return taken[-1]
-
+        scan, memory = Scan(case.cell, dtype="float64", threads=1, recompute=recompute), Recorded()
         tape = scan.forward(
-            Weights(case.params), case.x, case.initial, captured=case.captured, training=True, allocate=allocate
+            Weights(case.params), case.x, case.initial, captured=case.captured, training=True, allocate=memory
         ).tape
-        taken.clear()
+        memory.taken = 0
         d_x = scan.backward(tape, case.d_y).x
-        asked.append(sum(a.nbytes for a in taken) - d_x.nbytes)
+        asked.append(memory.taken - d_x.nbytes)
     assert asked[0] == asked[1]
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device import Allocate, Device, OutputGradients, OutputLayer
+from nmt.rnn.device import Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels import update
 from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.workspace import Allocate
 
 if TYPE_CHECKING:
     from nmt.rnn.kernels.run_cpu import Executable

@@ -9,11 +9,12 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.beam_state import BeamState
-from nmt.rnn.device import Allocate, Device, OutputGradients, OutputLayer
+from nmt.rnn.device import Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels.cuda import optimizer, output, rows, search
 from nmt.rnn.kernels.cuda.kernel import Runtime
 from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.weights import PAIRS
+from nmt.rnn.workspace import Allocate
 
 
 class ModelOperations(Device):
