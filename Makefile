@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP ?= $(BIN)/python -m pip
 PYTEST_ARGS ?=
-EXTRAS ?= dev,cuda-compiler
+EXTRAS ?= dev
 GPU_PYTHON ?= $(PYTHON)
 OUT ?= build/gpu
 # Renewed when pyproject.toml changes.
