@@ -32,6 +32,9 @@ from nmt.rnn.kernels.threads import default_threads
 
 # A turn repeats a call that is shorter than this.
 _TURN_SECONDS = 0.02
+# Before a short call's turn: OpenMP threads of the one before spin for up to a fifth of a second after their last
+# work, on a core that the next one needs; and what the next one reads has left the caches.
+_SETTLE_SECONDS = 0.25
 # Relative errors ||a - b|| / ||b|| allowed against our float32. Float32: other orders of sums, over up
 # to 25,600 rows. Bfloat16 keeps 8 bits: 0.4 % for a rounding, several in a step. Such a rounding moves
 # about every 256th unit across relu's corner, and that one's gradient is wrong by all of its size:
@@ -228,6 +231,9 @@ def take_turns(found: list[Contender], mode: str, turns: int) -> dict[str, list[
     times: dict[str, list[float]] = {one.name: [] for one in found}
     for _ in range(turns):
         for one in found:
+            if counts[one.name] > 1:
+                time.sleep(_SETTLE_SECONDS)
+                one.time(mode, 1)
             times[one.name].append(one.time(mode, counts[one.name]))
     return times
 
