@@ -17,8 +17,11 @@ from nmt.rnn.kernels.jit import external, intrinsic, numba_types
 _INT64 = ir.IntType(64)
 _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
 _YIELD = "nmt_yield_processor"
-# Some tens of microseconds: longer than another thread's share of a step is late when it has a core.
-SPINS = 5000
+# Looks of a thread that waits before it lets others run between them: some microseconds. The one it waits for may have
+# been woken on the very same core, and would otherwise not run until this one's share of time is over.
+SELFISH_LOOKS = 200
+# How many looks such a call of the system is worth.
+YIELD_LOOKS = 20
 
 
 def _find_yield() -> Any:
@@ -70,7 +73,9 @@ def pause(typing_context: Any) -> Any:
 
 
 @intrinsic
-def _let_others_run(typing_context: Any) -> Any:
+def let_others_run(typing_context: Any) -> Any:
+    """Leave the core to another thread that wants it; return at once where there is none."""
+
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         kind = ir.FunctionType(ir.IntType(32), [])
         function = builder.module.globals.get(_YIELD) or ir.Function(builder.module, kind, _YIELD)
@@ -86,8 +91,8 @@ def _meet(counter, goal):  # type: ignore[no-untyped-def]
     while _arrived(counter) < goal:
         pause()
         spins += 1
-        if spins > SPINS:
-            _let_others_run()
+        if spins > SELFISH_LOOKS:
+            let_others_run()
 
 
 # meet(counter, goal), inside compiled code: count this thread in and wait until `goal` have been

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from nmt.rnn.kernels.barrier import SPINS, pause
+from nmt.rnn.kernels.barrier import SELFISH_LOOKS, YIELD_LOOKS, let_others_run, pause
 from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
 
 _SIZE = numba_types.int64
@@ -29,6 +29,8 @@ _INT64 = ir.IntType(64)
 _MAILBOX = 16
 _POSTED, _FUNCTION, _PARTS, _TABLE, _ASKED, _FINISHED, _AWAKE = 0, 1, 2, 3, 4, 8, 9
 _WORD = 8
+# Looks, of some 25 nanoseconds, before someone who waits goes to sleep: a tenth of a millisecond.
+PATIENCE = 5000
 # What `_start` returns when all parts are done; a positive number is 1 + the worker to wait for.
 _DONE = 0
 
@@ -72,6 +74,16 @@ def _call(typing_context: Any, function: Any, part: Any, parts: Any, table: Any)
 
 
 @kernel
+def _look_away(looks):  # type: ignore[no-untyped-def]
+    """Between two looks, after so many: how many looks this was worth."""
+    pause()
+    if looks < SELFISH_LOOKS:
+        return 1
+    let_others_run()
+    return YIELD_LOOKS
+
+
+@kernel
 def _attend(box, part):  # type: ignore[no-untyped-def]
     """A worker's life between two sleeps: do what is posted. True: someone sleeps until he is told of the end."""
     _exchange(box + _AWAKE * _WORD, 1)
@@ -85,9 +97,8 @@ def _attend(box, part):  # type: ignore[no-untyped-def]
             if _exchange(box + _ASKED * _WORD, 0) == 1:
                 return True
             spins = 0
-        elif spins < SPINS:
-            pause()
-            spins += 1
+        elif spins < PATIENCE:
+            spins += _look_away(spins)
         else:
             _exchange(box + _AWAKE * _WORD, 0)
             if posted == _look(box + _POSTED * _WORD):
@@ -101,8 +112,7 @@ def _wait(boxes, parts, patience):  # type: ignore[no-untyped-def]
     for worker in range(parts - 1):
         box, spins = boxes + worker * _MAILBOX * _WORD, 0
         while _look(box + _FINISHED * _WORD) != _look(box + _POSTED * _WORD):
-            pause()
-            spins += 1
+            spins += _look_away(spins)
             if spins >= patience:
                 _exchange(box + _ASKED * _WORD, 1)
                 ended = _look(box + _FINISHED * _WORD) == _look(box + _POSTED * _WORD)
@@ -116,7 +126,7 @@ def _wait(boxes, parts, patience):  # type: ignore[no-untyped-def]
 def _join(boxes, function, parts, table):  # type: ignore[no-untyped-def]
     """Do the caller's own part, the last, and wait."""
     _call(function, parts - 1, parts, table)
-    return _wait(boxes, parts, SPINS)
+    return _wait(boxes, parts, PATIENCE)
 
 
 @kernel
@@ -166,13 +176,13 @@ class _Team:
                 left = _join(self.address, function, parts, table)
             while left:
                 self._sleep(left - 1, parts)
-                left = _wait(self.address, parts, SPINS)
+                left = _wait(self.address, parts, PATIENCE)
 
     def _sleep(self, worker: int, parts: int) -> None:
         try:
             self.ended[worker].get()
         except BaseException:  # an interruption: nothing may still write to the caller's arrays
-            while _wait(self.address, parts, SPINS):
+            while _wait(self.address, parts, PATIENCE):
                 self.ended[worker].get()
             raise
 
