@@ -72,10 +72,11 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Scripts that know --quick get it: minutes instead of an hour.
+# Scripts that know --quick get it: minutes instead of an hour. Those for a card are for bench-gpu.
 bench: $(STAMP)
 	@set -e; for script in benchmarks/[!_]*.py; do \
 	  [ -f "$$script" ] || { echo 'benchmarks/ holds no script'; exit 0; }; \
+  case $$script in benchmarks/gpu*) continue;; esac; \
 	  quick=$$(grep -q -e '"--quick"' "$$script" && echo --quick || true); \
 	  echo "== $$script $$quick"; $(BIN)/python "$$script" $$quick; done
 

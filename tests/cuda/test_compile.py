@@ -16,20 +16,22 @@ SPILLS = 32  # bytes written and read: an address or two
 CAPABILITIES = [(8, 0), (9, 0)]
 
 
-def kernels():
-    """By module and name: global names that are kernels, and what a module's `example_kernels` gives."""
+def kernels(capability):
+    """By module and name: global names that are kernels, and what a module's `example_kernels` gives, or its
+    `chosen_kernels` for cards of this capability."""
     found = {}
     for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         module = importlib.import_module(info.name)
         short = info.name.removeprefix(package.__name__ + ".")
         found |= {f"{short}: {name}": k for name, k in vars(module).items() if isinstance(k, Kernel)}
         examples = vars(module).get("example_kernels", dict)()
+        chosen = vars(module).get("chosen_kernels", lambda _: {})(capability)
         named = examples if isinstance(examples, dict) else {f"{k.name} {i}": k for i, k in enumerate(examples)}
-        found |= {f"{short}: {name}": k for name, k in named.items()}
+        found |= {f"{short}: {name}": k for name, k in {**named, **chosen}.items()}
     return found
 
 
-KERNELS = kernels()
+KERNELS = {(name, capability): k for capability in CAPABILITIES for name, k in kernels(capability).items()}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,10 +41,9 @@ def compilers():
     )
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda c: f"sm_{c[0]}{c[1]}")
-@pytest.mark.parametrize("name", KERNELS)
-def test_kernel_fits(name, capability, record_property):
-    kernel = KERNELS[name]
+@pytest.mark.parametrize(("name", "capability"), KERNELS, ids=lambda v: v if isinstance(v, str) else f"sm_{v[0]}{v[1]}")
+def test_kernel_fits(name, capability):
+    kernel = KERNELS[name, capability]
     made = compile_kernel(kernel, capability)
     used = made.resources
     print(
@@ -59,7 +60,7 @@ def test_kernel_fits(name, capability, record_property):
 
 
 def test_tensor_cores_are_used():
-    bfloat16 = [k for name, k in KERNELS.items() if name.startswith("persistent") and "bfloat16" in name]
+    bfloat16 = [k for (name, _), k in KERNELS.items() if name.startswith("persistent") and "bfloat16" in name]
     assert bfloat16
     assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in to_ptx(bfloat16[0], (8, 0))
 

@@ -98,11 +98,13 @@ def test_choice_fits_or_is_none():
     for hidden in (32, 96, 512, 800, 1024, 2048):
         for gates in (3, 4):
             for backward in (False, True):
-                tile = choose_tile(hidden, gates, 64, 132, backward=backward, exact=False)
-                assert tile is None or (tile.fits and tile.blocks <= 132 and tile.share * tile.warps == tile.inner)
-    assert choose_tile(500, 4, 64, 132, backward=False, exact=False) is None
-    assert choose_tile(8192, 4, 64, 132, backward=False, exact=False) is None
-    assert choose_tile(512, 4, 64, 132, backward=False, exact=False) is not None
+                tile = choose_tile(hidden, gates, 64, 132, (9, 0), backward=backward, exact=False)
+                assert tile is None or (
+                    tile.fits((9, 0)) and tile.blocks <= 132 and tile.share * tile.warps == tile.inner
+                )
+    assert choose_tile(500, 4, 64, 132, (9, 0), backward=False, exact=False) is None
+    assert choose_tile(8192, 4, 64, 132, (9, 0), backward=False, exact=False) is None
+    assert choose_tile(512, 4, 64, 132, (9, 0), backward=False, exact=False) is not None
 
 
 RELEASE = "            if thread == 0:\n                ptx.add_release"

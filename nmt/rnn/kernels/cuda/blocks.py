@@ -11,6 +11,9 @@ THREADS = 256
 
 WARPS = THREADS // 32
 
+_REGISTERS = 65536
+"""Of a multiprocessor."""
+
 _SHORT_ROW = 1024
 
 _ALL_LANES = 0xFFFFFFFF
@@ -19,6 +22,18 @@ _ALL_LANES = 0xFFFFFFFF
 def row_threads(size: int) -> int:
     """Threads of a block for so many numbers: one warp has nobody to wait for."""
     return 32 if size <= _SHORT_ROW else THREADS
+
+
+def registers_for(blocks: int) -> int:
+    """Registers that a thread may use for so many blocks of THREADS to be on a multiprocessor at once.
+
+    Eight fill it (2,048 threads). Loops over numbers wait for memory, and what hides that is the bytes on the way: six
+    blocks do where a thread loads two or three float32 numbers at a time, and are all that cards of 8.6 and 8.9 hold;
+    five where it loads four, and four where exponentials keep it busy as well. float64 numbers are twice as long and
+    take two registers each: fewer blocks have as many bytes on the way. Two are as many as there is work for where a
+    block is a row of a search: there are a few hundred.
+    """
+    return _REGISTERS // (THREADS * blocks) // 8 * 8
 
 
 @device_function

@@ -6,7 +6,8 @@ kernel names `cuda`, the modules `math` and `ptx`, numba's number types, module 
 nothing else; it reads no shape of an array: sizes are arguments.
 
 Every `Kernel` that is a global name of a module in this package, and every one that a function `example_kernels()`
-of such a module returns by name, is compiled and its resources are held to bounds by the tests.
+of such a module returns by name, or `chosen_kernels(capability)` for a card, is compiled and its resources are held
+to bounds by the tests.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int64
 
-from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_sum, row_threads
+from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.rows import NUMBERS, blocks_for
 
@@ -36,7 +36,7 @@ def square_norm_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         if cuda.threadIdx.x == 0:
             parts[first + cuda.blockIdx.x] = total
 
-    return Kernel(square_norm, (number[::1], float64[::1], int64, int64), threads, registers=40)
+    return Kernel(square_norm, (number[::1], float64[::1], int64, int64), threads, registers=registers_for(6))
 
 
 @lru_cache
@@ -53,7 +53,8 @@ def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
             v[i] = second
             p[i] = keep * p[i] - step * first / (math.sqrt(second) * root + tiny)
 
-    return Kernel(adam_step, (*[number[::1]] * 4, int64, *[number] * 9), threads, registers=48)
+    registers = registers_for(5 if dtype == np.float32 else 4)
+    return Kernel(adam_step, (*[number[::1]] * 4, int64, *[number] * 9), threads, registers=registers)
 
 
 @lru_cache
@@ -69,7 +70,7 @@ def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
                 velocity[i] = speed
             p[i] = keep * p[i] - rate * speed
 
-    return Kernel(sgd_step, (*[number[::1]] * 3, int64, int64, *[number] * 4), threads, registers=40)
+    return Kernel(sgd_step, (*[number[::1]] * 3, int64, int64, *[number] * 4), threads, registers=registers_for(6))
 
 
 @lru_cache
@@ -81,7 +82,7 @@ def add_decay_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
             g[i] = g[i] * scale + decay * p[i]
 
-    return Kernel(add_decay, (number[::1], number[::1], int64, number, number), threads, registers=32)
+    return Kernel(add_decay, (number[::1], number[::1], int64, number, number), threads, registers=registers_for(6))
 
 
 def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:

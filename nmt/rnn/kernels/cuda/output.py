@@ -11,7 +11,7 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from nmt.rnn.device import OutputGradients, OutputLayer
-from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum, row_threads
+from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.kernel import Kernel
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.rows import NUMBERS
@@ -68,7 +68,8 @@ def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
                 logits[base + j] = x
 
     signature = (number[::1], number[::1], int32[::1], float64[::1], int64, int64, int64, float64, float64, int32)
-    return Kernel(loss_rows, signature, threads, registers=64)
+    registers = registers_for(4 if dtype == np.float32 else 2)
+    return Kernel(loss_rows, signature, threads, registers=registers)
 
 
 def _sum_lines(x, out, size):  # type: ignore[no-untyped-def]

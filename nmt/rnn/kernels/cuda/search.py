@@ -13,7 +13,7 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from nmt.rnn.beam_state import BeamState
-from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, row_threads
+from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, registers_for, row_threads
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.rows import NUMBERS
 
@@ -88,7 +88,7 @@ def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS) -> 
                 best[places - 1], ids[places - 1] = number(_LOWEST), _NOBODY
 
     signature = (number[::1], number[::1], int64, int64, int32[::1], number[::1])
-    return Kernel(best_tokens, signature, threads, registers=96)
+    return Kernel(best_tokens, signature, threads, registers=registers_for(2))
 
 
 @lru_cache

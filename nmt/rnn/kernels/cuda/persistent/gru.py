@@ -12,7 +12,7 @@ from nmt.rnn.kernels.cuda import ptx
 from nmt.rnn.kernels.cuda.kernel import Kernel, device_function
 from nmt.rnn.kernels.cuda.persistent.lstm import longest, sigmoid
 from nmt.rnn.kernels.cuda.persistent.product import FLOATS, LENGTHS, NUMBER, WORDS, make_product, state_type
-from nmt.rnn.kernels.cuda.persistent.tiles import Tile, example_tiles
+from nmt.rnn.kernels.cuda.persistent.tiles import Capability, Tile, example_tiles
 
 __all__ = ["gru_backward_kernel", "gru_forward_kernel"]
 
@@ -183,8 +183,9 @@ def gru_backward_kernel(tile: Tile) -> Kernel:
     return Kernel(gru_backward, signature, tile.threads, cooperative=True)
 
 
-def example_kernels() -> dict[str, Kernel]:
-    """For the tests that compile them."""
+def chosen_kernels(capability: Capability) -> dict[str, Kernel]:
+    """What is chosen on a card of this capability, for the tests that compile."""
     return {
-        name: (gru_backward_kernel if tile.backward else gru_forward_kernel)(tile) for name, tile in example_tiles(3)
+        name: (gru_backward_kernel if tile.backward else gru_forward_kernel)(tile)
+        for name, tile in example_tiles(3, capability)
     }

@@ -124,9 +124,9 @@ def plan_layer(runtime: Runtime, cell: Cell, hidden: int, batch: int, *, exact: 
     cell: `lstm`, or `gru` with the reset after the product. exact: products of nearly float32 precision, else of
     bfloat16.
     """
+    card = runtime.multiprocessors, runtime.capability
     forward, backward = (
-        choose_tile(hidden, GATES[cell], batch, runtime.multiprocessors, backward=backward, exact=exact)
-        for backward in (False, True)
+        choose_tile(hidden, GATES[cell], batch, *card, backward=backward, exact=exact) for backward in (False, True)
     )
     if forward is None or backward is None:
         return None

@@ -15,7 +15,7 @@ from numba import cuda, float32, int32, uint32, uint64
 from nmt.rnn.kernels.cuda import ptx
 from nmt.rnn.kernels.cuda.kernel import Kernel, device_function
 from nmt.rnn.kernels.cuda.persistent.product import FLOATS, LENGTHS, NUMBER, WORDS, make_product, state_type
-from nmt.rnn.kernels.cuda.persistent.tiles import Tile, example_tiles
+from nmt.rnn.kernels.cuda.persistent.tiles import Capability, Tile, example_tiles
 
 __all__ = ["lstm_backward_kernel", "lstm_forward_kernel"]
 
@@ -203,8 +203,9 @@ def lstm_backward_kernel(tile: Tile) -> Kernel:
     return Kernel(lstm_backward, signature, tile.threads, cooperative=True)
 
 
-def example_kernels() -> dict[str, Kernel]:
-    """For the tests that compile them."""
+def chosen_kernels(capability: Capability) -> dict[str, Kernel]:
+    """What is chosen on a card of this capability, for the tests that compile."""
     return {
-        name: (lstm_backward_kernel if tile.backward else lstm_forward_kernel)(tile) for name, tile in example_tiles(4)
+        name: (lstm_backward_kernel if tile.backward else lstm_forward_kernel)(tile)
+        for name, tile in example_tiles(4, capability)
     }

@@ -8,6 +8,8 @@ from functools import lru_cache
 
 __all__ = ["Tile", "choose_tile", "example_tiles"]
 
+Capability = tuple[int, int]
+
 WARP = 32
 REGISTERS = 65536  # of a multiprocessor
 OTHER_REGISTERS = 36  # of a thread, for addresses and what a step computes; seen in compiled code
@@ -96,10 +98,15 @@ class Tile:
         """Blocks that share a sentence's units."""
         return self.hidden // self.units
 
-    @property
-    def fits(self) -> bool:
+    def fits(self, capability: Capability) -> bool:
         """Whether registers and shared memory suffice, by estimate; the tests hold examples to it."""
         registers = self.weight_words + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
+        if capability < (9, 0):
+            # There a tensor core's first operand lies in every other four registers, and not all between find a use:
+            # in code compiled for 8.0, layers that fit by the sum alone spill their weights.
+            registers += self.weight_words
+            if self.cells > 1:  # and every address of a second cell takes a register, too
+                return False
         # A multiprocessor hands out registers to four warps at a time.
         allowed = min(255, REGISTERS // (-(-self.warps // 4) * 4 * WARP) // 8 * 8)
         return registers <= allowed and self.sums * self.threads * 4 <= STATIC_SHARED
@@ -119,13 +126,21 @@ class Tile:
 
 @lru_cache(maxsize=1024)
 def choose_tile(
-    hidden: int, gates: int, batch: int, multiprocessors: int, *, backward: bool, exact: bool
+    hidden: int,
+    gates: int,
+    batch: int,
+    multiprocessors: int,
+    capability: Capability,
+    *,
+    backward: bool,
+    exact: bool,
 ) -> Tile | None:
     """The division with the shortest estimated step, or None where no division fits the card.
 
     The estimate's constants are published latencies and rates, not measured here.
     """
-    fitting = [tile for tile in _tiles(hidden, gates, backward, exact) if tile.fits and tile.blocks <= multiprocessors]
+    tiles = _tiles(hidden, gates, backward, exact)
+    fitting = [tile for tile in tiles if tile.fits(capability) and tile.blocks <= multiprocessors]
     return min(fitting, key=lambda tile: (tile.cycles(batch, multiprocessors), tile.threads), default=None)
 
 
@@ -140,11 +155,16 @@ def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Til
                     yield tile
 
 
-def example_tiles(gates: int) -> Iterator[tuple[str, Tile]]:
-    """What is chosen on a card of 132 multiprocessors for some hidden sizes and batches."""
+EXAMPLE_CARDS: dict[Capability, int] = {(8, 0): 108, (9, 0): 132}
+"""Multiprocessors of an A100 and an H100."""
+
+
+def example_tiles(gates: int, capability: Capability) -> Iterator[tuple[str, Tile]]:
+    """What is chosen on such a card for some hidden sizes and batches."""
     for hidden, batch, exact in ((512, 128, False), (800, 20, False), (256, 64, True)):
         for backward in (False, True):
-            tile = choose_tile(hidden, gates, batch, 132, backward=backward, exact=exact)
+            cards = EXAMPLE_CARDS[capability]
+            tile = choose_tile(hidden, gates, batch, cards, capability, backward=backward, exact=exact)
             if tile is not None:
                 kind = f"{'backward' if backward else 'forward'} {'float32' if exact else 'bfloat16'}"
                 grid = f"{tile.blocks}x{tile.slices(batch)} blocks of {tile.units}x{tile.columns}"
