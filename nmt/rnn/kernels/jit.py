@@ -64,16 +64,17 @@ def stamp_cache(compiled: Any) -> None:
         cache_file._source_stamp = (FINGERPRINT, cache_file._source_stamp)
 
 
-def external(function: Callable[..., Any], argument_types: tuple[Any, ...]) -> Any:
+def external(function: Callable[..., Any], argument_types: tuple[Any, ...], *, fast: bool = False) -> Any:
     """Compile once per process, under a name of its own; return what compiled code calls.
 
     A function called in the usual way is compiled again into each of its callers. The large ones
     are instead machine code that callers reach by symbol, also callers from a disk cache: they name
     it, they do not contain it. The function must return nothing and raise nothing. Callable inside
-    compiled code only.
+    compiled code only. `fast`: sums may be reassociated, as in a `kernel`; here all callers get the same
+    bits, which compiled into each of them they need not.
     """
     signature = numba_types.void(*argument_types)
-    options = {"error_model": "numpy", "nogil": True}
+    options = {"error_model": "numpy", "nogil": True, "fastmath": FAST if fast else False}
     code = CFunc(function, (signature.args, signature.return_type), locals={}, options=options)
     _enable_cache(code)
     code.compile()

@@ -5,7 +5,7 @@ import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
-from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.jit import carray, external, kernel, numba_types
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.products import address, product_rows_bf16, product_rows_f4, product_rows_f8
 from nmt.rnn.kernels.softmax import row_max
@@ -60,15 +60,82 @@ def _logits(y, first, rows, weights, column, columns, out):  # type: ignore[no-u
 
 
 @kernel
-def _reduce(row, bias):  # type: ignore[no-untyped-def]
-    """row += bias; returns its largest entry and the sum of exp(row - largest)."""
+def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
+    """row += bias; its largest entry and the sum of exp(row - largest) into the first places of two arrays."""
     for j in range(row.shape[0]):
         row[j] += bias[j]
-    top = row_max(row)
-    total = row.dtype.type(0)
+    top[0] = row_max(row)
+    sum_of_powers = row.dtype.type(0)
     for j in range(row.shape[0]):
-        total += exp(row[j] - top)
-    return top, total
+        sum_of_powers += exp(row[j] - top[0])
+    total[0] = sum_of_powers
+
+
+@kernel
+def _join(tops, totals, norm):  # type: ignore[no-untyped-def]
+    """The logarithm of the sum over a row's chunks in their order, from what `_reduce` found, into norm[0]."""
+    top, total = tops[0], totals.dtype.type(0)
+    for chunk in range(tops.shape[0]):
+        top = max(top, tops[chunk])
+    for chunk in range(tops.shape[0]):
+        total += totals[chunk] * exp(tops[chunk] - top)
+    norm[0] = top + log(total)
+
+
+def _reduce_f4(row, bias, count, top, total):  # type: ignore[no-untyped-def]
+    _reduce(
+        carray(row, count, np.float32),
+        carray(bias, count, np.float32),
+        carray(top, 1, np.float32),
+        carray(total, 1, np.float32),
+    )
+
+
+def _reduce_f8(row, bias, count, top, total):  # type: ignore[no-untyped-def]
+    _reduce(
+        carray(row, count, np.float64),
+        carray(bias, count, np.float64),
+        carray(top, 1, np.float64),
+        carray(total, 1, np.float64),
+    )
+
+
+def _join_f4(tops, totals, count, norm):  # type: ignore[no-untyped-def]
+    _join(carray(tops, count, np.float32), carray(totals, count, np.float32), carray(norm, 1, np.float32))
+
+
+def _join_f8(tops, totals, count, norm):  # type: ignore[no-untyped-def]
+    _join(carray(tops, count, np.float64), carray(totals, count, np.float64), carray(norm, 1, np.float64))
+
+
+# Machine code that `best_tokens` and `log_probs` share, so that their bits are the same.
+_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+_reduce_row_f4 = external(_reduce_f4, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
+_reduce_row_f8 = external(_reduce_f8, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
+_join_chunks_f4 = external(_join_f4, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
+_join_chunks_f8 = external(_join_f8, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
+
+
+@kernel
+def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ignore[no-untyped-def]
+    """`_reduce` of a row of logits [rows, columns] into place [r, chunk]."""
+    row, share = address(block, i * block.shape[1]), address(bias, low)
+    top, total = address(tops, r * tops.shape[1] + chunk), address(totals, r * tops.shape[1] + chunk)
+    if block.itemsize == 4:
+        _reduce_row_f4(row, share, count, top, total)
+    else:
+        _reduce_row_f8(row, share, count, top, total)
+
+
+@kernel
+def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
+    """`_join` of row r; `norm` has one place."""
+    count = tops.shape[1]
+    if tops.itemsize == 4:
+        _join_chunks_f4(address(tops, r * count), address(totals, r * count), count, address(norm, 0))
+    else:
+        _join_chunks_f8(address(tops, r * count), address(totals, r * count), count, address(norm, 0))
+    return norm[0]
 
 
 @kernel
@@ -84,7 +151,7 @@ def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, 
             _logits(y, row0, rows, weights, low, high - low, block)
             for i in range(rows):
                 r, row = row0 + i, block[i, : high - low]
-                tops[r, chunk], totals[r, chunk] = _reduce(row, bias[low:high])
+                _reduce_row(block, i, high - low, bias, low, tops, totals, r, chunk)
                 count, best, scores = counts[part, r], tokens[part, r], logits[part, r]
                 if count < best.shape[0] or tops[r, chunk] > scores[count - 1]:
                     for v in range(max(first, low), high):
@@ -95,13 +162,9 @@ def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, 
 @kernel
 def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[no-untyped-def]
     """The best of all parts, normalised by the sum over all chunks in their order."""
+    place = np.empty(1, tops.dtype)
     for r in range(best.shape[0]):
-        top, total = tops[r, 0], totals.dtype.type(0)
-        for chunk in range(tops.shape[1]):
-            top = max(top, tops[r, chunk])
-        for chunk in range(tops.shape[1]):
-            total += totals[r, chunk] * exp(tops[r, chunk] - top)
-        norm, count = top + log(total), 0
+        norm, count = _norm_of(tops, totals, r, place), 0
         for part in range(counts.shape[0]):
             for k in range(counts[part, r]):
                 count = _insert(logits[part, r, k], tokens[part, r, k], count, best[r], scores[r])
@@ -189,21 +252,16 @@ def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ig
             rows = min(_ROWS, y.shape[0] - row0)
             _logits(y, row0, rows, weights, low, high - low, block)
             for i in range(rows):
-                row = block[i, : high - low]
-                tops[row0 + i, chunk], totals[row0 + i, chunk] = _reduce(row, bias[low:high])
-                out[row0 + i, low:high] = row
+                _reduce_row(block, i, high - low, bias, low, tops, totals, row0 + i, chunk)
+                out[row0 + i, low:high] = block[i, : high - low]
 
 
 @kernel
 def _normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
     """This part's rows of logits to log-probabilities, summed as `_merge` does."""
+    place = np.empty(1, tops.dtype)
     for r in range(out.shape[0] * part // parts, out.shape[0] * (part + 1) // parts):
-        top, total = tops[r, 0], totals.dtype.type(0)
-        for chunk in range(tops.shape[1]):
-            top = max(top, tops[r, chunk])
-        for chunk in range(tops.shape[1]):
-            total += totals[r, chunk] * exp(tops[r, chunk] - top)
-        norm = top + log(total)
+        norm = _norm_of(tops, totals, r, place)
         for v in range(out.shape[1]):
             out[r, v] -= norm
 
