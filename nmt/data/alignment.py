@@ -27,16 +27,6 @@ def words_of(pieces: Sequence[str]) -> list[int]:
     return [max(0, min(number, word)) for number in found]
 
 
-def word_attention(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> np.ndarray:
-    """Attention between words [target words, source words] from that between subwords [T, S]: the sum over a source
-    word's subwords, the mean over a target word's. Rows and columns beyond the words given (EOS) do not count."""
-    rows, columns = max(tgt_words, default=-1) + 1, max(src_words, default=-1) + 1
-    found = np.zeros((rows, columns))
-    places = np.array(tgt_words, np.int64)[:, None], np.array(src_words, np.int64)[None]
-    np.add.at(found, places, weights[: len(tgt_words), : len(src_words)])
-    return found / np.maximum(1, np.bincount(tgt_words, minlength=rows))[:, None]
-
-
 def hard_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs (source word, target word): each target subword points to the source subword it attends to most; one
     that attends to the end of the sentence most points nowhere. In order of source words, then target words."""

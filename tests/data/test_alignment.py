@@ -8,7 +8,6 @@ from nmt.data.alignment import (
     never_attended,
     pharaoh,
     with_unknown_replaced,
-    word_attention,
     words_of,
 )
 
@@ -37,11 +36,6 @@ def test_hard_alignment_takes_the_most_attended_subword_and_leaves_eos_out():
     assert pairs == [(0, 0), (1, 1)]
     assert pharaoh(pairs) == "0-0 1-1"
     assert hard_alignment(np.zeros((0, 4)), [0, 0, 1], []) == []
-
-
-def test_word_attention_sums_over_source_and_averages_over_target():
-    found = word_attention(WEIGHTS, [0, 0, 1], [0, 0, 1])
-    assert found == pytest.approx(np.array([[0.5, 0.4], [0.1, 0.0]]))
 
 
 def test_words_that_got_hardly_any_attention():

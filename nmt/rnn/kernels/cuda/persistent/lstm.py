@@ -28,7 +28,7 @@ def sigmoid(x):
 
 @device_function
 def longest(lengths, first, last):
-    """The largest of lengths[uint64(first:last)]."""
+    """The largest of lengths[first:last]."""
     most = int32(0)
     for n in range(first, last):
         most = max(most, int32(lengths[uint64(n)]))
