@@ -328,8 +328,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cells", type=names(CELLS), default=list(CELLS), help=f"among {','.join(CELLS)}")
     parser.add_argument("--modes", type=names(MODES), default=list(MODES), help=f"among {','.join(MODES)}")
     parser.add_argument("--threads", type=int, default=default_threads())
-    parser.add_argument("--turns", type=int, help="timed turns of each contender (7; 3 with --quick)")
-    parser.add_argument("--quick", action="store_true", help="minutes: no 5-layer shapes, fewer turns")
+    parser.add_argument("--turns", type=int, help="timed turns of each contender (7; 2 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="five minutes: fewer shapes and turns")
     parser.add_argument("--no-bfloat16", dest="bfloat16", action="store_false", help="float32 only")
     parser.add_argument("--no-unfused", action="store_true", help="leave our unfused run out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
@@ -337,7 +337,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mxnet-python", default=os.environ.get("NMT_MXNET_PYTHON"), metavar="PATH")
     parser.add_argument("--peers-wait", choices=("spin", "sleep", "best"), default="best", help="their OpenMP threads")
     args = parser.parse_args()
-    args.turns = args.turns or (3 if args.quick else 7)
+    args.turns = args.turns or (2 if args.quick else 7)
     args.shapes = args.shapes or list(QUICK_SHAPES if args.quick else SHAPES)
     return args
 
