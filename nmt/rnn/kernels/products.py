@@ -127,12 +127,16 @@ product_rows_f8 = external(_product_rows_f8, _ROWS_ARGUMENTS)
 product_rows_bf16 = external(_product_rows_bf16, _ROWS_ARGUMENTS)
 # Of quads: lda and K count words, tails included.
 product_rows_int8 = external(_product_rows_int8, _ROWS_ARGUMENTS)
-# By whether the elements are pairs of bfloat16, and whether the transpose is packed.
-PACKING: dict[tuple[bool, bool], Any] = {
-    (False, False): pack,
-    (False, True): pack_transposed,
-    (True, False): pack_bf16,
-    (True, True): pack_transposed_bf16,
+# By the dtype of packed weights, and whether the transpose is packed.
+PACKING: dict[tuple[np.dtype, bool], Any] = {
+    (np.dtype(np.float32), False): pack,
+    (np.dtype(np.float32), True): pack_transposed,
+    (np.dtype(np.float64), False): pack,
+    (np.dtype(np.float64), True): pack_transposed,
+    (np.dtype(np.uint32), False): pack_bf16,
+    (np.dtype(np.uint32), True): pack_transposed_bf16,
+    (np.dtype(np.int32), False): pack_int8,
+    (np.dtype(np.int32), True): pack_transposed_int8,
 }
 
 
