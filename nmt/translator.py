@@ -312,23 +312,6 @@ class Translator:
         ]
 
 
-def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
-    """Return the file to load: the one asked for, or the best, or the last.
-
-    Raises:
-        CheckpointError: There is none.
-    """
-    names = {"best": [BEST_NAME], "last": [LAST_NAME], None: [BEST_NAME, LAST_NAME]}[checkpoint]
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise CheckpointError(
-        f"{folder}: must hold {' or '.join(names)}, got neither; train it first (nmt-train)"
-        if len(names) > 1
-        else f"{folder}: must hold {names[0]}, got none; leave out --checkpoint or train further"
-    )
-
-
 def resolve_threads(threads: int | None, config: Config) -> int:
     """Return the number of threads asked for, or configured, or that of the cores."""
     from nmt.rnn.kernels.threads import default_threads
