@@ -72,15 +72,35 @@ def subword_names(*, joint: bool) -> tuple[str, str]:
     return SUBWORD_NAMES["src"], SUBWORD_NAMES["tgt"]
 
 
-def load_subwords(folder: Path, *, joint: bool) -> tuple[Subwords, Subwords]:
+def load_subwords(
+    folder: Path, *, joint: bool, digest: str | None = None, of: Path | None = None
+) -> tuple[Subwords, Subwords]:
     """Read the subwords of both languages; with `joint` the two are one object.
 
+    digest: What `subwords_digest` must say of them; looked at before anything interprets the bytes. of: The checkpoint
+    that says so.
+
     Raises:
-        CheckpointError: A file is missing or not a subword model.
+        CheckpointError: A file is missing, not a subword model, or another one.
     """
-    src_name, tgt_name = subword_names(joint=joint)
-    src = _load_subword_file(folder / src_name)
-    return src, (src if joint else _load_subword_file(folder / tgt_name))
+    from nmt.data.subwords import Subwords
+
+    paths = [folder / name for name in subword_names(joint=joint)]
+    contents = [_read_subwords(path) for path in paths]
+    if of is not None and digest != _digest(*contents):
+        raise CheckpointError(
+            f"{of}: must have been trained with the subwords beside it, got other ones; "
+            "put back the .spm files that belong to it"
+        )
+    found = []
+    for path, content in list(zip(paths, contents, strict=True))[: 1 if joint else 2]:
+        try:
+            found.append(Subwords.from_bytes(content))
+        except DataError as error:
+            raise CheckpointError(
+                f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a copy"
+            ) from error
+    return found[0], found[-1]
 
 
 def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) -> None:
@@ -98,7 +118,11 @@ def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) ->
 
 def subwords_digest(src: Subwords, tgt: Subwords) -> str:
     """Return a fingerprint of both models: a checkpoint's ids mean nothing with other subwords."""
-    return hashlib.sha256(src.model_bytes + b"\0" + tgt.model_bytes).hexdigest()
+    return _digest(src.model_bytes, tgt.model_bytes)
+
+
+def _digest(src: bytes, tgt: bytes) -> str:
+    return hashlib.sha256(src + b"\0" + tgt).hexdigest()
 
 
 def build_model(
@@ -170,9 +194,7 @@ def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
     )
 
 
-def set_params(
-    model: TranslationModel, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False
-) -> None:
+def set_params(model: TranslationModel, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False) -> None:
     """Copy the parameters in `tensors` (names with their prefix) into those of a model.
 
     adopt: The model uses the arrays themselves where it can; they are not to be changed any more.
@@ -198,17 +220,13 @@ def set_params(
     model.changed()
 
 
-def _load_subword_file(path: Path) -> Subwords:
-    from nmt.data.subwords import Subwords
-
+def _read_subwords(path: Path) -> bytes:
     if not path.is_file():
         raise CheckpointError(
             f"{path}: must be the subwords the model was trained with, got no such file; "
             "put the file back (it lies beside every copy of the model)"
         )
     try:
-        return Subwords.from_bytes(path.read_bytes())
-    except (OSError, DataError) as error:
-        raise CheckpointError(
-            f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a copy"
-        ) from error
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; put back a copy") from error

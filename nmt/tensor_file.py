@@ -44,7 +44,7 @@ _MOST_AXES = 8
 _LONGEST_AXIS = 2**40
 
 
-class _Malformed(Exception):
+class _MalformedError(Exception):
     """What is wrong with a header, for the error's `got`."""
 
 
@@ -96,11 +96,11 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
         with path.open("rb") as file:
             size = file.seek(0, 2)
             if size <= _LENGTH_BYTES:
-                raise _Malformed(f"{size} bytes")
+                raise _MalformedError(f"{size} bytes")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         start, entries, metadata = _read_header(mapped)
-    except (_Malformed, OSError, ValueError) as error:
-        fact = str(error) if isinstance(error, _Malformed) else explain(error)
+    except (_MalformedError, OSError, ValueError) as error:
+        fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(
             f"{path}: must be a whole checkpoint, got a damaged or cut file ({fact}); put back a copy, or remove it"
         ) from error
@@ -126,28 +126,28 @@ def _text_checksum(text: str) -> int:
 
 
 def _read_header(mapped: mmap.mmap) -> tuple[int, dict[str, _Entry], dict[str, str]]:
-    """The first byte of data, every tensor's place, and the metadata. Raises _Malformed."""
+    """The first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
     length = int.from_bytes(mapped[:_LENGTH_BYTES], "little")
     start = _LENGTH_BYTES + length
     if length > _MOST_HEADER_BYTES or start > len(mapped):
-        raise _Malformed(f"a header of {length} bytes in a file of {len(mapped)}")
+        raise _MalformedError(f"a header of {length} bytes in a file of {len(mapped)}")
     try:
         header = json.loads(mapped[_LENGTH_BYTES:start])
     except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, or a number of thousands of digits
-        raise _Malformed("a header that is not JSON") from error
+        raise _MalformedError("a header that is not JSON") from error
     if not isinstance(header, dict):
-        raise _Malformed("a header without tensors")
+        raise _MalformedError("a header without tensors")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict):
-        raise _Malformed("a header with other metadata")
+        raise _MalformedError("a header with other metadata")
     entries = {name: _entry(name, value) for name, value in header.items()}
     position = 0
     for entry in sorted(entries.values(), key=lambda e: (e.begin, e.end)):
         if entry.begin != position:
-            raise _Malformed("tensors that overlap or leave holes")
+            raise _MalformedError("tensors that overlap or leave holes")
         position = entry.end
     if position != len(mapped) - start:
-        raise _Malformed(f"{len(mapped) - start} bytes of data instead of {position}")
+        raise _MalformedError(f"{len(mapped) - start} bytes of data instead of {position}")
     return start, entries, metadata
 
 
@@ -156,11 +156,11 @@ def _entry(name: str, value: Any) -> _Entry:
         dtype, shape, (begin, end) = np.dtype(_DTYPES[value["dtype"]]), value["shape"], value["data_offsets"]
         numbers = [*shape, begin, end]
     except (KeyError, TypeError, ValueError) as error:
-        raise _Malformed(f"no dtype, shape or place of {name!r:.80}") from error
+        raise _MalformedError(f"no dtype, shape or place of {name!r:.80}") from error
     if len(shape) > _MOST_AXES or any(type(n) is not int or not 0 <= n <= _LONGEST_AXIS for n in numbers):
-        raise _Malformed(f"an impossible shape of {name!r:.80}")
+        raise _MalformedError(f"an impossible shape of {name!r:.80}")
     if math.prod(shape) * dtype.itemsize != end - begin:
-        raise _Malformed(f"a shape of {name!r:.80} that does not fit its bytes")
+        raise _MalformedError(f"a shape of {name!r:.80} that does not fit its bytes")
     return _Entry(dtype, tuple(shape), begin, end)
 
 

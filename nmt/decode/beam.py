@@ -56,8 +56,8 @@ class Decoder(Protocol):
         after."""
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of the last step's outputs: at most `places` most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where
-        there are no more."""
+        """Of the last step's outputs: at most `places` most probable tokens of each row [R, K] and their
+        log-probabilities, best first; -1 where there are no more."""
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
         """Of the last step's outputs: the log-probabilities of all tokens of each row [R, V]; the array may be written

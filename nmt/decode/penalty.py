@@ -37,8 +37,8 @@ def final_scores(
 
     sums [R] of log-probabilities over lengths [R] tokens, EOS counted; word_reward is added for each token (He et al.
     2016, section 3.3), with expected [R] for no more than so many (bounded length reward: Huang et al. 2017, section 3;
-    Yang et al. 2018, section 4.1). coverage [R, S]: the attention each source word has got, -1 where a source has no such word;
-    coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
+    Yang et al. 2018, section 4.1). coverage [R, S]: the attention each source word has got, -1 where a source has no
+    such word; coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
     """
     scores: np.ndarray = sums / length_divisor(penalty, lengths)
     if word_reward:

@@ -86,7 +86,9 @@ def search(
         decoder: Decoder = model.search_decoder(own_threads, longest)
         rewards = options.word_reward, options.coverage_penalty
         chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
-        cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser, expected)
+        cell = BeamCell(
+            decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser, expected
+        )
         with queue:
             for n, hypotheses in run(cell, queue, size):
                 found[n] = hypotheses
@@ -105,9 +107,7 @@ def search(
 class _Queue(Iterator[Block]):
     """Blocks of sentences for several threads. Where a thread fails inside `with`, `failed` tells the others."""
 
-    def __init__(
-        self, src_ids: Sequence[Sequence[int]], blocks: Iterator[list[int]], options: SearchOptions
-    ) -> None:
+    def __init__(self, src_ids: Sequence[Sequence[int]], blocks: Iterator[list[int]], options: SearchOptions) -> None:
         self._src_ids, self._blocks, self._options, self._lock = src_ids, blocks, options, Lock()
         self._ended = self._told = 0
         self.failed = False
