@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     help="The words that BLEU counts.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of a table.")
+@click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
 @beam_options()
 @threads_option()
 @device_option()

@@ -3,7 +3,7 @@ batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +104,12 @@ class TranslationModel:
     def changed(self) -> None:
         """Parameters were written in place."""
         self.weights.changed()
+
+    def adopt(self, params: Mapping[str, np.ndarray]) -> None:
+        """Take host arrays as the parameters, without a copy on the processor: a memory map stays one. They have the
+        names and shapes of `params`."""
+        for name, array in params.items():
+            self.weights[name] = self.device.upload(np.ascontiguousarray(array, self.dtype))
 
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
         """Fresh parameters.

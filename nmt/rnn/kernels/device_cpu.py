@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device import Device, OutputGradients, OutputLayer
+from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels import update
 from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.workspace import Allocate
@@ -109,6 +109,28 @@ class CPUDevice(Device):
         from nmt.rnn.kernels.search import log_probs
 
         return log_probs(outputs, _packed(layer, layer.tied, threads), layer.weights[layer.bias], threads)
+
+    def best_candidates(
+        self,
+        outputs: np.ndarray,
+        layer: OutputLayer,
+        lists: CandidateLists,
+        first: int,
+        places: int,
+        threads: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from nmt.rnn.kernels.candidates import best_candidates
+
+        packed, bias = _packed(layer, layer.tied, threads), layer.weights[layer.bias]
+        return best_candidates(outputs, packed, bias, lists, first, places, threads)
+
+    def candidate_log_probs(
+        self, outputs: np.ndarray, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
+    ) -> np.ndarray:
+        from nmt.rnn.kernels.candidates import candidate_log_probs
+
+        packed, bias = _packed(layer, layer.tied, threads), layer.weights[layer.bias]
+        return candidate_log_probs(outputs, packed, bias, lists, vocab_size, threads)
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
         from nmt.rnn.kernels.output import chunk_rows
