@@ -24,6 +24,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, write_bytes
+from nmt.rnn.quantised import Quantised
 from nmt.tensor_file import map_tensors
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ METRICS_NAME = "metrics.jsonl"
 SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}
 
 PARAMS_PREFIX = "params/"
+SCALES_SUFFIX = "#scales"
 OPTIMIZER_PREFIX = "optimizer/"
 
 
@@ -165,6 +167,34 @@ def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray]
     return {name: array.copy() for name, array in tensors.items()}, content
 
 
+def quantised_tensors(name: str, matrix: Quantised) -> dict[str, np.ndarray]:
+    """How a checkpoint holds the parameter `name` in int8: numbers under its name, the scales of its output channels
+    beside them. No processor's layout: what a processor wants is made when a model is loaded."""
+    return {PARAMS_PREFIX + name: matrix.numbers, PARAMS_PREFIX + name + SCALES_SUFFIX: matrix.scales}
+
+
+def _joined(model: TranslationModel, tensors: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray | Quantised]:
+    """Parameters by name, numbers and scales together again."""
+    found: dict[str, np.ndarray | Quantised] = {}
+    for key, tensor in tensors.items():
+        name = key.removeprefix(PARAMS_PREFIX)
+        if key.endswith(SCALES_SUFFIX) and tensors.get(key.removesuffix(SCALES_SUFFIX)) is not None:
+            continue
+        found[name] = tensor
+        if tensor.dtype == np.int8:
+            scales, by_rows = tensors.get(key + SCALES_SUFFIX), model.channels_are_rows(name)
+            want = None if tensor.ndim != 2 else tensor.shape[:1] if by_rows else tensor.shape[1:]
+            if scales is None or scales.shape != want or scales.dtype != np.float32:
+                raise CheckpointError(
+                    f"{path}: {name} must be a matrix in int8 with a float32 scale for each output channel, got "
+                    f"others; put back a copy, or run nmt-quantize again"
+                )
+            found[name] = Quantised(tensor, scales, by_rows)
+        elif tensor.dtype.kind != "f":
+            raise CheckpointError(f"{path}: {name} must be of float32 or int8, got {tensor.dtype}; put back a copy")
+    return found
+
+
 def numbered_checkpoint(folder: Path, kind: str, update: int) -> Path:
     """The file of a numbered checkpoint, `best` or `last`."""
     return folder / f"{kind}-{update}.safetensors"
@@ -203,7 +233,7 @@ def set_params(model: TranslationModel, tensors: dict[str, np.ndarray], path: Pa
         CheckpointError: The model has other parameters or shapes than the checkpoint.
     """
     params = model.params
-    saved = {name.removeprefix(PARAMS_PREFIX): tensor for name, tensor in tensors.items()}
+    saved = _joined(model, tensors, path)
     for name in sorted(params.keys() | saved.keys()):
         want = params[name].shape if name in params else None
         got = saved[name].shape if name in saved else None
@@ -216,7 +246,8 @@ def set_params(model: TranslationModel, tensors: dict[str, np.ndarray], path: Pa
         model.adopt(saved)
         return
     for name, param in params.items():
-        param[...] = model.device.upload(saved[name])
+        value = saved[name]
+        param[...] = model.device.upload(value.restored() if isinstance(value, Quantised) else value)
     model.changed()
 
 

@@ -90,8 +90,8 @@ class Translator:
             threads: Cores to use; None takes the configured number, or all.
             checkpoint: `best` or `last`; None takes the best, or the last where there is no best
                 yet.
-            compute_dtype: `float32` or `bfloat16`, what is multiplied; None takes the configured
-                one. Any model runs in either.
+            compute_dtype: `float32`, `bfloat16` or `int8`, what is multiplied; None takes the configured
+                one. Any model runs in each; int8 on the processor alone.
             device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on
                 either.
 

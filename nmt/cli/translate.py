@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, device_option, threads_option, version_option
+from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
 from nmt.cli.search_options import search_options
 
@@ -70,12 +70,7 @@ _CHUNK_BATCHES = 32
     help="What of the models of an ensemble is averaged.",
 )
 @click.option("--resume", is_flag=True, help="Write to the output file as it goes, and continue one half done.")
-@click.option(
-    "--compute-dtype",
-    type=click.Choice(["float32", "bfloat16"]),
-    show_default="compute_dtype of the config, there float32",
-    help="What is multiplied: bfloat16 is faster on a processor that has instructions for it.",
-)
+@compute_dtype_option()
 @threads_option()
 @device_option()
 @version_option()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nmt.rnn.device import CandidateLists, Device, OutputLayer
+from nmt.rnn.quantised import Quantised
 from nmt.rnn.weights import Weights
 
 
@@ -61,10 +62,15 @@ class NarrowOutput:
 
 def narrowed(layer: OutputLayer, ids: np.ndarray) -> OutputLayer:
     """The layer of these tokens alone: rows of its matrix, which is stored by tokens where it is tied, else kept so
-    beside the original."""
+    beside the original; in int8 with the numbers and scales of the whole."""
     weights = layer.weights
-    rows = weights[layer.matrix]
+    held = weights.quantised(layer.matrix)
+    rows = weights[layer.matrix] if held is None else held.numbers
     if not layer.tied:
         rows = weights.derived(layer.matrix, ("by token",), lambda former: np.ascontiguousarray(rows.T))
-    own = Weights({"W": rows[ids], "b": weights[layer.bias][ids]})
+    own = Weights({"b": weights[layer.bias][ids]})
+    if held is None:
+        own["W"] = rows[ids]
+    else:
+        own.hold_quantised("W", Quantised(rows[ids], held.scales[ids], by_rows=True))
     return OutputLayer(own, "W", "b", True, layer.packed)

@@ -19,6 +19,7 @@ import numpy as np
 from nmt.errors import DeviceError
 
 if TYPE_CHECKING:
+    from nmt.rnn.quantised import Quantised
     from nmt.rnn.beam_state import BeamState
     from nmt.rnn.compiler.plan import Plan
     from nmt.rnn.kernels.run_cpu import Rows
@@ -136,8 +137,9 @@ class Device:
 
     # ------------------------------------------------------------ the rest of a model
 
-    def embedding_rows(self, ids: Array, table: Array, out: Array, scale: float, threads: int) -> None:
-        """out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E]."""
+    def embedding_rows(self, ids: Array, table: Array | Quantised, out: Array, scale: float, threads: int) -> None:
+        """out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], on the processor also in int8 by rows,
+        out [N, E]."""
         raise NotImplementedError
 
     def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:

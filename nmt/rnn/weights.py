@@ -101,6 +101,10 @@ class Weights(MutableMapping[str, np.ndarray]):
         held = self._arrays[self._prefix + name]
         return held if isinstance(held, Quantised) else None
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of an array, without restoring it."""
+        return self._arrays[self._prefix + name].shape
+
     def _put(self, name: str, array: np.ndarray | Quantised) -> None:
         self._arrays[self._prefix + name] = array
         for key in [k for k in self._packed if k[0] == self._prefix + name]:
@@ -138,8 +142,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         dtype = self[name].dtype if dtype is None else dtype
 
         def pack(out: Packed | None) -> Packed:
-            held = self.quantised(name)
-            columns = (self[name] if held is None else held).shape[1]
+            columns = self.shape(name)[1]
             K, N = (columns, rows) if transposed else (rows, columns)
             out = aligned((products.packed_size(K, N, dtype),), dtype) if out is None else out
             with operation("packing"):

@@ -29,6 +29,7 @@ from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import (
     Corpora,
     Texts,
+    check_trainable,
     load_corpora,
     own_folder,
     save_config,
@@ -86,6 +87,7 @@ class Trainer:
         device: str | None = None,
         terminal: TextIO | None = None,
     ) -> None:
+        check_trainable(config)
         self.config = config
         self._device = choose_device(device or config.device)
         self.folder = Path(config.model_dir)

@@ -14,6 +14,7 @@ from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels import update
 from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.quantised import Quantised
 from nmt.rnn.workspace import Allocate
 
 if TYPE_CHECKING:
@@ -51,8 +52,13 @@ class CPUDevice(Device):
     def dropout_mask(self, out: np.ndarray, keep_probability: float, seed: int, offset: int, threads: int) -> None:
         run_parallel(update.dropout_mask, threads, out, keep_probability, np.uint64(seed % 2**64), np.uint64(offset))
 
-    def embedding_rows(self, ids: np.ndarray, table: np.ndarray, out: np.ndarray, scale: float, threads: int) -> None:
-        run_parallel(update.embedding_rows, threads, ids, table, out, scale)
+    def embedding_rows(
+        self, ids: np.ndarray, table: np.ndarray | Quantised, out: np.ndarray, scale: float, threads: int
+    ) -> None:
+        if isinstance(table, Quantised):
+            run_parallel(update.embedding_rows_int8, threads, ids, table.numbers, table.scales, out, scale)
+        else:
+            run_parallel(update.embedding_rows, threads, ids, table, out, scale)
 
     def embedding_gradient(
         self, ids: np.ndarray, d_out: np.ndarray, d_table: np.ndarray, scale: float, threads: int
@@ -172,7 +178,7 @@ class CPUDevice(Device):
 
 
 def _packed(layer: OutputLayer, transposed: bool, threads: int) -> np.ndarray:
-    rows = len(layer.weights[layer.matrix])
+    rows = layer.weights.shape(layer.matrix)[0]
     return layer.weights.packed(layer.matrix, 0, rows, transposed, threads, layer.packed)
 
 
