@@ -60,9 +60,11 @@ class EnsembleDecoder:
         self._names = np.zeros((len(self.decoders), 0), np.int64)  # each decoder's own, by ours
         self._widths: list[int] = []
 
-    def admit(self, src_ids: list[list[int]]) -> tuple[np.ndarray, States, np.ndarray]:
+    def admit(
+        self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, States, np.ndarray]:
         """See `Decoder`."""
-        admitted = [d.admit(src_ids) for d in self.decoders]
+        admitted = [d.admit(src_ids, candidates) for d in self.decoders]
         names = self._names.shape[1] + np.arange(len(src_ids))
         self._names = np.concatenate([self._names, np.stack([a[0] for a in admitted])], axis=1)
         return names, self._joined([a[1] for a in admitted]), admitted[0][2]
@@ -108,4 +110,6 @@ def averaged(log_probs: np.ndarray, average: Average) -> np.ndarray:
     if average == "log_prob":
         return np.asarray(log_probs.mean(axis=0))
     top = log_probs.max(axis=0)
-    return np.asarray(top + np.log(np.exp(log_probs - top).mean(axis=0)))
+    top = np.where(np.isfinite(top), top, 0).astype(log_probs.dtype)  # no model gives what is no candidate any chance
+    with np.errstate(divide="ignore"):
+        return np.asarray(top + np.log(np.exp(log_probs - top).mean(axis=0)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.model.candidates import NarrowOutput
 from nmt.model.forced import pad_sources, positions, rounded_up
 from nmt.rnn.cells import CoverageCell
 from nmt.rnn.fixed_stepper import FixedStepper
@@ -31,16 +32,23 @@ class ModelDecoder:
         scan = model.decoder.around(CoverageCell(model.decoder.cell, self._positions)) if coverage_of else model.decoder
         self._states = scan.states
         self._stepper = Stepper(scan, model.weights.view("decoder"))
+        self._narrow: NarrowOutput | None = None
+        self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
 
-    def admit(self, src_ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, States, np.ndarray]:
-        """Encode sentences (ids without EOS). Returns their names [B], and the states and token before the first
-        step, one row a sentence."""
+    def admit(
+        self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, States, np.ndarray]:
+        """Encode sentences (ids without EOS), with candidates (see `Decoder.admit`) for all that come or for none.
+        Returns their names [B], and the states and token before the first step, one row a sentence."""
         src, lengths = pad_sources(src_ids)
         source = self.model.encode(src, lengths, self.threads)
         captured = {"memory": source.memory}
         if self._positions:
             captured["positions"] = positions(source.memory, self._positions)
         names = self._stepper.admit(captured, source.lengths)
+        if candidates is not None:
+            self._narrow = self._narrow or NarrowOutput(self.model.device, self.model.output_layer, self.threads)
+            self._narrow.admit(names, candidates)
         zero = {name: np.zeros((len(names), width), self.model.dtype) for name, width in self._states.items()}
         if self._positions:
             zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
@@ -49,11 +57,14 @@ class ModelDecoder:
     def release(self, names: np.ndarray) -> None:
         """These sentences are translated."""
         self._stepper.release(names)
+        if self._narrow is not None:
+            self._narrow.release(names)
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
     ) -> tuple[np.ndarray, States]:
         """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
+        self._names = names
         words, word = np.unique(tokens, return_inverse=True)
         x = self.model.embed("tgt", words, self.threads, Fresh())
         return self._stepper.step(x, states, names, word=word, parent=parent)
@@ -62,10 +73,14 @@ class ModelDecoder:
         """The most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there are no
         more."""
         places = min(places, self.model.vocab_sizes["tgt"])
+        if self._narrow is not None:
+            return self._narrow.best_tokens(outputs, self._names, first_token, places)
         return self.model.device.best_tokens(outputs, self.model.output_layer, first_token, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
         """The log-probabilities of all tokens [R, V], for rules that change them."""
+        if self._narrow is not None:
+            return self._narrow.log_probs(outputs, self._names)
         return self.model.device.log_probs(outputs, self.model.output_layer, self.threads)
 
 

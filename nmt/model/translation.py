@@ -3,7 +3,8 @@ batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
 from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.profile import operation
+from nmt.rnn.quantised import Quantised, quantise
 from nmt.rnn.scan import Scan
-from nmt.rnn.weights import Weights, initial_array
+from nmt.rnn.weights import QUADS, Weights, initial_array
 from nmt.rnn.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class Source:
 class TranslationModel:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
 
-    compute_dtype: of the products, "float32" or "bfloat16" (see `Scan`); None for `dtype`. recompute: what the
+    compute_dtype: of the products, "float32", "bfloat16" or "int8" (see `Scan`); None for `dtype`. recompute: what the
     backward pass computes again, "attention" or "gates" as well (see `Scan`). device: where parameters and all arrays
     lie and the work is done, None for the processor; batches, sentences and checkpoints are of the host everywhere.
     """
@@ -94,7 +96,7 @@ class TranslationModel:
     @property
     def num_params(self) -> int:
         """How many numbers are learned."""
-        return sum(a.size for a in self.weights.values())
+        return sum(math.prod(p.shape) for p in self.shapes.values())
 
     @property
     def workspace_taken(self) -> int:
@@ -104,6 +106,29 @@ class TranslationModel:
     def changed(self) -> None:
         """Parameters were written in place."""
         self.weights.changed()
+
+    @property
+    def in_int8(self) -> bool:
+        """Whether products are of int8, for which `adopt` keeps matrices as such."""
+        return self.decoder.packed == QUADS
+
+    def channels_are_rows(self, name: str) -> bool:
+        """Whether the output channels of a matrix, which have a scale each in int8, are its rows: an embedding table's,
+        and so an output layer's that is tied to one."""
+        return name in (self.table("src"), self.table("tgt"))
+
+    def adopt(self, params: Mapping[str, np.ndarray | Quantised]) -> None:
+        """Take host arrays as the parameters, without a copy on the processor: a memory map stays one. They have the
+        names and shapes of `params`. With products of int8 matrices become int8, or stay so; else what is int8 becomes
+        `dtype`."""
+        for name, value in params.items():
+            if self.in_int8 and len(value.shape) == 2:
+                is_done = isinstance(value, Quantised)
+                held = value if is_done else quantise(value, by_rows=self.channels_are_rows(name))
+                self.weights.hold_quantised(name, held)
+            else:
+                array = value.restored() if isinstance(value, Quantised) else value
+                self.weights[name] = self.device.upload(np.ascontiguousarray(array, self.dtype))
 
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
         """Fresh parameters.
@@ -165,13 +190,14 @@ class TranslationModel:
 
     def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
         """ids [..., B] -> embeddings [..., B, E]."""
-        out = allocate((*ids.shape, self.weights[self.table(side)].shape[1]), self.dtype)
+        out = allocate((*ids.shape, self.shapes[self.table(side)].shape[1]), self.dtype)
         self.embed_into(side, self.device.upload(np.ascontiguousarray(ids).reshape(-1)), out, threads)
         return out
 
     def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
         """The same for ids [N] of the device, into an array of N * E numbers."""
-        table = self.weights[self.table(side)]
+        name = self.table(side)
+        table = self.weights.quantised(name) or self.weights[name]
         with operation(side, " embedding: lookup"):
             self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), self._scale(side), threads)
 

@@ -19,6 +19,7 @@ import numpy as np
 from nmt.errors import DeviceError
 
 if TYPE_CHECKING:
+    from nmt.rnn.quantised import Quantised
     from nmt.rnn.beam_state import BeamState
     from nmt.rnn.compiler.plan import Plan
     from nmt.rnn.kernels.run_cpu import Rows
@@ -75,6 +76,26 @@ class OutputGradients:
     bias: Array
 
 
+@dataclass(frozen=True)
+class CandidateLists:
+    """Lists of tokens that rows may choose among, and which of them each row has.
+
+    ids: int32 [U], the tokens that the columns of a narrowed output layer stand for, in rising order. places: int32,
+    the columns of all lists one after another, each list rising; list n is places[starts[n] : starts[n + 1]].
+    row_lists: int64 [R]. All of the host.
+    """
+
+    ids: np.ndarray
+    places: np.ndarray
+    starts: np.ndarray
+    row_lists: np.ndarray
+
+    @property
+    def longest(self) -> int:
+        """Entries of the longest list."""
+        return int(np.diff(self.starts).max(initial=0))
+
+
 class Device:
     """A place for arrays and the operations on them; `threads` means nothing but to the processor."""
 
@@ -116,8 +137,9 @@ class Device:
 
     # ------------------------------------------------------------ the rest of a model
 
-    def embedding_rows(self, ids: Array, table: Array, out: Array, scale: float, threads: int) -> None:
-        """out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E]."""
+    def embedding_rows(self, ids: Array, table: Array | Quantised, out: Array, scale: float, threads: int) -> None:
+        """out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], on the processor also in int8 by rows,
+        out [N, E]."""
         raise NotImplementedError
 
     def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
@@ -177,6 +199,20 @@ class Device:
     def log_probs(self, outputs: Array, layer: OutputLayer, threads: int) -> Array:
         """The log-probabilities of all tokens [R, V] for outputs [R, H]: the same bits as `best_tokens` gives. Of the
         processor alone."""
+        raise NotImplementedError
+
+    def best_candidates(
+        self, outputs: Array, layer: OutputLayer, lists: CandidateLists, first: int, places: int, threads: int
+    ) -> tuple[Array, Array]:
+        """`best_tokens` among the list of each row; the layer has the columns `lists.ids`. Log-probabilities are those
+        among the list, and their bits depend on nothing but the row and its list. Of the processor alone."""
+        raise NotImplementedError
+
+    def candidate_log_probs(
+        self, outputs: Array, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
+    ) -> Array:
+        """`log_probs` among the list of each row [R, vocab_size], -inf elsewhere: the same bits as `best_candidates`
+        gives. Of the processor alone."""
         raise NotImplementedError
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:

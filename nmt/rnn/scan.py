@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.errors import ShapeError
+from nmt.errors import NMTError, ShapeError
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
@@ -24,7 +24,7 @@ from nmt.rnn.kernels import run_cpu
 from nmt.rnn.kernels.run_cpu import Division, Launch, Rows, identity, split_rows
 from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.profile import operation
-from nmt.rnn.weights import Weights, check_params, packed_dtype
+from nmt.rnn.weights import QUADS, Weights, check_device, check_params, packed_dtype
 from nmt.rnn.workspace import Allocate, Fresh
 
 Arrays = dict[str, np.ndarray]
@@ -122,13 +122,16 @@ class Scan:
         """`division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the sizes of batch
         and weights. The results are the same bits. `recompute` in the backward pass: what is large in `attention`
         alone, or `gates` as well, so that nothing but the states is stored for each step. `compute_dtype`: "bfloat16"
-        rounds both sides of every product of float32 numbers, and adds up in float32; parameters, states and all else
-        stay float32; None is `dtype`. `device`: where all arrays lie, None for the processor. Raises NMTError where the
+        rounds both sides of every product of float32 numbers, and adds up in float32; "int8" rounds them to whole
+        numbers with a scale for each row and output channel, for inference on the processor alone; parameters, states
+        and all else stay float32; None is `dtype`. `device`: where all arrays lie, None for the processor. Raises NMTError where the
         two types do not go together."""
         self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
+        self.compute_dtype = compute_dtype
         self.recompute: Recompute = recompute
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.device = device or cpu()
+        check_device(type(cell).__name__, self.packed, self.device.name)
         self.threads, self.division = threads or default_threads(), division
         self.want_inputs = want_inputs
         self.params = cell.params()
@@ -139,11 +142,14 @@ class Scan:
 
     def around(self, cell: Cell) -> Scan:
         """The same kind of scan of another cell."""
-        compute_dtype = "bfloat16" if self.packed != self.dtype else None
-        return Scan(cell, dtype=self.dtype, compute_dtype=compute_dtype, threads=self.threads, division=self.division)
+        kinds = {"dtype": self.dtype, "compute_dtype": self.compute_dtype}
+        return Scan(cell, **kinds, threads=self.threads, division=self.division)
 
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
-        """The plan for a kind of run; made at first use."""
+        """The plan for a kind of run; made at first use. Raises NMTError: training in int8."""
+        if training and self.packed == QUADS:
+            name = type(self.cell).__name__
+            raise NMTError(f"{name}: compute_dtype must be float32 or bfloat16 for training, got int8; train in another")
         single_step, recompute = single_step and not training, self.recompute if training else "attention"
         kinds = self.device, self.dtype, self.packed
         return _compile(self._signature, *kinds, training, self.want_inputs, single_step, recompute)
