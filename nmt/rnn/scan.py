@@ -6,9 +6,9 @@ lengths are free. Rows may come in any order; sorted by length, longest first, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.keep import Recompute
-from nmt.rnn.compiler.plan import Plan, make_plan
+from nmt.rnn.compiler.plan import Plan, make_plan, with_operands
 from nmt.rnn.compiler.trace import Mask, Trace, trace
 from nmt.rnn.device import Device, Executable, cpu
 from nmt.rnn.drop_connect import connections, disconnected, joined
@@ -36,6 +36,14 @@ class Compiled:
 
     step: Executable
     constant: Executable | None
+    make: Callable[[Plan], Executable]
+
+    @cached_property
+    def apart(self) -> Compiled:
+        """The same, but what gradients of weights are summed from outlives the backward pass (see
+        `Scan.backward_weights`)."""
+        constant = self.constant and self.make(with_operands(self.constant.plan))
+        return Compiled(self.make(with_operands(self.step.plan)), constant, self.make)
 
 
 @lru_cache(maxsize=256)
@@ -51,11 +59,14 @@ def _compile(
 ) -> Compiled:
     traced = trace(_CELLS[signature], training=training)
     plan = make_plan(traced, training=training, want_inputs=want_inputs, single_step=single_step, recompute=recompute)
-    step = device.executable(plan, dtype, packed)
+
+    def make(plan: Plan) -> Executable:
+        return device.executable(plan, dtype, packed)
+
     constant = None
     if traced.invariants is not None:
-        constant = device.executable(make_plan(traced.invariants, training=training), dtype, packed)
-    return Compiled(step, constant)
+        constant = make(make_plan(traced.invariants, training=training))
+    return Compiled(make(plan), constant, make)
 
 
 _CELLS: dict[Any, Cell] = {}  # what the keys of the plan cache stand for
@@ -232,9 +243,13 @@ class Scan:
         gradients: Arrays | None = None,
         *,
         outputs: Any = None,
+        weights_later: bool = False,
     ) -> Gradients:
         """Gradients of sum(d_y * y) + sum(d_final * final). Those of the parameters are added to `gradients`, where
-        present. outputs: zeroed memory of x's, where that is to last longer than the tape."""
+        present. outputs: zeroed memory of x's, where that is to last longer than the tape. weights_later: keep in the
+        tape what those of the parameters are summed from, for `backward_weights`."""
+        if weights_later:
+            tape.compiled = tape.compiled.apart
         rows, arrays, allocate = tape.rows, tape.arrays, tape.allocate
         plan = tape.compiled.step.plan
         shape = (rows.T, rows.B, self.cell.output_size)
@@ -260,6 +275,16 @@ class Scan:
         initial = {name: self._pick(arrays[f"D_{name}"], slot) for name in self.states}
         d_x = arrays[plan.d_inputs["x"].name] if "x" in plan.d_inputs else None
         return Gradients(d_x, initial, captured)
+
+    def backward_weights(self, tape: Tape, gradients: Arrays) -> None:
+        """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`;
+        as often as is asked. They have the bits that one `backward` for all gives."""
+        compiled, rest = tape.compiled, (tape.weights, tape.rows, tape.allocate)
+        with joined(gradients, tape.connections) as shares:
+            compiled.step.weight_gradients(tape.arrays, *rest, shares)
+            if compiled.constant is not None:
+                rest = tape.weights, self._constant_rows(tape.rows), tape.allocate
+                compiled.constant.weight_gradients(tape.constant_arrays, *rest, shares)
 
     # ------------------------------------------------------------ the door: shapes are checked once, here
 

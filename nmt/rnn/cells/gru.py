@@ -1,7 +1,7 @@
 """Gated recurrent unit, both forms (Cho et al. 2014, section 2.3; the arXiv versions v1 and v3 differ in the reset)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.activations import activation, clip
+from nmt.rnn.cells.activations import ActivationSpec, activation, clip
 from nmt.rnn.graph import Value, split
 
 
@@ -21,7 +21,7 @@ class GRUCell(Cell):
         reset_after: bool = True,
         *,
         clip: float | None = None,
-        activations: tuple[str, str] = ("sigmoid", "tanh"),
+        activations: tuple[ActivationSpec, ActivationSpec] = ("sigmoid", "tanh"),
     ) -> None:
         for name in activations:
             activation(name)

@@ -6,13 +6,15 @@ the wanted gradients).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Recompute, choose_kept
 from nmt.rnn.compiler.phases import assign_phases
-from nmt.rnn.compiler.program import Entry, Place, Product, Program, in_block, with_blocks
+from nmt.rnn.compiler.program import Entry, Place, Product, Program, in_block, lasting, with_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, topological
 
@@ -128,15 +130,23 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
     return names
 
 
-def _in_blocks(one: Pass, lasting: set[str]) -> Pass:
+def with_operands(plan: Plan) -> Plan:
+    """The same plan, but what its sinks read outlives the backward pass: gradients of weights may be summed later."""
+    if plan.backward is None:
+        raise RuntimeError("a plan for inference has no backward pass")
+    names = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}
+    backward = _moved(plan.backward, partial(lasting, names=names))
+    return replace(plan, backward=backward, sinks=[_sink_in_block(s, backward) for s in plan.sinks])
+
+
+def _in_blocks(one: Pass, outliving: set[str]) -> Pass:
     """Keep for a block of time only what nobody reads after the pass."""
-    names = set(one.arrays) - lasting
-    return Pass(
-        with_blocks(one.before, names),
-        with_blocks(one.loop, names),
-        with_blocks(one.after, names),
-        {name: in_block(place, names) for name, place in one.arrays.items()},
-    )
+    return _moved(one, partial(in_block, names=set(one.arrays) - outliving))
+
+
+def _moved(one: Pass, move: Callable[[Place], Place]) -> Pass:
+    before, loop, after = (with_places(program, move) for program in (one.before, one.loop, one.after))
+    return Pass(before, loop, after, {name: move(place) for name, place in one.arrays.items()})
 
 
 def _sink_in_block(placed: PlacedSink, one: Pass) -> PlacedSink:
