@@ -18,7 +18,7 @@ Where a system has one bias, it becomes `b_x` and `b_h` is zero; the other way t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ import numpy as np
 from nmt.errors import ShapeError
 
 Arrays = dict[str, np.ndarray]
+_NAME = r"(?P<what>.+)_l(?P<layer>\d+)(?P<side>|_reverse)"
 
 OURS = {"LSTM": "ifgo", "GRU": "rzn", "RNN": "h"}
 ONNX = {"LSTM": "iofg", "GRU": "zrn", "RNN": "h"}
@@ -56,7 +57,7 @@ def from_torch(state: Mapping[str, Any], prefix: str = "") -> Arrays:
     found: Arrays = {}
     for name, array in state.items():
         if name.startswith(prefix):
-            theirs, layer, end = _split(name[len(prefix) :], r"(.+)_l(\d+)(|_reverse)", _TORCH)
+            theirs, layer, end = _split(name[len(prefix) :], _NAME, _TORCH)
             found[f"{_TORCH[theirs]}_l{layer}{end}"] = np.ascontiguousarray(np.asarray(array).T)
     return found
 
@@ -67,7 +68,7 @@ def to_torch(params: Mapping[str, np.ndarray], prefix: str = "") -> Arrays:
     theirs = {ours: name for name, ours in _TORCH.items()}
     found: Arrays = {}
     for name, array in params.items():
-        ours, layer, end = _split(name, r"(.+)_l(\d+)(|_reverse)", theirs)
+        ours, layer, end = _split(name, _NAME, theirs)
         found[f"{prefix}{theirs[ours]}_l{layer}{end}"] = np.ascontiguousarray(np.asarray(array).T)
     return found
 
@@ -77,7 +78,7 @@ def from_mxnet(arrays: Mapping[str, Any]) -> Arrays:
     last to first. Raises ShapeError: a name that is no layer's."""
     found: Arrays = {}
     for name, array in arrays.items():
-        theirs, layer, side = _split(name, r"(?P<b>[lr])(?P<a>\d+)_(?P<c>.+)", _MXNET)
+        theirs, layer, side = _split(name, r"(?P<side>[lr])(?P<layer>\d+)_(?P<what>.+)", _MXNET)
         found[f"{_MXNET[theirs]}_l{layer}{'_reverse' if side == 'r' else ''}"] = np.ascontiguousarray(
             np.asarray(array).T
         )
@@ -89,7 +90,7 @@ def to_mxnet(params: Mapping[str, np.ndarray]) -> Arrays:
     theirs = {ours: name for name, ours in _MXNET.items()}
     found: Arrays = {}
     for name, array in params.items():
-        ours, layer, end = _split(name, r"(.+)_l(\d+)(|_reverse)", theirs)
+        ours, layer, end = _split(name, _NAME, theirs)
         found[f"{'r' if end else 'l'}{layer}_{theirs[ours]}"] = np.ascontiguousarray(np.asarray(array).T)
     return found
 
@@ -125,11 +126,8 @@ def _flat_order(names: Mapping[str, Any]) -> list[str]:
 def _split(name: str, pattern: str, known: Mapping[str, str]) -> tuple[str, str, str]:
     """What a parameter is, its layer and its direction."""
     match = re.fullmatch(pattern, name)
-    if match:
-        named = match.groupdict()
-        what, layer, side = (named["c"], named["a"], named["b"]) if named else match.groups()
-        if what in known:
-            return what, layer, side
+    if match and match["what"] in known:
+        return match["what"], match["layer"], match["side"]
     raise ShapeError(f"layouts: a parameter must be one of {', '.join(known)} of a layer, got {name}")
 
 
@@ -186,16 +184,17 @@ def to_onnx(op: str, params: Mapping[str, np.ndarray], *, layer: int = 0) -> Arr
     return {name: np.ascontiguousarray(array) for name, array in found.items()}
 
 
-def onnx_options(op: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Our operator's keywords for a node's attributes; `empty` is zero, as in ONNX Runtime. Raises ShapeError:
-    directions that differ in their activations.
+def onnx_options(op: str, attributes: Mapping[str, Any], inputs: Collection[str] = ("B",)) -> dict[str, Any]:
+    """Our operator's keywords for a node's attributes and the inputs it is given, of which B and P count; `empty` is
+    zero, as in ONNX Runtime. Raises ShapeError: directions that differ in their activations.
 
     `layout` 1 is left to the caller: ONNX then has its states batch first too, which ours never are.
     """
     direction = attributes.get("direction", "forward")
     options: dict[str, Any] = {"bidirectional": direction == "bidirectional", "reverse": direction == "reverse"}
-    options |= {"clip": attributes.get("clip"), "empty": "zero"}
+    options |= {"clip": attributes.get("clip"), "empty": "zero", "bias": "B" in inputs}
     if op == "LSTM":
+        options["peepholes"] = "P" in inputs
         options["input_forget"] = bool(attributes.get("input_forget", 0))
     if op == "GRU":
         options["reset_after"] = bool(attributes.get("linear_before_reset", 0))
