@@ -120,7 +120,9 @@ class Stepper:
             if name in compiled.shared.gathered:
                 scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
         ones, bounds = single_steps(R, scan.threads)
-        starts, lengths, longest = self._sources.of(sentence) if scan.captured else (identity(R), ones, 1)
+        starts, lengths, longest = identity(R), ones, 1
+        if sentence is not None and scan.captured:
+            starts, lengths, longest = self._sources.of(sentence)
         rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, scan.division, ragged=True)
         compiled.step.forward(arrays, self.weights, rows, self._memory)
         place = compiled.step.plan.outputs["y"]
