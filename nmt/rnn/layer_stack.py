@@ -13,6 +13,7 @@ import numpy as np
 
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.cell import Cell, Param
+from nmt.rnn.cells import LearnedStartCell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Array, Device, cpu
 from nmt.rnn.kernels.threads import default_threads
@@ -80,10 +81,10 @@ class LayerStack:
 
         bidirectional: every layer in both directions, outputs side by side; reverse: from a row's last step to its
         first alone. dropout: of the output of every layer but the last, in `forward` only. batch_first: x, y and their
-        gradients are [B, T, ...], states are not. learn_initial: states not given are parameters `h_0_l0` [n],
-        `c_0_l0` [n], ..., the same for all rows, zero at first. padding: what y is beyond a row's length; empty: what
-        the final state of a row without steps is (see padding.py). needs: which gradients backward gives; without "x"
-        the first layer's plan has no product for it, without "params" no sums over time are taken. compute_dtype: of
+        gradients are [B, T, ...], states are not. learn_initial: states not given are parameters `start_h_l0`
+        [n], `start_c_l0` [n], ..., the same for all rows, zero at first. padding: what y is beyond a row's length;
+        empty: what the final state of a row without steps is (see padding.py). needs: which gradients backward gives; without "x"
+        the first layer's plan has no product for it, without "params" none of its plans has a sum over time. compute_dtype: of
         the products; recompute: with "gates" forward stores states alone (see `Scan`). device: where all arrays lie,
         also `params`; None for the processor. Raises ShapeError, NMTError.
         """
@@ -103,22 +104,22 @@ class LayerStack:
         shapes: dict[str, Param] = {}
         below = input_size
         for layer, H in enumerate(self.hidden_sizes):
+            cell = self._cell(below, H)
+            cell = LearnedStartCell(cell) if learn_initial else cell
             scan = Scan(
-                self._cell(below, H),
+                cell,
                 dtype=dtype,
                 compute_dtype=compute_dtype,
                 threads=self.threads,
-                want_inputs=layer > 0 or "x" in self.needs,
+                needs=self._wanted(cell, layer),
                 recompute=recompute,
                 device=self.device,
             )
-            own = self._shapes(scan.cell)
+            own = self._shapes(cell)
             ends = [f"_l{layer}{suffix}" for suffix in suffixes]
             self._layers.append([Side(scan, Weights(), tuple(own), end, end.endswith("_reverse")) for end in ends])
-            if learn_initial:
-                own |= {f"{name}_0": Param((width,)) for name, width in scan.states.items()}
             shapes |= {name + end: param for end in ends for name, param in own.items()}
-            below = scan.cell.output_size * self.directions
+            below = cell.output_size * self.directions
         self.output_size = below
         self._store = LayerParams(self.name, shapes, self.dtype, self.device)
         widths = {name: [sides[0].scan.states[name] for sides in self._layers] for name in self.states}
@@ -194,6 +195,11 @@ class LayerStack:
         if all(self._fixed.get(name + side.end) is array for name, array in own.items()):
             self._frozen.add(side.end)
         return weights
+
+    def _wanted(self, cell: Cell, layer: int) -> set[str]:
+        """What a layer's backward pass computes gradients of, besides its states."""
+        params = set(cell.params()) if "params" in self.needs else set()
+        return params | ({"x"} if layer or "x" in self.needs else set())
 
     # ------------------------------------------------------------ what differs from cell to cell
 

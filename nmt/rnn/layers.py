@@ -141,22 +141,15 @@ class RecurrentLayers(LayerStack):
         if reserve is None:
             self._idle.append(memories)
         else:
-            learned = [name for name, state in zip(self.states, given, strict=True) if state is None]
-            reserve.keep(KeptPass(kept, ends, tuple(learned if self.learn_initial else ())))
+            reserve.keep(KeptPass(kept, ends))
             self._passes += 1
         y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
         return (y, *(states.together([f[name][None] for f in final]) for name, states in self._states.items()))
 
     def _first_states(self, given: Sequence[States | None], B: int) -> dict[str, Sequence[Array]]:
-        """Of each layer and direction [B, n], by state; what is not there is zero."""
-        first: dict[str, Sequence[Array]] = {}
-        for (name, states), array in zip(self._states.items(), given, strict=True):
-            if array is not None:
-                first[name] = states.apart(array, B, f"{name}x")
-            elif self.learn_initial:
-                own = [self.params[f"{name}_0{side.end}"] for sides in self._layers for side in sides]
-                first[name] = [self.device.xp.broadcast_to(start, (B, len(start))) for start in own]
-        return first
+        """Those given, of each layer and direction [B, n], by state."""
+        pairs = zip(self._states.items(), given, strict=True)
+        return {name: states.apart(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
 
     def _row_ends(self, lengths: Lengths, T: int, B: int) -> RowEnds | None:
         if (self.padding, self.empty) == ("zero", "initial") or (lengths is None and T):
@@ -219,15 +212,15 @@ class RecurrentLayers(LayerStack):
             initial[:0] = first
             mask = kept.layers[layer].mask
             d_below = d_below if mask is None else d_below * mask
-        kept.d_initial = initial
-        if not data_only:
+        if data_only:
+            kept.is_split = True
+        else:
             reserve.done()
         d_x = xp.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first and d_below is not None else d_below
         d_first: dict[str, States] = {}
         if "states" in self.needs:
             d_first = {name: s.together([g[name][None] for g in initial]) for name, s in self._states.items()}
-        found = {} if params is None else self._complete(params, kept)
-        return LayerGradients(d_x, d_first.get("h"), d_first.get("c"), found)
+        return LayerGradients(d_x, d_first.get("h"), d_first.get("c"), self._in_order(params))
 
     def backward_weights(self, into: Into = None, *, reserve: Reserve | None = None) -> Arrays:
         """Gradients of the parameters after `backward_data`, added to `into` where given; as often as is asked.
@@ -243,7 +236,7 @@ class RecurrentLayers(LayerStack):
                 shares = self._shares(side)
                 side.scan.backward_weights(tape, shares)
                 self._add(side, shares, params)
-        return self._complete(params, kept)
+        return self._in_order(params)
 
     def _layer_backward(
         self,
@@ -307,14 +300,9 @@ class RecurrentLayers(LayerStack):
         for name, share in self._from_cell(shares).items():
             _accumulate(params, name + side.end, share)
 
-    def _complete(self, params: Arrays, kept: KeptPass) -> Arrays:
-        """All gradients in the order of `params`, with those of initial states that were parameters."""
-        sides = [side for layer in self._layers for side in layer]
-        for side, first in zip(sides, kept.d_initial or (), strict=True):
-            for name in kept.learned:
-                _accumulate(params, f"{name}_0{side.end}", first[name].sum(axis=0))
-        shapes, xp = self._store.shapes, self.device.xp
-        return {name: params[name] if name in params else xp.zeros(shapes[name].shape, self.dtype) for name in shapes}
+    def _in_order(self, params: Arrays | None) -> Arrays:
+        """In the order of `params`."""
+        return {} if params is None else {name: params[name] for name in self._store.shapes}
 
     # ------------------------------------------------------------ the door
 

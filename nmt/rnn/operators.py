@@ -10,7 +10,7 @@ What other systems call these options, and arrays in their layouts: docs/operato
 """
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
@@ -188,12 +188,12 @@ class GRU(_OneState):
         return GRUCell(*sizes, self.bias, self.reset_after, clip=self.clip, activations=self.activations)
 
     def _shapes(self, cell: Cell) -> dict[str, Param]:
-        own = cell.params()
-        shapes = {"W_x": own["W_x"], "W_h": Param((cell.output_size, 3 * cell.output_size), gates=3)}
-        return shapes | ({"b_x": own["b"], "b_h": own["b_h"]} if self.bias else {})
+        W_h = Param((cell.output_size, 3 * cell.output_size), gates=3)
+        own = super()._shapes(cell)
+        return {"W_x": own.pop("W_x"), "W_h": W_h} | _without(own, "W_h", "W_rz", "W_n")
 
     def _to_cell(self, p: Arrays) -> Arrays:
-        given = {"W_x": p["W_x"]}
+        given = _without(p, "W_h", "b_x", "b_h")
         if self.reset_after:
             given["W_h"] = p["W_h"]
         else:  # the products with r * h and with h are two
@@ -204,8 +204,12 @@ class GRU(_OneState):
 
     def _from_cell(self, g: Arrays) -> Arrays:
         W_h = g["W_h"] if self.reset_after else self.device.xp.concatenate([g["W_rz"], g["W_n"]], axis=1)
-        given = {"W_x": g["W_x"], "W_h": W_h}
-        return given | ({"b_x": g["b"], "b_h": g["b_h"]} if self.bias else {})
+        found = _without(g, "W_h", "W_rz", "W_n", "b", "b_h") | {"W_h": W_h}
+        return found | ({"b_x": g["b"], "b_h": g["b_h"]} if self.bias else {})
+
+
+def _without(arrays: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: array for name, array in arrays.items() if name not in names}
 
 
 class RNN(_OneState):

@@ -59,16 +59,17 @@ class Repeated:
             runs += found
         self.y = below
         self._first = [[run.initial[name] for run in runs] for name in scan.states]
+        self._start = [[slot.copy() for slot in slots] for slots in self._first]  # zero, or what was learnt
         self._last = [[run.final[name][None] for run in runs] for name in scan.states]
         self._joins = joins
 
     def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
-        """x [T, B, D] and, of each state, the initial one of each layer and direction [B, n] or None for zero, checked
-        already; y [T, B, directions * n] and the final states."""
+        """x [T, B, D] and, of each state, the initial one of each layer and direction [B, n] or None for the cell's
+        own, checked already; y [T, B, directions * n] and the final states."""
         self.x[...] = x
-        for array, slots in zip(given, self._first, strict=True):
-            for at, slot in enumerate(slots):
-                slot[...] = 0 if array is None else array[at]
+        for array, start, slots in zip(given, self._start, self._first, strict=True):
+            for slot, first in zip(slots, start if array is None else array, strict=True):
+                slot[...] = first
         for step in self._steps:
             step()
         return (self.y.copy(), *[join(last) for join, last in zip(self._joins, self._last, strict=True)])

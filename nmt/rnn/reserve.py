@@ -10,7 +10,7 @@ import numpy as np
 from nmt.errors import NMTError
 from nmt.rnn.device import Array
 from nmt.rnn.padding import RowEnds
-from nmt.rnn.scan import Arrays, Tape
+from nmt.rnn.tape import Tape
 from nmt.rnn.workspace import Workspace
 
 
@@ -28,10 +28,8 @@ class KeptPass:
 
     layers: list[KeptLayer]
     ends: RowEnds | None
-    learned: tuple[str, ...]
-    """States that began as parameters, because the caller gave none."""
-    d_initial: list[Arrays] | None = None
-    """Gradients of the initial states by layer and direction, once `backward_data` has run."""
+    is_split: bool = False
+    """Whether `backward_data` has run."""
 
 
 class Reserve:
@@ -69,10 +67,10 @@ class Reserve:
         """The pass that waits for its backward, or for its gradients of weights. Raises NMTError: there is none."""
         if self._kept is None:
             raise NMTError(f"{where}: must follow a forward, got none; call forward")
-        if after_data != (self._kept.d_initial is not None):
-            fact = "a backward_data of the same forward" if self._kept.d_initial else "no backward_data"
-            promise = "follow backward_data" if after_data else "come once for each forward"
-            raise NMTError(f"{where}: must {promise}, got {fact}")
+        if after_data and not self._kept.is_split:
+            raise NMTError(f"{where}: must follow backward_data, got a forward alone; call backward_data first")
+        if self._kept.is_split and not after_data:
+            raise NMTError(f"{where}: must come once for each forward, got backward_data before; call forward again")
         return self._kept
 
     def done(self) -> None:

@@ -61,4 +61,5 @@ class GRUCell(Cell):
             r, z = gate(clip(a_r + u_r, self.clip)), gate(clip(a_z + u_z, self.clip))
             n = candidate(clip(a_n + (r * s.h) @ p.W_n, self.clip))
         h = (1 - z) * n + z * s.h
+        p.note(r=r, z=z, n=n)
         return h, State(h=h)

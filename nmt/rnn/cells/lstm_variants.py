@@ -63,7 +63,9 @@ class LSTMVariantCell(Cell):
         i = gate(self._clipped(p, "w_i", a_i, s.c))
         f = 1 - i if self.coupled else gate(self._clipped(p, "w_f", a_f[0], s.c))
         c = clip(f * s.c + i * candidate(clip(a_g, self.clip)), self.cell_clip)
-        h = gate(self._clipped(p, "w_o", a_o, c)) * out(c)
+        o = gate(self._clipped(p, "w_o", a_o, c))
+        h = o * out(c)
+        p.note(i=i, f=f, o=o)
         if self.projection is not None:
             h = h @ p.W_p
         return h, State(h=h, c=c)

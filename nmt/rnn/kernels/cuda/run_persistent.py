@@ -38,6 +38,8 @@ def recognise(plan: Plan) -> str | None:
     found = plan.trace
     if set(found.inputs) != {"x"} or "h" not in found.states:
         return None
+    if plan.backward is not None and "y" not in plan.receives:
+        return None
     D, H = found.inputs["x"].width or 0, found.states["h"].width or 0
     kinds: tuple[tuple[str, Callable[[int, int], Cell]], ...] = (("lstm", LSTMCell), ("gru", GRUCell))
     return next((name for name, cell in kinds if _structure(found) == _structure_of(cell, D, H)), None)
