@@ -51,6 +51,16 @@ class Executable(Protocol):
     ) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
 
+    def weight_gradients(
+        self,
+        arrays: dict[str, Array],
+        weights: Weights,
+        rows: Rows,
+        allocate: Allocate,
+        gradients: dict[str, Array],
+    ) -> None:
+        """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands` (compiler/plan.py)."""
+
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Shapes of the memory that a pass takes from `allocate` besides its arrays."""
 

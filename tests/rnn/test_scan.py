@@ -9,7 +9,7 @@ from numba.core.dispatcher import Dispatcher
 
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
-from nmt.rnn import scan as engine
+from nmt.rnn import compiled as compiled_cells
 from nmt.rnn.kernels import emit_cpu, run_cpu
 from nmt.rnn.kernels.team import run_team
 from nmt.rnn.workspace import Fresh
@@ -275,7 +275,7 @@ def test_other_sizes_of_a_batch_compile_nothing(name):
     cell = cases.CELLS[name]()
     cases.compiled(cases.draw(cell, "float64", (6, 2, 5, 1, 3)), threads=2)
     cases.inferred(cases.draw(cell, "float64"), threads=2)
-    before, plans = numba_signatures(), engine._compile.cache_info().misses
+    before, plans = numba_signatures(), compiled_cells.compile_step.cache_info().misses
     assert before[0] > 0
     for rows, steps, places in ((1, 1, 1), (2, 9, 3), (17, 3, 8)):
         lengths = tuple(1 + row % steps for row in range(rows))
@@ -285,7 +285,7 @@ def test_other_sizes_of_a_batch_compile_nothing(name):
                 cases.compiled(case, reverse=reverse, threads=2)
                 cases.inferred(case, reverse=reverse, threads=2)
     assert numba_signatures() == before
-    assert engine._compile.cache_info().misses == plans
+    assert compiled_cells.compile_step.cache_info().misses == plans
 
 
 # ------------------------------------------------------------ the oracle

@@ -1,8 +1,4 @@
-"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes.
-
-Files that need what the operators do not have yet are skipped one by one, with the feature they
-wait for.
-"""
+"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes. Every file is read."""
 
 import numpy as np
 import pytest
@@ -12,7 +8,9 @@ from tests.oracle import compare, layers, vectors
 if not vectors.PRESENT:
     pytest.skip(vectors.ABSENT, allow_module_level=True)
 
-from tests.rnn import cell_layers, operator_calls
+from nmt.rnn import layouts, operators
+from nmt.rnn.padding import reverse_sequence
+from tests.rnn import operator_calls
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 DTYPES = ("float64", "float32")
@@ -22,11 +20,6 @@ ONNX_TOLERANCE = {"float64": 2e-6, "float32": compare.TOLERANCE["float32"]}
 pytestmark = pytest.mark.parametrize("dtype", DTYPES)
 
 
-def skip_if_waiting(feature):
-    if feature:
-        pytest.skip(f"waits for a later issue: {feature}")
-
-
 def check(results, expected, tolerance, what):
     """Every expected array is there and right; something must be expected."""
     assert expected, f"{what}: nothing to compare"
@@ -34,7 +27,7 @@ def check(results, expected, tolerance, what):
         compare.assert_close(results[key], value, tolerance, f"{what} {key}")
 
 
-@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if not vectors.is_projected(n)])
+@pytest.mark.parametrize("name", vectors.torch_layer_names())
 def test_torch_layers(name, dtype):
     case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
     layer = operator_calls.build(
@@ -47,6 +40,7 @@ def test_torch_layers(name, dtype):
         bidirectional=case.bidirectional,
         bias=case.bias,
         batch_first=case.batch_first,
+        **case.options,
     )
     inputs = (case.x, case.hx, case.cx, case.lengths)
     check(operator_calls.infer(layer, *inputs), case.expected, tolerance, name)
@@ -57,60 +51,31 @@ def test_torch_layers(name, dtype):
     check(found.params, case.d_params, tolerance, f"{name} gradient of")
 
 
-@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if vectors.is_projected(n)])
-def test_torch_projections(name, dtype):
-    case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
-    stack, ends = cell_layers.torch_projected(name, dtype)
-    y, final = cell_layers.forward(stack, case.x, {"h": case.hx, "c": case.cx}, case.lengths)
-    check({"y": y, "hy": final["h"], "cy": final["c"]}, case.expected, tolerance, name)
-    d_final = {"h": case.cotangents["d_hy"], "c": case.cotangents["d_cy"]}
-    d_x, d_initial, d_params = cell_layers.backward(stack, case.cotangents["d_y"], d_final)
-    found = {"d_x": d_x, "d_hx": d_initial["h"], "d_cx": d_initial["c"]}
-    check(found, case.gradients, tolerance, name)
-    for end, shares in zip(ends, d_params, strict=True):
-        twice = {"b_x": shares["b"], "b_h": shares["b"]}
-        ours = {k + end: v for k, v in (shares | twice).items() if k != "b"}
-        check(ours, {k: case.d_params[k] for k in ours}, tolerance, f"{name} gradient of")
-
-
-@pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if vectors.onnx_feature(n)])
-def test_onnx_cells(name, dtype):
-    """Peepholes, clip, coupled gates, other activations: options of the cells."""
-    case, stack = vectors.onnx_layer(name), cell_layers.onnx_stack(name, dtype)
-    initial = {k: v for k, v in (("h", case.hx), ("c", case.cx)) if v is not None}
-    y, final = cell_layers.forward(stack, case.x, initial, case.lengths)
-    found = {"y": y, "hy": final["h"], "cy": final.get("c")}
-    check(found, case.expected, ONNX_TOLERANCE[dtype], name)
-
-
-@pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if not vectors.onnx_feature(n)])
+@pytest.mark.parametrize("name", vectors.onnx_layer_names())
 def test_onnx_layers(name, dtype):
-    skip_if_waiting(vectors.onnx_waits_for(name))
-    case = vectors.onnx_layer(name)
-    reverse = case.direction == "reverse"
-    params, hx, cx = vectors.reverse_as_bidirectional(case) if reverse else (case.params, case.hx, case.cx)
-    both = case.direction != "forward"
-    layer = operator_calls.build(
-        case.kind,
-        case.input_size,
-        case.hidden_size,
-        params,
-        dtype,
-        bidirectional=both,
-        bias=case.bias,
-    )
-    results = operator_calls.infer(layer, case.x, hx, cx, case.lengths)
-    witness = layers.run(case.kind, params, case.x, hx, cx, case.lengths, bidirectional=both)
-    # The files are only as exact as float32; the oracle, which agrees with them, is exact.
-    check(
-        results,
-        dict(zip(results, witness, strict=False)),
-        compare.TOLERANCE[dtype],
-        f"{name} oracle",
-    )
-    if reverse:
-        results = vectors.select_reverse(case, results)
+    case, file, attributes = vectors.onnx_layer(name), vectors.arrays("onnx", name), vectors.onnx_attributes(name)
+    op = str(file["op"])
+    inputs = {key: file.get(f"in_{key}") for key in ("W", "R", "B", "P")}
+    options = layouts.onnx_options(op, attributes, [key for key, array in inputs.items() if array is not None])
+    layer = getattr(operators, op)(case.input_size, case.hidden_size, dtype=dtype, **options)
+    node = {"direction": case.direction, "input_forget": options.get("input_forget", False)}
+    layer.load(layouts.from_onnx(op, **inputs, **node))
+    results = operator_calls.infer(layer, case.x, case.hx, case.cx, case.lengths)
     check(results, case.expected, ONNX_TOLERANCE[dtype], name)
+    if vectors.onnx_is_plain(name):
+        # The files are only as exact as float32; the oracle, which agrees with them, is exact.
+        directions = {"bidirectional": case.bidirectional, "reverse": case.direction == "reverse", "empty": "zero"}
+        witness = layers.run(case.kind, case.params, case.x, case.hx, case.cx, case.lengths, **directions)
+        check(results, dict(zip(results, witness, strict=False)), compare.TOLERANCE[dtype], f"{name} oracle")
+
+
+@pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if n not in vectors.onnx_layer_names()])
+def test_onnx_reverse_sequence(name, dtype):
+    file, attributes = vectors.arrays("onnx", name), vectors.onnx_attributes(name)
+    assert str(file["op"]) == "ReverseSequence"
+    axes = {key: attributes[key] for key in ("time_axis", "batch_axis")}
+    found = reverse_sequence(file["in_input"].astype(dtype), file["in_sequence_lens"], **axes)
+    np.testing.assert_array_equal(found, file["out_Y"])
 
 
 def shared_layers(name, prefix, dtype, count, **options):

@@ -54,6 +54,12 @@ class AttentionCell(Cell):
         feed = {"feed": self.output_size} if self.input_feeding else {}
         return under("cell", self.cell.states()) | feed
 
+    def learned(self) -> dict[str, str]:
+        return {f"cell.{k}": f"cell.{v}" for k, v in self.cell.learned().items()}
+
+    def sequences(self) -> dict[str, int]:
+        return self.cell.sequences()
+
     def captured(self) -> dict[str, Captured]:
         return self.cell.captured() | {"memory": Captured(self.memory_size)}
 
@@ -61,7 +67,9 @@ class AttentionCell(Cell):
         if self.input_feeding:
             x = concat(x, s.feed)
         query, inner = self.cell.step(p.sub("cell"), x, s.sub("cell"))
-        context = weighted_sum(softmax(self._scores(p, query)), p.memory)
+        weights = softmax(self._scores(p, query))
+        context = weighted_sum(weights, p.memory)
+        p.note(weights=weights, context=context)
         y = tanh(concat(context, query) @ p.W_c + p.b_c)
         y = p.dropout(y, self.dropout)
         new = State(under("cell", inner))

@@ -259,9 +259,17 @@ class Executable:
             for block in rows.blocks(turned=True):
                 for launch in run.launches(block):
                     launch()
-                for placed in self.plan.sinks:
-                    if placed.sink.name in gradients:
-                        run.add_gradient(placed, gradients[placed.sink.name], block)
+                run.add_gradients(self.plan, gradients, block)
+
+    def weight_gradients(
+        self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays
+    ) -> None:
+        """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands`."""
+        if self._backward is None:
+            raise RuntimeError("a plan for inference has no backward pass")
+        run = _Run(self._backward, arrays, weights, rows, allocate)
+        for block in rows.blocks(turned=True):
+            run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Shapes of the memory of one step that a pass takes besides its arrays."""
@@ -327,7 +335,13 @@ class _Run:
             else:
                 yield self._function(step, program, block, phase)
 
-    def add_gradient(self, placed: PlacedSink, target: np.ndarray, block: Block) -> None:
+    def add_gradients(self, plan: Plan, gradients: Arrays, block: Block) -> None:
+        """Add to all gradients that are there, for one block of time."""
+        for placed in plan.sinks:
+            if placed.sink.name in gradients:
+                self._add_gradient(placed, gradients[placed.sink.name], block)
+
+    def _add_gradient(self, placed: PlacedSink, target: np.ndarray, block: Block) -> None:
         """Add one sink's share of a parameter's gradient for one block of time."""
         sink, threads = placed.sink, self.rows.threads
         G = self._rows_of(placed.right, block)
