@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.errors import ShapeError
+from nmt.errors import NMTError, ShapeError
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
@@ -226,7 +226,7 @@ class Scan:
 
     def backward(
         self,
-        tape: Tape,
+        tape: Tape | None,
         d_y: np.ndarray | None,
         d_final: Mapping[str, np.ndarray] | None = None,
         gradients: Arrays | None = None,
@@ -234,7 +234,11 @@ class Scan:
         outputs: Any = None,
     ) -> Gradients:
         """Gradients of sum(d_y * y) + sum(d_final * final). Those of the parameters are added to `gradients`, where
-        present. outputs: zeroed memory of x's, where that is to last longer than the tape."""
+        present. outputs: zeroed memory of x's, where that is to last longer than the tape. Raises NMTError after a
+        run that kept no tape, ShapeError."""
+        if tape is None:
+            name = type(self.cell).__name__
+            raise NMTError(f"{name}.backward: the tape must be of a run with training=True, got None; run it so")
         rows, arrays, allocate = tape.rows, tape.arrays, tape.allocate
         plan = tape.compiled.step.plan
         shape = (rows.T, rows.B, self.cell.output_size)
