@@ -7,16 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nmt.config import TrainingConfig
 from nmt.decode import Hypothesis, search
 from nmt.decode.beam import Beam, BeamCell
 from nmt.decode.beam import run as run_beam
-from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, Weights, sigmoid, tanh
+from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, StackCell, State, sigmoid, tanh
 from nmt.rnn.kernels import run_cpu
 from nmt.rnn.kernels.team import run_team
+from nmt.train.optimizer import make_optimizer
 from tests import small_models
 from tests.oracle import beam as brute_force
 from tests.rnn import scan_cases as cases
-from tests.rows.support import MIXED, B, D, H, T, all_close, draw, hold_to_quotients, kept, plan_of, products
+from tests.rows.support import MIXED, D, H, T, all_close, hold_to_quotients, kept, plan_of, products
 from tests.rows.support import stacked_attention as decoder_stack
 
 PAIRS = [([4, 5], [6, 4, 5]), ([5, 4, 6], [4]), ([6, 6], [5, 5])]
@@ -26,12 +28,12 @@ def test_A01_a_translator_learns_and_translates():
     model = small_models.build(7, scale=0.3)
     batch = small_models.batch_of(PAIRS)
     first = model.loss(batch).nll
-    for _ in range(150):
+    optimizer = make_optimizer(TrainingConfig.model_validate({"optimizer": "adam"}), model.params)
+    for _ in range(100):
         _, gradients = model.loss_and_gradients(batch, seed=0, label_smoothing=0.0)
-        for name, gradient in gradients.items():
-            model.params[name][...] -= 0.5 * gradient
+        optimizer.step(model.params, gradients, 0.03)
         model.changed()
-    assert model.loss(batch).nll < 0.05 * first
+    assert model.loss(batch).nll < 0.1 * first
     limits = {"max_length_ratio": 2.0, "max_length_extra": 3}
     found = search(model, [src for src, _ in PAIRS], beam_size=3, length_penalty="none", n_best=1, threads=1, **limits)
     assert [hypotheses[0].ids for hypotheses in found] == [tgt for _, tgt in PAIRS]
@@ -302,5 +304,3 @@ def test_A10_cells_are_wired_by_names():
     outputs, found, masks = cases.compiled(case)
     all_close(outputs, cases.interpreted(case, masks)[0])
     hold_to_quotients(case, found)
-    assert draw(B).shape == (B,)
-    assert isinstance(Scan(Beside()).params, dict) and Weights(case.params)
