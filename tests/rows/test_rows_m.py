@@ -12,15 +12,28 @@ import numpy as np
 import pytest
 
 from nmt.errors import NMTError
-from nmt.rnn import GRU, LSTM, RNN, Cell, GRUCell, LSTMCell, Param, Scan, State, Weights, tanh
+from nmt.rnn import GRU, LSTM, RNN, Cell, GRUCell, LSTMCell, LSTMVariantCell, Param, Scan, State, Weights, tanh
 from nmt.rnn import scan as engine
 from nmt.rnn.kernels import activations, interpreter, run_cpu
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel
-from tests.oracle import layers
+from tests.oracle import gradients, layers
 from tests.rnn import operator_calls
 from tests.rnn import scan_cases as cases
-from tests.rows.support import MIXED, B, D, H, T, all_close, close, draw, plan_of, products, same_bits
+from tests.rows.support import (
+    MIXED,
+    B,
+    D,
+    H,
+    T,
+    all_close,
+    close,
+    draw,
+    hold_to_quotients,
+    plan_of,
+    products,
+    same_bits,
+)
 
 MAKERS = {"lstm": LSTM, "gru": GRU, "rnn_tanh": RNN}
 EVERY = pytest.mark.parametrize("kind", MAKERS)
@@ -206,9 +219,6 @@ def test_M12_what_others_refuse_on_the_processor_runs_here():
     layer = LSTM(D, H, 2, dropout=0.5, dtype=np.float64)
     layer.forward(draw(T, B, D), lengths=MIXED)
     assert layer.backward(draw(T, B, H)).d_x.any()
-    from nmt.rnn import LSTMVariantCell
-    from tests.rows.support import hold_to_quotients
-
     hold_to_quotients(cases.draw(LSTMVariantCell(D, H, projection=4, cell_clip=0.6, bias=False), "float64", MIXED))
 
 
@@ -261,8 +271,6 @@ def test_M15_another_variant_is_one_class():
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_M16_gates_and_directions_and_layers_train(kind):
     """Two layers in both directions: gradients against difference quotients of the operator's own outputs."""
-    from tests.oracle import gradients
-
     layer, _ = layer_of(kind, 2, bidirectional=True)
     x, d_y = draw(T, B, D), draw(T, B, 2 * H)
     layer.forward(x, lengths=MIXED)

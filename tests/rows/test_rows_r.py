@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn import Cell, ElmanCell, LinearCell, LSTMCell, ResidualCell, Scan, StackCell, State, Weights
+from nmt.rnn import Cell, ElmanCell, LinearCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, Weights, split
 from nmt.rnn.kernels import run_cpu
 from nmt.rnn.scan import Result
 from nmt.rnn.workspace import Fresh
@@ -81,8 +81,6 @@ class TwoInputs(Cell):
         return {"h": self.output_size}
 
     def step(self, p, x, s):
-        from nmt.rnn import split
-
         a, b = split(x, 2)
         h = s.h * a + b
         return h, State(h=h)
@@ -171,8 +169,6 @@ def test_R13_a_forward_only_run_has_no_way_back():
     ],
 )
 def test_R14_names_that_a_cell_has_not_declared_are_one_line(step, message):
-    from nmt.rnn import Param
-
     class Wrong(Cell):
         input_size = output_size = 3
 
