@@ -65,6 +65,7 @@ SHAPES = {
         Shape("step1", 1, 1, 512, 512),  # one step of a search
         Shape("step5", 1, 5, 512, 512),
         Shape("caffe2", 200, 128, 40, 800),  # Caffe2's own LSTM benchmark
+        Shape("cudnn", 8, 128, 1024, 1024, layers=3),  # three layers in one call, of a forum's thread on cuDNN
     )
 }
 # One of each kind: a long sequence, real lengths, one step.

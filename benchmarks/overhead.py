@@ -211,7 +211,7 @@ def main() -> None:
     args = parser.parse_args()
     print_machine(args.threads)
     print(
-        f"microseconds a step of whole calls, best of {args.turns} turns in turn; a step: what steps beyond T cost, over"
+        f"microseconds a step of whole calls, best of {args.turns} turns in turn; a step: what more steps cost, over"
     )
     print("those by hand; a call: how much more a call costs besides, microseconds: checks, memory, arguments")
     columns = f"{'engine':>10s} {'by hand':>10s} {'overhead':>10s} {'a call':>8s} {'a step':>11s}"

@@ -92,7 +92,7 @@ class Scan:
         """The plan for a kind of run; made at first use. Raises NMTError: training in int8."""
         if training and self.packed == QUADS:
             name = type(self.cell).__name__
-            raise NMTError(f"{name}: compute_dtype must be float32 or bfloat16 for training, got int8; train in another")
+            raise NMTError(f"{name}: compute_dtype must be float32 or bfloat16 to train, got int8; take another")
         single_step, recompute = single_step and not training, self.recompute if training else "attention"
         kinds = self.device, self.dtype, self.packed
         return compile_step(self._signature, *kinds, training, self.wanted, single_step, recompute)
@@ -199,7 +199,7 @@ class Scan:
 
     def backward(
         self,
-        tape: Tape,
+        tape: Tape | None,
         d_y: np.ndarray | None,
         d_final: Mapping[str, np.ndarray] | None = None,
         gradients: Arrays | None = None,
@@ -211,7 +211,11 @@ class Scan:
         """Gradients of sum(d_y * y) + sum(d_final * final) + sum(d_recorded * recorded). Those of the parameters are
         added to `gradients`, where present. d_recorded: by name, of values that `receives` names; shaped as they are.
         outputs: zeroed memory of x's, where that is to last longer than the tape. weights_later: keep in the tape what
-        those of the parameters are summed from, for `backward_weights`. Raises ShapeError."""
+        those of the parameters are summed from, for `backward_weights`. Raises NMTError after a run that kept no tape,
+        ShapeError."""
+        if tape is None:
+            name = type(self.cell).__name__
+            raise NMTError(f"{name}.backward: the tape must be of a run with training=True, got None; run it so")
         if weights_later:
             tape.compiled = tape.compiled.apart
         rows, arrays, allocate, packing = tape.rows, tape.arrays, tape.allocate, tape.packing

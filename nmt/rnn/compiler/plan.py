@@ -104,8 +104,7 @@ def make_plan(
     for s in back.sinks:
         left, left_offset = _span(s.left, places) if s.left is not None else (None, 0)
         placed.append(PlacedSink(s, left, left_offset, *_span(s.right, places)))
-    filled = {i: p for i, p in available.items() if p.name in forward.arrays}
-    forward = _in_blocks(forward, {p.name for p in outputs.values()} | _read(backward, placed, filled))
+    forward = _in_blocks(forward, {p.name for p in outputs.values()} | _read(backward, placed, available))
     backward = _in_blocks(backward, {p.name for p in back.d_inputs.values()})
     placed = [_sink_in_block(s, backward) for s in placed]
     return Plan(trace, forward, outputs, backward, placed, back.d_inputs, back.d_captured, received)

@@ -1,0 +1,128 @@
+"""What the tests of rows share: small cells of a user's own, runs of them, and difference quotients."""
+
+import numpy as np
+
+from nmt.rnn import AttentionCell, Captured, Cell, GRUCell, LSTMCell, Param, Scan, StackCell, State, Weights, tanh
+from nmt.rnn.compiler.plan import make_plan
+from nmt.rnn.compiler.program import Product
+from nmt.rnn.compiler.trace import trace
+from tests.oracle import compare, gradients
+from tests.rnn import scan_cases as cases
+
+T, B, S, D, H, M = cases.T, cases.B, cases.S, cases.D, cases.H, cases.M
+MIXED = cases.LENGTHS["mixed"]
+
+
+def draw(*shape, seed=0):
+    """Normal numbers in float64."""
+    return np.random.default_rng([seed, *shape]).normal(size=shape)
+
+
+def close(found, expected, what="", tolerance=1e-9):
+    """Equal to rounding in float64."""
+    compare.assert_close(found, expected, tolerance, what)
+
+
+def all_close(found, expected, tolerance=1e-9):
+    """The same of arrays by name."""
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        close(found[name], array, name, tolerance)
+
+
+def same_bits(found, expected):
+    """Equal to the last bit, by name."""
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, name)
+
+
+def hold_to_quotients(case, found=None, *, reverse=False):
+    """The gradients of a case's run (by `cases.compiled`'s names) are difference quotients of its own outputs."""
+    if found is None:
+        _, found, _ = cases.compiled(case, reverse=reverse)
+    scan = Scan(case.cell, dtype="float64", threads=1)
+
+    def loss():
+        result = scan.forward(Weights(case.params), case.x, case.initial, **case.options, reverse=reverse)
+        final = sum(np.sum(result.final[name] * d) for name, d in case.d_final.items())
+        return np.sum(result.y * case.d_y) + final
+
+    leaves = {"d_x": case.x, **{f"d_initial {k}": a for k, a in case.initial.items()}}
+    leaves |= {f"d_captured {k}": a for k, a in case.captured.items()}
+    leaves |= {f"d_{k}": a for k, a in case.params.items()}
+    assert set(leaves) == set(found)
+    assert not gradients.check(loss, leaves, found, np.random.default_rng(2), rtol=1e-6, atol=1e-7)
+
+
+def plan_of(cell, *, training=True, **options):
+    """The plan of a cell; nothing is compiled."""
+    return make_plan(trace(cell, training=training), training=training, **options)
+
+
+def products(program):
+    """(parameter, width of the result) of every product of a program."""
+    found = [step for step in program.steps if isinstance(step, Product)]
+    return [(step.weight.attrs["name"], step.out.width) for step in found]
+
+
+def kept(plan):
+    """Widths of what the forward pass stores of every step besides the states; None is one number a row."""
+    return [place.width for name, place in plan.forward.arrays.items() if place.kind == "seq" and name != "y"]
+
+
+def stacked_attention():
+    """Several layers under an attention, as a translator's decoder."""
+    inner = StackCell([LSTMCell(D + 11, H), GRUCell(H, H)])
+    return AttentionCell(inner, M, 11)
+
+
+class SumMulCell(Cell):
+    """Caffe2's test cells: s' = x + s, p' = s' * p; sums and products and nothing else."""
+
+    def __init__(self, size):
+        self.input_size = self.output_size = size
+
+    def states(self):
+        return {"s": self.input_size, "p": self.input_size}
+
+    def step(self, p, x, s):
+        total = x + s.s
+        return total, State(s=total, p=total * s.p)
+
+
+class SwapCell(Cell):
+    """Two states that read one another: a' = tanh(x W + b), b' = a * captured."""
+
+    def __init__(self, input_size, hidden_size):
+        self.input_size, self.output_size = input_size, hidden_size
+
+    def params(self):
+        return {"W": Param((self.input_size, self.output_size))}
+
+    def states(self):
+        return {"a": self.output_size, "b": self.output_size}
+
+    def captured(self):
+        return {"outside": Captured(self.output_size, source_axis=False)}
+
+    def step(self, p, x, s):
+        a, b = tanh(x @ p.W + s.b), s.a * p.outside
+        return a + b, State(a=a, b=b)
+
+
+class ClockCell(Cell):
+    """A cell that knows the time: h' = h + t * x with t = 0, 1, ..."""
+
+    def __init__(self, size):
+        self.input_size = self.output_size = size
+
+    def states(self):
+        return {"h": self.input_size, "t": self.input_size}
+
+    def starts(self):
+        return ("h",)
+
+    def step(self, p, x, s):
+        h = s.h + s.t * x
+        return h, State(h=h, t=s.t + 1)
