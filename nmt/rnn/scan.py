@@ -6,7 +6,7 @@ lengths are free. Rows may come in any order; sorted by length, longest first, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -73,11 +73,11 @@ class Gradients:
 @dataclass
 class Result:
     """Outputs of a scan. `y` [T, B, n] is zero beyond each row's length; `final` holds each row's state after its
-    last step."""
+    last step; `tape`, after training, is what the way back takes: a `Tape`, or that of several layers."""
 
     y: np.ndarray
     final: Arrays
-    tape: Tape | None
+    tape: Any
 
 
 @dataclass
@@ -141,6 +141,10 @@ class Scan:
         """The same kind of scan of another cell."""
         compute_dtype = "bfloat16" if self.packed != self.dtype else None
         return Scan(cell, dtype=self.dtype, compute_dtype=compute_dtype, threads=self.threads, division=self.division)
+
+    def runs(self, T: int) -> Iterator[tuple[str, Scan, int]]:
+        """Of a sequence of T steps: a name, the scan and its steps; as `LayeredScan` has one for each layer."""
+        yield "", self, T
 
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use."""
