@@ -7,21 +7,27 @@ from typing import Any
 import numpy as np
 
 from nmt.config import ModelConfig
+from nmt.config.model_section import DecoderConfig, EncoderConfig
 from nmt.rnn.cell import Param
 from nmt.rnn.device import Device
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import Weights
 
 
+DEVIATION = 0.1
+"""Of first embeddings, of words and positions, below convolutions (section 3.5)."""
+
+
 class Positions:
     """The parameter `name` [N, E]: a row for each of the first N positions; those beyond share the last one."""
 
-    def __init__(self, name: str, count: int, width: int, device: Device) -> None:
-        self.name, self.count, self.width, self.device = name, count, width, device
+    def __init__(self, name: str, count: int, width: int, deviation: float, device: Device) -> None:
+        self.name, self.device, self.count = name, device, count
+        self._param = Param((count, width), deviation=deviation)
 
     def params(self) -> dict[str, Param]:
         """The table."""
-        return {self.name: Param((self.count, self.width))}
+        return {self.name: self._param}
 
     def add(self, weights: Weights, x: Any) -> None:
         """Add the vectors of positions 0, 1, ... to x [T, B, E], in place."""
@@ -42,9 +48,19 @@ class Positions:
 
 def make_positions(config: ModelConfig, device: Device) -> dict[str, Positions]:
     """Those of `src` and `tgt`, where the encoder or decoder cannot tell positions apart by itself."""
-    sides = {"src": config.encoder, "tgt": config.decoder}
-    return {
-        side: Positions(f"{side}_position_embeddings", one.max_positions, one.embeddings.embedding_dim, device)
-        for side, one in sides.items()
-        if one.type == "conv"
-    }
+    found = {}
+    for side, one in (("src", config.encoder), ("tgt", config.decoder)):
+        if one.type == "conv":
+            width = one.embeddings.embedding_dim
+            deviation = DEVIATION * (width**0.5 if one.embeddings.scale else 1.0)
+            found[side] = Positions(f"{side}_position_embeddings", one.max_positions, width, deviation, device)
+    return found
+
+
+def embedding_deviation(side: EncoderConfig | DecoderConfig) -> float | None:
+    """What the embeddings of an encoder's or decoder's words start with; None where it need not be small.
+
+    Convolutions keep the variance of what goes through them. Large embeddings would sharpen attention before it has
+    learned where to look, and the output with it.
+    """
+    return DEVIATION if side.type == "conv" else None

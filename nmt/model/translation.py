@@ -15,7 +15,7 @@ from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder
 from nmt.model.encoder import make_encoder
 from nmt.model.forced import force
-from nmt.model.positions import make_positions
+from nmt.model.positions import embedding_deviation, make_positions
 from nmt.rnn.cell import Param, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
@@ -117,7 +117,8 @@ class TranslationModel:
 
         Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 /
         embedding_dim, as the
-        output layer's rows are; small ones leave the first updates without a signal. The output bias is the log
+        output layer's rows are; small ones leave the first updates without a signal, unless what they go through keeps
+        their variance (see `embedding_deviation`). The output bias is the log
         frequency
         of each token where `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as
         the settings say.
@@ -136,7 +137,8 @@ class TranslationModel:
     def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
         if name.endswith("embeddings"):
             output = self.tied and name == self.table("tgt")
-            return rng.standard_normal(param.shape) * (param.shape[1] ** -0.5 if output else 1.0)
+            deviation = param.shape[1] ** -0.5 if output else 1.0
+            return rng.standard_normal(param.shape) * (param.deviation or deviation)
         if name == "output.W":
             return rng.standard_normal(param.shape) * param.shape[0] ** -0.5
         if len(param.shape) == 2 and self.config.initializer == "uniform":
@@ -158,8 +160,14 @@ class TranslationModel:
     def _shapes(self) -> dict[str, Param]:
         config = self.config
         shapes = {
-            self.table("src"): Param((self.vocab_sizes["src"], config.encoder.embeddings.embedding_dim)),
-            self.table("tgt"): Param((self.vocab_sizes["tgt"], config.decoder.embeddings.embedding_dim)),
+            self.table("src"): Param(
+                (self.vocab_sizes["src"], config.encoder.embeddings.embedding_dim),
+                deviation=embedding_deviation(config.encoder),
+            ),
+            self.table("tgt"): Param(
+                (self.vocab_sizes["tgt"], config.decoder.embeddings.embedding_dim),
+                deviation=None if self.tied else embedding_deviation(config.decoder),
+            ),
         }
         shapes |= {k: v for one in self.positions.values() for k, v in one.params().items()}
         shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
