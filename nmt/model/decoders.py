@@ -29,8 +29,12 @@ class ModelDecoder:
         self.model, self.threads = model, threads
         self.eos_id = EOS_ID
         self._positions = rounded_up(coverage_of)
-        scan = model.decoder.around(CoverageCell(model.decoder.cell, self._positions)) if coverage_of else model.decoder
-        self._states = scan.states
+        scan = model.step_decoder
+        if coverage_of:
+            scan = scan.around(CoverageCell(scan.cell, self._positions))
+        self._places = model.positions.get("tgt")
+        # Where a decoder is told its position, a state counts the steps.
+        self._states = scan.states | ({"place": 1} if self._places else {})
         self._stepper = Stepper(scan, model.weights.view("decoder"))
         self._narrow: NarrowOutput | None = None
         self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
@@ -65,9 +69,16 @@ class ModelDecoder:
     ) -> tuple[np.ndarray, States]:
         """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
         self._names = names
-        words, word = np.unique(tokens, return_inverse=True)
-        x = self.model.embed("tgt", words, self.threads, Fresh())
-        return self._stepper.step(x, states, names, word=word, parent=parent)
+        if self._places is None:
+            words, word = np.unique(tokens, return_inverse=True)
+            x = self.model.embed("tgt", words, self.threads, Fresh())
+            return self._stepper.step(x, states, names, word=word, parent=parent)
+        place = states["place"][parent]
+        words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
+        x = self.model.embed("tgt", words[0], self.threads, Fresh())
+        x += self._places.rows(self.model.weights, words[1])
+        y, after = self._stepper.step(x, states, names, word=word.reshape(-1), parent=parent)
+        return y, after | {"place": place + 1}
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
         """The most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there are no
@@ -92,13 +103,17 @@ class BlockDecoder:
         self._first_token, self._places = first_token, min(K + 1, model.vocab_sizes["tgt"])
         source = model.encode(*pad_sources(src_ids))
         weights, captured = model.weights.view("decoder"), {"memory": source.memory}
-        self._stepper = FixedStepper(model.decoder, weights, captured, source.lengths, source.states, K)
+        self._stepper = FixedStepper(model.step_decoder, weights, captured, source.lengths, source.states, K)
+        self._places, self._steps = model.positions.get("tgt"), 0
         self._memory = Workspace(model.device.xp)
 
     def step(self, beams: BeamState, *, never: int, n_best: int) -> None:
         """Extend every live hypothesis by one token, and keep the best; the host waits for nothing."""
         model, stepper = self.model, self._stepper
         model.embed_into("tgt", beams.tokens, stepper.x, 1)
+        if self._places is not None:
+            stepper.x += self._places.rows(model.weights, np.array([self._steps]))
+            self._steps += 1
         self._memory.reset()
         found = model.device.best_tokens(
             stepper.step(), model.output_layer, self._first_token, self._places, 1, self._memory

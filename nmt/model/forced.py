@@ -42,15 +42,17 @@ def force(
     src, src_lengths = pad_sources(src_ids)
     source = model.encode(src, src_lengths, threads)
     tgt_in, tgt_out, lengths = _pad_targets(tgt_ids)
-    captured, scan, width = {"memory": source.memory}, model.decoder, model.decoder.cell.output_size
+    captured, width = {"memory": source.memory}, model.decoder.cell.output_size
+    forward = model.decoder.forward
     if attention:
         count = rounded_up(len(src))
         captured["positions"] = positions(source.memory, count)
-        scan = scan.around(AttentionProbe(scan.cell, count))
-        scan.threads = threads
-    y = scan.forward(
+        probe = model.step_decoder.around(AttentionProbe(model.decoder.cell, count))
+        probe.threads = threads
+        forward = probe.forward
+    y = forward(
         model.weights.view("decoder"),
-        model.embed("tgt", tgt_in, threads, Fresh()),
+        model.embed_sequence("tgt", tgt_in, threads, Fresh()),
         source.states,
         lengths=lengths,
         captured=captured,

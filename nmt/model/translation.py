@@ -12,13 +12,15 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.bridge import Bridge
-from nmt.model.cells import decoder_cell
+from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder
-from nmt.model.encoder import Encoder
+from nmt.model.encoder import make_encoder
 from nmt.model.forced import force
+from nmt.model.positions import embedding_deviation, make_positions
 from nmt.rnn.cell import Param, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
+from nmt.rnn.layered import LayeredScan
 from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.profile import operation
 from nmt.rnn.quantised import Quantised, quantise
@@ -77,9 +79,14 @@ class TranslationModel:
         self.joint = joint
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute}
         options["device"] = self.device
-        self.encoder = Encoder(config, **options)
+        self.encoder = make_encoder(config, **options)
         self.bridge = Bridge(config, **options)
-        self.decoder = Scan(decoder_cell(config), **options)
+        # One step of the whole decoder, for search; and the decoder over known targets.
+        self.step_decoder = Scan(decoder_cell(config), **options)
+        self.decoder: Scan | LayeredScan = self.step_decoder
+        if config.decoder.type == "conv":
+            self.decoder = LayeredScan(decoder_layers(config), **options)
+        self.positions = make_positions(config, self.device)
         self.shapes = self._shapes()
         xp = self.device.xp
         self.weights = Weights({name: xp.zeros(p.shape, dtype) for name, p in self.shapes.items()})
@@ -135,7 +142,8 @@ class TranslationModel:
 
         Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 /
         embedding_dim, as the
-        output layer's rows are; small ones leave the first updates without a signal. The output bias is the log
+        output layer's rows are; small ones leave the first updates without a signal, unless what they go through keeps
+        their variance (see `embedding_deviation`). The output bias is the log
         frequency
         of each token where `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as
         the settings say.
@@ -154,7 +162,8 @@ class TranslationModel:
     def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
         if name.endswith("embeddings"):
             output = self.tied and name == self.table("tgt")
-            return rng.standard_normal(param.shape) * (param.shape[1] ** -0.5 if output else 1.0)
+            deviation = param.shape[1] ** -0.5 if output else 1.0
+            return rng.standard_normal(param.shape) * (param.deviation or deviation)
         if name == "output.W":
             return rng.standard_normal(param.shape) * param.shape[0] ** -0.5
         if len(param.shape) == 2 and self.config.initializer == "uniform":
@@ -176,11 +185,18 @@ class TranslationModel:
     def _shapes(self) -> dict[str, Param]:
         config = self.config
         shapes = {
-            self.table("src"): Param((self.vocab_sizes["src"], config.encoder.embeddings.embedding_dim)),
-            self.table("tgt"): Param((self.vocab_sizes["tgt"], config.decoder.embeddings.embedding_dim)),
+            self.table("src"): Param(
+                (self.vocab_sizes["src"], config.encoder.embeddings.embedding_dim),
+                deviation=embedding_deviation(config.encoder),
+            ),
+            self.table("tgt"): Param(
+                (self.vocab_sizes["tgt"], config.decoder.embeddings.embedding_dim),
+                deviation=None if self.tied else embedding_deviation(config.decoder),
+            ),
         }
+        shapes |= {k: v for one in self.positions.values() for k, v in one.params().items()}
         shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
-        shapes |= under("decoder", self.decoder.cell.params())
+        shapes |= under("decoder", self.decoder.params)
         if not self.tied:
             shapes["output.W"] = Param((config.decoder.hidden_size, self.vocab_sizes["tgt"]))
         shapes["output.b"] = Param((self.vocab_sizes["tgt"],))
@@ -193,6 +209,13 @@ class TranslationModel:
         out = allocate((*ids.shape, self.shapes[self.table(side)].shape[1]), self.dtype)
         self.embed_into(side, self.device.upload(np.ascontiguousarray(ids).reshape(-1)), out, threads)
         return out
+
+    def embed_sequence(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
+        """ids [T, B] from the first position on -> embeddings [T, B, E], with those of positions where there are."""
+        x = self.embed(side, ids, threads, allocate)
+        if side in self.positions:
+            self.positions[side].add(self.weights, x)
+        return x
 
     def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
         """The same for ids [N] of the device, into an array of N * E numbers."""
@@ -207,7 +230,7 @@ class TranslationModel:
 
     def _use_threads(self, threads: int | None) -> int:
         threads = threads or default_threads()
-        for scan in (*self.encoder.scans, *self.bridge.scans.values(), self.decoder):
+        for scan in (*self.encoder.scans, *self.bridge.scans.values(), self.decoder, self.step_decoder):
             scan.threads = threads
         return threads
 
@@ -217,7 +240,7 @@ class TranslationModel:
         order = np.argsort(-lengths, kind="stable")
         back = np.argsort(order, kind="stable")
         allocate = Workspace(self.device.xp)
-        x = self.embed("src", src[:, order], threads, allocate)
+        x = self.embed_sequence("src", src[:, order], threads, allocate)
         encoded = self.encoder.forward(
             self.weights.view("encoder"), x, lengths[order], training=False, seed=0, allocate=allocate
         )
@@ -294,7 +317,7 @@ class TranslationModel:
         order = np.argsort(-batch.src_lengths, kind="stable")
         back = np.argsort(order, kind="stable")
         src = batch.src[:, order]
-        x = self.embed("src", src, threads, allocate)
+        x = self.embed_sequence("src", src, threads, allocate)
         encoded = self.encoder.forward(
             weights.view("encoder"), x, batch.src_lengths[order], training=training, seed=2 * seed, allocate=allocate
         )
@@ -303,7 +326,7 @@ class TranslationModel:
         first, bridge_tapes = self.bridge.forward(weights.view("bridge"), final, training=training, allocate=allocate)
         result = self.decoder.forward(
             weights.view("decoder"),
-            self.embed("tgt", batch.tgt_in, threads, allocate),
+            self.embed_sequence("tgt", batch.tgt_in, threads, allocate),
             self._decoder_states(first),
             lengths=batch.tgt_lengths,
             captured={"memory": take(encoded.memory, index)},
@@ -368,6 +391,8 @@ class TranslationModel:
     ) -> None:
         if d is None:
             raise RuntimeError("the embeddings received no gradient")
+        if side in self.positions:
+            self.positions[side].gradient(d, gradients, threads)
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):

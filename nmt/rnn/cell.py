@@ -23,7 +23,8 @@ class Param:
     `ones` names the gate whose bias starts at one (the LSTM's forget gate: Jozefowicz et al. 2015, section 2.2).
     A vector is a bias and starts at zero, unless it is a `weight`: an attention's v at zero would pass no gradient on.
     `start` is what all of a vector starts at: a gain at one. `dropout` is the share of entries that a training pass
-    sees as zero (Wan et al. 2013, DropConnect).
+    sees as zero (Wan et al. 2013, DropConnect). A matrix with a `deviation` starts normal with that standard deviation,
+    where the usual start would not keep the variance of what goes through it.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +33,7 @@ class Param:
     weight: bool = False
     start: float = 0.0
     dropout: float = 0.0
+    deviation: float | None = None
 
 
 @dataclass(frozen=True)

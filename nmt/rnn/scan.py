@@ -6,7 +6,7 @@ lengths are free. Rows may come in any order; sorted by length, longest first, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,6 +87,10 @@ class Scan:
         """The same kind of scan of another cell."""
         kinds = {"dtype": self.dtype, "compute_dtype": self.compute_dtype}
         return Scan(cell, **kinds, threads=self.threads, division=self.division)
+
+    def runs(self, T: int) -> Iterator[tuple[str, Scan, int]]:
+        """Of a sequence of T steps: a name, the scan and its steps; as `LayeredScan` has one for each layer."""
+        yield "", self, T
 
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use. Raises NMTError: training in int8."""

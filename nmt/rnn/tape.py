@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -30,12 +31,12 @@ class Gradients:
 @dataclass
 class Result:
     """Outputs of a scan. `y` [T, B, n] is zero where a row takes no step; `final` holds each row's state after its
-    last step; `recorded` the values asked for, [T, B, n] or [T, S, B, n]; lengths, int64 [B], how many steps each row
-    took."""
+    last step; `tape`, after training, is what the way back takes: a `Tape`, or that of several layers; `recorded` the
+    values asked for, [T, B, n] or [T, S, B, n]; lengths, int64 [B], how many steps each row took."""
 
     y: np.ndarray
     final: Arrays
-    tape: Tape | None
+    tape: Any
     recorded: Arrays
     lengths: np.ndarray
 

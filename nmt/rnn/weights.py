@@ -191,6 +191,8 @@ def initial_array(param: Param, rng: np.random.Generator, dtype: Any = np.float3
         if param.ones is not None:
             array.reshape(param.gates, -1)[param.ones] = 1
         return array
+    if param.deviation is not None:
+        return (rng.standard_normal(param.shape) * param.deviation).astype(dtype)
     rows, columns = param.shape
     limit = np.sqrt(6.0 / (rows + columns / param.gates))
     return rng.uniform(-limit, limit, param.shape).astype(dtype)

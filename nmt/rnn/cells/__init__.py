@@ -1,6 +1,13 @@
 """The cells we ship, one idea a file."""
 
-from nmt.rnn.cells.attention import AttentionCell
+from nmt.rnn.cells.attention import Attention, AttentionCell
+from nmt.rnn.cells.conv_s2s import (
+    ConvDecoderLayer,
+    ConvEncoderLayer,
+    ConvEntryCell,
+    ConvMemoryCell,
+    ConvOutputCell,
+)
 from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
 from nmt.rnn.cells.deep_transition import DeepTransitionGRUCell
 from nmt.rnn.cells.elman import ElmanCell
@@ -22,8 +29,14 @@ from nmt.rnn.cells.unrolled import UnrolledCell
 from nmt.rnn.cells.wrappers import DropoutCell, LinearCell, ResidualCell, StackCell
 
 __all__ = [
+    "Attention",
     "AttentionCell",
     "AttentionProbe",
+    "ConvDecoderLayer",
+    "ConvEncoderLayer",
+    "ConvEntryCell",
+    "ConvMemoryCell",
+    "ConvOutputCell",
     "ConvolutionCell",
     "CoupledLSTMCell",
     "CoverageCell",

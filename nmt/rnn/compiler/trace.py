@@ -151,12 +151,17 @@ def _cut_invariants(whole: Trace) -> Trace:
     frontier: dict[int, Value] = {}
     for v in order:
         for a in v.args if v.id in moving else ():
-            if a.id not in moving and a.kind != "leaf" and "B" in a.axes:
+            if a.id not in moving and a.kind != "leaf" and "B" in a.axes and not _is_part(a):
                 frontier[a.id] = a
     if not frontier:
         return whole
     constant = {f"invariant{n}": value for n, value in enumerate(frontier.values())}
     return replace(cut_out(whole, constant), masks=whole.masks, invariants=small_step(whole, constant, {"captured"}))
+
+
+def _is_part(v: Value) -> bool:
+    """Whether a value is read from the captured array it is a slice of: nothing is to be computed."""
+    return v.op == "slice" and v.args[0].kind == "leaf"
 
 
 def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
