@@ -19,51 +19,57 @@ class Layer:
     tape: object = None
 
 
-def layer(cell, params, reverse, dtype):
-    """A cell with its parameters, cast."""
-    params = {name: np.ascontiguousarray(value, dtype) for name, value in params.items()}
+def layer(cell, params, reverse, dtype, device=None):
+    """A cell with its parameters, cast, on a device."""
+    scan = Scan(cell, dtype=dtype, device=device)
+    params = {name: moved(scan, value) for name, value in params.items()}
     assert set(params) == set(cell.params())
-    return Layer(Scan(cell, dtype=dtype), params, reverse)
+    return Layer(scan, params, reverse)
+
+
+def moved(scan, array):
+    """An array of the host as the scan takes it."""
+    return scan.device.upload(np.ascontiguousarray(array, scan.dtype))
 
 
 def forward(stack, x, initial, lengths):
     """`stack`: layers, each a list of its directions. Returns y and the final states [layers * directions, B, n]."""
-    dtype = stack[0][0].scan.dtype
-    below, final, at = np.ascontiguousarray(x, dtype), [], 0
+    below, final, at = x, [], 0
     for directions in stack:
         outputs = []
         for one in directions:
-            states = {k: np.ascontiguousarray(v[at], dtype) for k, v in initial.items()}
+            states = {k: moved(one.scan, v[at]) for k, v in initial.items()}
             options = {"lengths": lengths, "reverse": one.reverse, "training": True}
-            result = one.scan.forward(Weights(one.params), below, states, **options)
+            result = one.scan.forward(Weights(one.params), moved(one.scan, below), states, **options)
             one.tape, at = result.tape, at + 1
-            outputs.append(result.y)
-            final.append(result.final)
+            download = one.scan.device.download
+            outputs.append(download(result.y))
+            final.append({name: download(state) for name, state in result.final.items()})
         below = np.concatenate(outputs, axis=-1)
     return below, {name: np.stack([f[name] for f in final]) for name in final[0]}
 
 
 def backward(stack, d_y, d_final):
     """Gradients of x, of the initial states (stacked) and of each direction's parameters, in the order of `forward`."""
-    dtype = stack[0][0].scan.dtype
-    d_below, initial, params = np.asarray(d_y, dtype), [], []
+    d_below, initial, params = d_y, [], []
     at = sum(len(directions) for directions in stack)
     for directions in reversed(stack):
         at -= len(directions)
         parts, d_x = np.split(d_below, len(directions), axis=-1), 0
         found = []
         for n, one in enumerate(directions):
-            shares = {name: np.zeros_like(p) for name, p in one.params.items()}
-            last = {k: np.ascontiguousarray(v[at + n], dtype) for k, v in d_final.items()}
-            got = one.scan.backward(one.tape, np.ascontiguousarray(parts[n]), last, shares)
-            d_x = d_x + got.x
-            found.append((got.initial, shares))
+            device = one.scan.device
+            shares = {name: device.xp.zeros_like(p) for name, p in one.params.items()}
+            last = {k: moved(one.scan, v[at + n]) for k, v in d_final.items()}
+            got = one.scan.backward(one.tape, moved(one.scan, parts[n]), last, shares)
+            d_x = d_x + device.download(got.x)
+            found.append(tuple({k: device.download(v) for k, v in some.items()} for some in (got.initial, shares)))
         initial[:0], params[:0] = [f[0] for f in found], [f[1] for f in found]
         d_below = d_x
     return d_below, {name: np.stack([i[name] for i in initial]) for name in initial[0]}, params
 
 
-def torch_projected(name, dtype):
+def torch_projected(name, dtype, device=None):
     """A PyTorch file with projections as (stack, the names of its parameters direction by direction)."""
     config, case = vectors.torch_config(name), vectors.torch_layer(name)
     stack, ends, below = [], [], case.input_size
@@ -75,14 +81,14 @@ def torch_projected(name, dtype):
             end = f"_l{n}{suffix}"
             p = {key: case.params[key + end] for key in ("W_x", "W_h", "W_p")}
             p["b"] = case.params[f"b_x{end}"] + case.params[f"b_h{end}"]
-            directions.append(layer(cell, p, suffix != "", dtype))
+            directions.append(layer(cell, p, suffix != "", dtype, device))
             ends.append(end)
         stack.append(directions)
         below = config["proj_size"] * len(suffixes)
     return stack, ends
 
 
-def onnx_stack(name, dtype):
+def onnx_stack(name, dtype, device=None):
     """An ONNX file with peepholes, clip, coupled gates or other activations as a stack of one layer."""
     file, attributes, case = vectors.arrays("onnx", name), vectors.onnx_attributes(name), vectors.onnx_layer(name)
     op = str(file["op"])
@@ -115,5 +121,5 @@ def onnx_stack(name, dtype):
         else:
             cell = cells.ElmanCell(*sizes, nonlinearity=names[0], **options)
             p["b"] = b_x + b_h
-        directions.append(layer(cell, p, suffix != "", dtype))
+        directions.append(layer(cell, p, suffix != "", dtype, device))
     return [directions]

@@ -1,4 +1,4 @@
-"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes.
+"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes, on every device.
 
 Files that need what the operators do not have yet are skipped one by one, with the feature they
 wait for.
@@ -12,14 +12,21 @@ from tests.oracle import compare, layers, vectors
 if not vectors.PRESENT:
     pytest.skip(vectors.ABSENT, allow_module_level=True)
 
+from tests.devices import ON_CARD, device_at
 from tests.rnn import cell_layers, operator_calls
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-DTYPES = ("float64", "float32")
+# The emulator takes its time: one dtype there, the exact one.
+RUNS = [("float64", "cpu"), ("float32", "cpu"), ("float64", "cuda"), *([("float32", "cuda")] if ON_CARD else [])]
 # ONNX's expected numbers are themselves float32: this is how exact they can be.
 ONNX_TOLERANCE = {"float64": 2e-6, "float32": compare.TOLERANCE["float32"]}
 
-pytestmark = pytest.mark.parametrize("dtype", DTYPES)
+pytestmark = pytest.mark.parametrize(("dtype", "device"), RUNS, ids="-".join, indirect=["device"])
+
+
+@pytest.fixture
+def device(request):
+    return device_at(request.param)
 
 
 def skip_if_waiting(feature):
@@ -35,7 +42,7 @@ def check(results, expected, tolerance, what):
 
 
 @pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if not vectors.is_projected(n)])
-def test_torch_layers(name, dtype):
+def test_torch_layers(name, dtype, device):
     case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
     layer = operator_calls.build(
         case.kind,
@@ -47,6 +54,7 @@ def test_torch_layers(name, dtype):
         bidirectional=case.bidirectional,
         bias=case.bias,
         batch_first=case.batch_first,
+        device=device,
     )
     inputs = (case.x, case.hx, case.cx, case.lengths)
     check(operator_calls.infer(layer, *inputs), case.expected, tolerance, name)
@@ -58,9 +66,9 @@ def test_torch_layers(name, dtype):
 
 
 @pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if vectors.is_projected(n)])
-def test_torch_projections(name, dtype):
+def test_torch_projections(name, dtype, device):
     case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
-    stack, ends = cell_layers.torch_projected(name, dtype)
+    stack, ends = cell_layers.torch_projected(name, dtype, device)
     y, final = cell_layers.forward(stack, case.x, {"h": case.hx, "c": case.cx}, case.lengths)
     check({"y": y, "hy": final["h"], "cy": final["c"]}, case.expected, tolerance, name)
     d_final = {"h": case.cotangents["d_hy"], "c": case.cotangents["d_cy"]}
@@ -74,9 +82,9 @@ def test_torch_projections(name, dtype):
 
 
 @pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if vectors.onnx_feature(n)])
-def test_onnx_cells(name, dtype):
+def test_onnx_cells(name, dtype, device):
     """Peepholes, clip, coupled gates, other activations: options of the cells."""
-    case, stack = vectors.onnx_layer(name), cell_layers.onnx_stack(name, dtype)
+    case, stack = vectors.onnx_layer(name), cell_layers.onnx_stack(name, dtype, device)
     initial = {k: v for k, v in (("h", case.hx), ("c", case.cx)) if v is not None}
     y, final = cell_layers.forward(stack, case.x, initial, case.lengths)
     found = {"y": y, "hy": final["h"], "cy": final.get("c")}
@@ -84,7 +92,7 @@ def test_onnx_cells(name, dtype):
 
 
 @pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if not vectors.onnx_feature(n)])
-def test_onnx_layers(name, dtype):
+def test_onnx_layers(name, dtype, device):
     skip_if_waiting(vectors.onnx_waits_for(name))
     case = vectors.onnx_layer(name)
     reverse = case.direction == "reverse"
@@ -98,6 +106,7 @@ def test_onnx_layers(name, dtype):
         dtype,
         bidirectional=both,
         bias=case.bias,
+        device=device,
     )
     results = operator_calls.infer(layer, case.x, hx, cx, case.lengths)
     witness = layers.run(case.kind, params, case.x, hx, cx, case.lengths, bidirectional=both)
@@ -133,11 +142,11 @@ def shared_layers(name, prefix, dtype, count, **options):
 
 @pytest.mark.parametrize("mode", ["full", "cut"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_truncated_backpropagation(kind, mode, dtype):
+def test_truncated_backpropagation(kind, mode, dtype, device):
     """Two chunks of 4 steps with the state carried; the gradient flows between them, or is cut."""
     name, tolerance = f"tbptt_{kind}", compare.TOLERANCE[dtype]
     file = vectors.arrays("torch", name)
-    first, second = shared_layers(name, "w_", dtype, 2)
+    first, second = shared_layers(name, "w_", dtype, 2, device=device)
     early = operator_calls.forward(first, file["x"][:4])
     late = operator_calls.forward(second, file["x"][4:], early["hy"], early.get("cy"))
     y = np.concatenate([early["y"], late["y"]])
@@ -151,10 +160,10 @@ def test_truncated_backpropagation(kind, mode, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_step_by_step_feeding_the_output_back(kind, dtype):
+def test_step_by_step_feeding_the_output_back(kind, dtype, device):
     name = f"step_{kind}"
     file = vectors.arrays("torch", name)
-    (layer,) = shared_layers(name, "w_", dtype, 1)
+    (layer,) = shared_layers(name, "w_", dtype, 1, device=device)
     x, hx, cx, outputs = file["x0"], None, None, []
     for _ in range(vectors.torch_config(name)["steps"]):
         results = operator_calls.infer(layer, x, hx, cx)
@@ -166,11 +175,11 @@ def test_step_by_step_feeding_the_output_back(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_accumulated_gradients(kind, dtype):
+def test_accumulated_gradients(kind, dtype, device):
     """Two batches through one operator; the first gradients must survive the second call."""
     name, tolerance = f"accum_{kind}", compare.TOLERANCE[dtype]
     file = vectors.arrays("torch", name)
-    (layer,) = shared_layers(name, "w_", dtype, 1, bidirectional=True)
+    (layer,) = shared_layers(name, "w_", dtype, 1, bidirectional=True, device=device)
     operator_calls.forward(layer, file["x1"])
     first = operator_calls.backward(layer, file["gy1"])
     operator_calls.forward(layer, file["x2"])
@@ -181,13 +190,13 @@ def test_accumulated_gradients(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stack_of_different_sizes(kind, dtype):
+def test_stack_of_different_sizes(kind, dtype, device):
     """Operators of hidden sizes 6, 3, 5 chained by hand, forward and back."""
     name, tolerance = f"stack_{kind}", compare.TOLERANCE[dtype]
     file, below, chain = vectors.arrays("torch", name), 4, []
     for index, hidden_size in enumerate(vectors.torch_config(name)["hidden_sizes"]):
         params = vectors.from_torch(file, f"w{index}_")
-        chain.append(operator_calls.build(kind, below, hidden_size, params, dtype))
+        chain.append(operator_calls.build(kind, below, hidden_size, params, dtype, device=device))
         below = hidden_size
     y = file["x"]
     for index, layer in enumerate(chain):
