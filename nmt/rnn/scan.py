@@ -140,7 +140,8 @@ class Scan:
     def around(self, cell: Cell) -> Scan:
         """The same kind of scan of another cell."""
         compute_dtype = "bfloat16" if self.packed != self.dtype else None
-        return Scan(cell, dtype=self.dtype, compute_dtype=compute_dtype, threads=self.threads, division=self.division)
+        options: Any = {"threads": self.threads, "division": self.division, "device": self.device}
+        return Scan(cell, dtype=self.dtype, compute_dtype=compute_dtype, **options)
 
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use."""

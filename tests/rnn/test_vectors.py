@@ -21,7 +21,7 @@ RUNS = [("float64", "cpu"), ("float32", "cpu"), ("float64", "cuda"), *([("float3
 # ONNX's expected numbers are themselves float32: this is how exact they can be.
 ONNX_TOLERANCE = {"float64": 2e-6, "float32": compare.TOLERANCE["float32"]}
 
-pytestmark = pytest.mark.parametrize(("dtype", "device"), RUNS, ids="-".join, indirect=["device"])
+pytestmark = pytest.mark.parametrize(("dtype", "device"), RUNS, indirect=["device"])
 
 
 @pytest.fixture
