@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+    from nmt.model.decoders import BlockDecoder
     from nmt.rnn.device import Device
+    from nmt.rnn.workspace import Workspace
 
 Average = Literal["log_prob", "prob"]
 
@@ -35,6 +37,10 @@ class Ensemble:
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
         """What search needs; coverage is the mean of all models'."""
         return EnsembleDecoder([m.search_decoder(threads, coverage_of) for m in self.models], self.average)
+
+    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
+        """What search on a card needs."""
+        return EnsembleBlockDecoder([m.block_decoder(src_ids, K, coverage_of) for m in self.models], self)
 
     def force(
         self,
@@ -103,6 +109,41 @@ class EnsembleDecoder:
         own = np.split(outputs, np.cumsum(self._widths)[:-1], axis=1)
         parts = zip(self.decoders, own, strict=True)
         return averaged(np.stack([d.log_probs(np.ascontiguousarray(y)) for d, y in parts]), self.average)
+
+
+class EnsembleBlockDecoder:
+    """Block decoders side by side, on a card."""
+
+    def __init__(self, decoders: Sequence[BlockDecoder], ensemble: Ensemble) -> None:
+        self.decoders, self.average, self._device = list(decoders), ensemble.average, ensemble.device
+        self._mean: Any = None
+
+    @property
+    def memory(self) -> Workspace:
+        """See `BlockDecoder`."""
+        return self.decoders[0].memory
+
+    def step(self, tokens: Any) -> list[Any]:
+        """The outputs of each."""
+        return [decoder.step(tokens) for decoder in self.decoders]
+
+    def log_probs(self, outputs: list[Any]) -> Any:
+        """See `BlockDecoder`."""
+        found = [decoder.log_probs(y) for decoder, y in zip(self.decoders, outputs, strict=True)]
+        return self._device.average_log_probs(found, self.average)
+
+    def coverage(self) -> Any:
+        """The mean of all, in memory of its own."""
+        first, *others = (decoder.coverage() for decoder in self.decoders)
+        if self._mean is None:
+            self._mean = self._device.xp.empty_like(first)
+        self._mean[...] = first
+        return self._device.average_log_probs([self._mean, *others], "log_prob")
+
+    def follow(self, parents: Any) -> None:
+        """See `BlockDecoder`."""
+        for decoder in self.decoders:
+            decoder.follow(parents)
 
 
 def averaged(log_probs: np.ndarray, average: Average) -> np.ndarray:

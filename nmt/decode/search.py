@@ -10,11 +10,10 @@ import numpy as np
 
 from nmt.decode.beam import BeamCell, Block, Decoder, Hypothesis, run
 from nmt.decode.blocks import length_blocks
-from nmt.decode.device_beam import search_in_blocks
+from nmt.decode.device_beam import BlockSearch
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty
-from nmt.errors import DeviceError
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
 
@@ -55,23 +54,8 @@ def search(
     limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
     limits = np.maximum(limits, options.min_length + bool(options.min_length)) + options.longer_by(len(src_ids))
     if model.device.name != "cpu":
-        if isinstance(model, Ensemble) or options != SearchOptions():
-            raise DeviceError(
-                "search: options other than beam size, length penalty and n best, and ensembles, must run on the "
-                f"processor, got the device {model.device.name}; use --device cpu"
-            )
-        return search_in_blocks(
-            model,
-            src_ids,
-            limits,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            n_best=n_best,
-            batch_size=size,
-            first_token=UNK_ID,
-            never=BOS_ID,
-            on_ended=on_ended,
-        )
+        blocks = BlockSearch(model, beam_size, length_penalty, n_best, options)
+        return blocks.run(src_ids, limits, batch_size=size, on_ended=on_ended)
     # With enough to do each thread runs a search of its own: nobody waits for anybody.
     workers = threads if size >= _LEAST_WORK * threads else 1
     size = -(-size // workers)

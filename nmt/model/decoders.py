@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
     from nmt.model.translation import TranslationModel
-    from nmt.rnn.beam_state import BeamState
 
 States = dict[str, np.ndarray]
 
@@ -48,7 +47,7 @@ class ModelDecoder:
         source = self.model.encode(src, lengths, self.threads)
         captured = {"memory": source.memory}
         if self._positions:
-            captured["positions"] = positions(source.memory, self._positions)
+            captured["positions"] = positions(self.model.device, source.memory, self._positions)
         names = self._stepper.admit(captured, source.lengths)
         if candidates is not None:
             self._narrow = self._narrow or NarrowOutput(self.model.device, self.model.output_layer, self.threads)
@@ -96,27 +95,48 @@ class ModelDecoder:
 
 
 class BlockDecoder:
-    """The model's decoder for a block of sentences that stay until all have ended, K rows each: search on a card."""
+    """The model's decoder for a block of sentences that stay until all have ended, K rows each: search on a card.
 
-    def __init__(self, model: TranslationModel, src_ids: Sequence[Sequence[int]], K: int, first_token: int) -> None:
-        self.model, self.first = model, BOS_ID
-        self._first_token, self._places = first_token, min(K + 1, model.vocab_sizes["tgt"])
+    With `coverage_of`, the longest source in tokens with EOS, it keeps the attention each source position has got.
+    """
+
+    def __init__(self, model: TranslationModel, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> None:
+        self.model = model
         source = model.encode(*pad_sources(src_ids))
-        weights, captured = model.weights.view("decoder"), {"memory": source.memory}
-        self._stepper = FixedStepper(model.step_decoder, weights, captured, source.lengths, source.states, K)
+        scan, device = model.step_decoder, model.device
+        captured, states = {"memory": source.memory}, dict(source.states)
+        if coverage_of:
+            count = rounded_up(coverage_of)
+            scan = scan.around(CoverageCell(scan.cell, count))
+            captured["positions"] = positions(device, source.memory, count)
+            there = np.arange(count)[None] < source.lengths[:, None]
+            states["coverage"] = device.upload(np.where(there, 0, -1).astype(model.dtype))
+        self._stepper = FixedStepper(scan, model.weights.view("decoder"), captured, source.lengths, states, K)
         self._places, self._steps = model.positions.get("tgt"), 0
-        self._memory = Workspace(model.device.xp)
+        self.memory = Workspace(device.xp)  # of a step
 
-    def step(self, beams: BeamState, *, never: int, n_best: int) -> None:
-        """Extend every live hypothesis by one token, and keep the best; the host waits for nothing."""
-        model, stepper = self.model, self._stepper
-        model.embed_into("tgt", beams.tokens, stepper.x, 1)
+    def step(self, tokens: Any) -> Any:
+        """The output [R, H] for the last tokens [R], int32; the host waits for nothing."""
+        self.model.embed_into("tgt", tokens, self._stepper.x, 1)
         if self._places is not None:
-            stepper.x += self._places.rows(model.weights, np.array([self._steps]))
+            self._stepper.x += self._places.rows(self.model.weights, np.array([self._steps]))
             self._steps += 1
-        self._memory.reset()
-        found = model.device.best_tokens(
-            stepper.step(), model.output_layer, self._first_token, self._places, 1, self._memory
-        )
-        model.device.beam_step(*found, beams, eos=EOS_ID, never=never, n_best=n_best)
-        stepper.follow(beams.parents)
+        self.memory.reset()
+        return self._stepper.step()
+
+    def best_tokens(self, outputs: Any, first_token: int, places: int) -> tuple[Any, Any]:
+        """See `ModelDecoder`; until the next step."""
+        layer, places = self.model.output_layer, min(places, self.model.vocab_sizes["tgt"])
+        return self.model.device.best_tokens(outputs, layer, first_token, places, 1, self.memory)
+
+    def log_probs(self, outputs: Any) -> Any:
+        """See `ModelDecoder`; until the next step."""
+        return self.model.device.log_probs(outputs, self.model.output_layer, 1, self.memory)
+
+    def coverage(self) -> Any:
+        """What each source position [R, n] has got, after the last step; -1 where there is none."""
+        return self._stepper.state("coverage")
+
+    def follow(self, parents: Any) -> None:
+        """Row r goes on from what row parents[r] became in the last step."""
+        self._stepper.follow(parents)

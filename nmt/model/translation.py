@@ -265,10 +265,9 @@ class TranslationModel:
         """See `nmt.model.forced.force`."""
         return force(self, src_ids, tgt_ids, attention, self._use_threads(threads))
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, first_token: int) -> BlockDecoder:
-        """What search on a card needs of the model: these sentences encoded, with K rows each. Tokens below
-        `first_token` are never produced."""
-        return BlockDecoder(self, src_ids, K, first_token)
+    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
+        """What search on a card needs of the model: these sentences encoded, with K rows each."""
+        return BlockDecoder(self, src_ids, K, coverage_of)
 
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}

@@ -12,17 +12,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from nmt.errors import DeviceError
 
 if TYPE_CHECKING:
-    from nmt.rnn.quantised import Quantised
+    from nmt.rnn.beam_rules import BeamRules
     from nmt.rnn.beam_state import BeamState
     from nmt.rnn.compiler.plan import Plan
     from nmt.rnn.kernels.run_cpu import Rows
+    from nmt.rnn.quantised import Quantised
     from nmt.rnn.weights import Weights
     from nmt.rnn.workspace import Allocate
 
@@ -196,9 +197,41 @@ class Device:
         log-probabilities (see kernels/search.py)."""
         raise NotImplementedError
 
-    def beam_step(self, tokens: Array, scores: Array, state: BeamState, *, eos: int, never: int, n_best: int) -> None:
-        """On a card: extend every live hypothesis by one token and keep the best, in place; tokens and scores from
-        `best_tokens`, `never` is a token to pass over."""
+    def choose_tokens(
+        self, log_probs: Array, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
+    ) -> tuple[Array, Array, Array]:
+        """On a card: the `places` best tokens of each row of log-probabilities [R, V], which may be overwritten, by
+        the rules, or one that was drawn, places 1 then. Tokens [R, places], -1 where there are no more; what they
+        count, and their log-probabilities."""
+        raise NotImplementedError
+
+    def beam_step(
+        self,
+        tokens: Array,
+        scores: Array,
+        plain: Array,
+        state: BeamState,
+        *,
+        eos: int,
+        never: int,
+        n_best: int,
+        reward: float = 0.0,
+        rules: BeamRules | None = None,
+    ) -> None:
+        """On a card: extend every live hypothesis by one token and keep the best, in place.
+
+        tokens, scores and log-probabilities (`plain`) from `best_tokens` or `choose_tokens`; `never` is a token to pass
+        over; reward: added to scores for each token; rules: those of `choose_tokens`, whose words are kept.
+        """
+        raise NotImplementedError
+
+    def average_log_probs(self, arrays: Sequence[Array], kind: Literal["log_prob", "prob"]) -> Array:
+        """On a card: the mean of several models' log-probabilities or probabilities, in the first array."""
+        raise NotImplementedError
+
+    def coverage_bonus(self, coverage: Array, factor: float, out: Array) -> None:
+        """On a card: what the attention that each source word has got, coverage [R, n], adds to a score, into out
+        float64 [R] (see decode.penalty.final_scores)."""
         raise NotImplementedError
 
     def trace_back(self, state: BeamState) -> Array:
@@ -206,9 +239,8 @@ class Device:
         arbitrary."""
         raise NotImplementedError
 
-    def log_probs(self, outputs: Array, layer: OutputLayer, threads: int) -> Array:
-        """The log-probabilities of all tokens [R, V] for outputs [R, H]: the same bits as `best_tokens` gives. Of the
-        processor alone."""
+    def log_probs(self, outputs: Array, layer: OutputLayer, threads: int, allocate: Allocate | None = None) -> Array:
+        """The log-probabilities of all tokens [R, V] for outputs [R, H]: the same bits as `best_tokens` gives."""
         raise NotImplementedError
 
     def best_candidates(

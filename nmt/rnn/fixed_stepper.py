@@ -61,6 +61,10 @@ class FixedStepper:
         place = self._compiled.step.plan.outputs["y"]
         return arrays[place.name][1 if place.kind == "after" else 0]
 
+    def state(self, name: str) -> Any:
+        """A state [N * K, n] after the last step, until `follow`."""
+        return self._arrays[f"S_{name}"][1]
+
     def follow(self, parents: Any) -> None:
         """Row r goes on from what row parents[r] (int64 [N * K], of the device) became in the last step."""
         for name in self.scan.states:

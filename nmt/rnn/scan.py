@@ -86,7 +86,7 @@ class Scan:
     def around(self, cell: Cell) -> Scan:
         """The same kind of scan of another cell."""
         kinds = {"dtype": self.dtype, "compute_dtype": self.compute_dtype}
-        return Scan(cell, **kinds, threads=self.threads, division=self.division)
+        return Scan(cell, **kinds, threads=self.threads, division=self.division, device=self.device)
 
     def runs(self, T: int) -> Iterator[tuple[str, Scan, int]]:
         """Of a sequence of T steps: a name, the scan and its steps; as `LayeredScan` has one for each layer."""

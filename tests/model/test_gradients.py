@@ -12,6 +12,7 @@ import pytest
 
 from nmt.data.subwords import EOS_ID, PAD_ID
 from tests import small_models
+from tests.devices import device_at
 from tests.oracle import compare, gradients
 
 VOCAB = 9
@@ -147,6 +148,33 @@ def test_gradients_equal_finite_differences(name):
 
     complaints = gradients.check(loss, model.params, grads, np.random.default_rng(3), rtol=1e-6, atol=1e-9, elements=2)
     assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_gradients_equal_a_finite_difference_on_a_card(name):
+    """The same setups along one direction through all parameters, which has a share of every gradient; and each
+    gradient beside the processor's."""
+    device, batch = device_at("cuda"), small_models.batch_of(PAIRS)
+    model = model_of(name, device=device)
+    _, grads = loss_and_gradients(model, name, batch)
+    grads = {key: device.download(value) for key, value in grads.items()}
+    ours = model_of(name)
+    _, expected = loss_and_gradients(ours, name, batch)
+    for key, value in expected.items():
+        compare.assert_close(grads[key], value, 1e-10, key)
+    params = copied(ours.params)
+
+    def loss():
+        for key, value in params.items():
+            model.params[key][...] = device.upload(value)
+        model.changed()
+        options = {"seed": SEED, "label_smoothing": SETUPS[name]["smoothing"], "threads": 1}
+        stats = model._run(batch, training=True, gradients=None, **options)  # dropout as in training
+        return stats.loss / batch.num_tgt_tokens
+
+    direction = gradients.random_direction(params, np.random.default_rng(3))
+    promised = gradients.inner(grads, direction)
+    assert gradients.along(loss, params, direction) == pytest.approx(promised, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["lstm_bahdanau_bridge", "variational_dropout_residual_gru", "conv"])

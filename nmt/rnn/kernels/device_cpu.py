@@ -111,7 +111,9 @@ class CPUDevice(Device):
         bias = layer.weights[layer.bias]
         return best_tokens(outputs, _packed(layer, layer.tied, threads), bias, first, places, threads)
 
-    def log_probs(self, outputs: np.ndarray, layer: OutputLayer, threads: int) -> np.ndarray:
+    def log_probs(
+        self, outputs: np.ndarray, layer: OutputLayer, threads: int, allocate: Allocate | None = None
+    ) -> np.ndarray:
         from nmt.rnn.kernels.search import log_probs
 
         return log_probs(outputs, _packed(layer, layer.tied, threads), layer.weights[layer.bias], threads)
