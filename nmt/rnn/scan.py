@@ -139,8 +139,16 @@ class Scan:
 
     def around(self, cell: Cell) -> Scan:
         """The same kind of scan of another cell."""
-        compute_dtype = "bfloat16" if self.packed != self.dtype else None
-        return Scan(cell, dtype=self.dtype, compute_dtype=compute_dtype, threads=self.threads, division=self.division)
+        return Scan(
+            cell,
+            dtype=self.dtype,
+            compute_dtype="bfloat16" if self.packed != self.dtype else None,
+            threads=self.threads,
+            want_inputs=self.want_inputs,
+            division=self.division,
+            recompute=self.recompute,
+            device=self.device,
+        )
 
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use."""
