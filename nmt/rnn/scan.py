@@ -85,7 +85,7 @@ class Scan:
 
     def around(self, cell: Cell) -> Scan:
         """The same kind of scan of another cell."""
-        kinds = {"dtype": self.dtype, "compute_dtype": self.compute_dtype}
+        kinds = {"dtype": self.dtype, "compute_dtype": self.compute_dtype, "recompute": self.recompute}
         return Scan(cell, **kinds, threads=self.threads, division=self.division, device=self.device)
 
     def runs(self, T: int) -> Iterator[tuple[str, Scan, int]]:

@@ -12,7 +12,7 @@ from nmt.config import TrainingConfig
 from nmt.decode import Hypothesis, search
 from nmt.decode.beam import Beam, BeamCell
 from nmt.decode.beam import run as run_beam
-from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, StackCell, State, sigmoid, tanh
+from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, StackCell, State, concat, sigmoid, tanh
 from nmt.rnn.cell import under
 from nmt.rnn.kernels import run_cpu
 from nmt.rnn.kernels.team import run_team

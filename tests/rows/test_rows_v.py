@@ -221,6 +221,6 @@ def test_V21_recurrent_networks_are_first_class(kind):
     """Every cell there is encodes and decodes, chosen by a word of the settings."""
     settings = small_models.model_settings(encoder={"rnn_type": kind}, decoder={"rnn_type": kind})
     model = TranslationModel(settings, 9, 9, True)
-    batch = small_models.batch_of([([4, 5], [6])])
-    model.initialize(0)
-    assert np.isfinite(model.loss(batch, threads=1).nll)
+    plan = model.decoder.plan(training=True)
+    assert plan.backward is not None and model.num_params > 0
+    assert all(scan.plan(training=True).backward is not None for scan in model.encoder.scans)
