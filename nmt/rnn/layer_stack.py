@@ -81,12 +81,12 @@ class LayerStack:
 
         bidirectional: every layer in both directions, outputs side by side; reverse: from a row's last step to its
         first alone. dropout: of the output of every layer but the last, in `forward` only. batch_first: x, y and their
-        gradients are [B, T, ...], states are not. learn_initial: states not given are parameters `start_h_l0`
-        [n], `start_c_l0` [n], ..., the same for all rows, zero at first. padding: what y is beyond a row's length;
-        empty: what the final state of a row without steps is (see padding.py). needs: which gradients backward gives; without "x"
-        the first layer's plan has no product for it, without "params" none of its plans has a sum over time. compute_dtype: of
-        the products; recompute: with "gates" forward stores states alone (see `Scan`). device: where all arrays lie,
-        also `params`; None for the processor. Raises ShapeError, NMTError.
+        gradients are [B, T, ...], states are not. learn_initial: states not given are parameters `start_h_l0` [n],
+        `start_c_l0` [n], ..., the same for all rows, zero at first. padding: what y is beyond a row's length; empty:
+        what the final state of a row without steps is (see padding.py). needs: which gradients backward gives; without
+        "x" the first layer's plan has no product for it, without "params" no plan has a sum over time. compute_dtype:
+        of the products; recompute: with "gates" forward stores states alone (see `Scan`). device: where all arrays
+        lie, also `params`; None for the processor. Raises ShapeError, NMTError.
         """
         self.name = type(self).__name__
         self.hidden_sizes = self._check_sizes(input_size, hidden_size, num_layers)

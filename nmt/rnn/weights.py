@@ -22,9 +22,11 @@ def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
     """The elements of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for `dtype`
     itself.
 
-    Raises NMTError: another name, or one that does not go with `dtype`.
+    Raises NMTError: another name, or one that does not go with `dtype`; a `dtype` that is neither float32 nor float64.
     """
     dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise NMTError(f"{where}: dtype must be float32 or float64, got {dtype}")
     if compute_dtype in (None, dtype.name):
         return dtype
     rounded = {"bfloat16": PAIRS, "int8": QUADS} if dtype == np.float32 else {}

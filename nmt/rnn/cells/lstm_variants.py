@@ -37,6 +37,8 @@ class LSTMVariantCell(Cell):
         for name, limit in (("clip", clip), ("cell_clip", cell_clip)):
             if limit is not None and limit <= 0:
                 raise ShapeError(f"{type(self).__name__}: {name} must be above 0 or None, got {limit}")
+        if projection is not None and projection < 1:
+            raise ShapeError(f"{type(self).__name__}: projection must be at least 1 or None, got {projection}")
         self.input_size, self.hidden_size = input_size, hidden_size
         self.output_size = hidden_size if projection is None else projection
         self.bias, self.peepholes, self.projection = bias, peepholes, projection
