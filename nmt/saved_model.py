@@ -38,7 +38,7 @@ _KIND = "bundle"
 _SUBWORDS_PREFIX = "subwords/"
 _KEPT = ("quantization", "averaged")
 """What else of a checkpoint's content a bundle keeps."""
-_MOST_SIZE = "hidden_size", "embedding_dim", "attention_size"
+_SIZES = "hidden_size", "embedding_dim", "attention_size"
 
 
 @dataclass(frozen=True)
@@ -167,10 +167,10 @@ def _check_cells(config: Config, path: Path) -> None:
 
 
 def _check_sizes(saved: SavedModel) -> None:
-    """Settings with sizes that no parameter has, or more layers than parameters, would cost memory or time before it
-    shows that they do not fit."""
-    sizes = [n for array in saved.params.values() if array.size for n in array.shape]
-    most = {"num_layers": len(saved.params)} | dict.fromkeys(_MOST_SIZE, max(sizes, default=0))
+    """Sizes beyond the number of parameters, or more layers than arrays of them, would cost memory or time before it
+    shows that settings and parameters do not fit."""
+    most = {"num_layers": len(saved.params)}
+    most |= dict.fromkeys(_SIZES, sum(array.size for array in saved.params.values()))
 
     def look(section: dict[str, Any], where: str) -> None:
         for key, value in section.items():

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nmt.decode import Ensemble, Hypothesis, Shortlist
     from nmt.length_model import LengthModel
     from nmt.model.translation import TranslationModel
+    from nmt.session import TypingSession
 
 MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
@@ -164,7 +165,7 @@ class Translator:
         beam_size, keep = candidate_counts(chosen, n_best)
         src_ids = [ids[index] for index in there]
         wished = self._wished(wishes or Wishes(), there, chosen["glossary_bonus"])
-        options = search_options(chosen, wished | self._learnt(chosen, shortlist, src_ids))
+        options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
         found = search(
             self.model,
             src_ids,
@@ -182,12 +183,18 @@ class Translator:
             words = (dictionary or {}) if replace_unk else None
             decoded = self._with_details([sentences[i] for i in there], src_ids, found, words)
         else:
-            decoded = [self._decode(hypotheses) for hypotheses in found]
+            decoded = [self.translations_of(hypotheses) for hypotheses in found]
         for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
             results[index] = translations[:n_best] or results[index]
         return results
+
+    def session(self, sentence: str) -> TypingSession:
+        """Encode a sentence once and complete its translation as often as somebody types on."""
+        from nmt.session import TypingSession
+
+        return TypingSession(self, sentence)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, batch_size: int | None = None) -> list[Detail]:
         """Score given translations: each is cut into subwords as in training and put through the model.
@@ -235,7 +242,7 @@ class Translator:
         whole = spaced(sentence)
         return [target for source, target in glossary if spaced(source) in whole]
 
-    def _learnt(self, chosen: dict[str, Any], shortlist: bool, src_ids: list[list[int]]) -> dict[str, Any]:
+    def learnt_for(self, chosen: dict[str, Any], shortlist: bool, src_ids: list[list[int]]) -> dict[str, Any]:
         """What of the training text the search needs. Raises ConfigError where it is not there."""
         learnt: dict[str, Any] = {}
         if shortlist:
@@ -324,7 +331,8 @@ class Translator:
                 ids[index] = row[:MAX_SOURCE_SUBWORDS]
         return ids
 
-    def _decode(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+    def translations_of(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """What a search has found, as text."""
         texts = self.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
         return [
             Translation(text, hypothesis.score, hypothesis.log_prob)

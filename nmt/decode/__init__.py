@@ -6,6 +6,7 @@ from nmt.decode.forced import Forced, force
 from nmt.decode.options import Sampling, SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.decode.search import search
+from nmt.decode.session import Session
 from nmt.decode.shortlist import Shortlist
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "LengthPenalty",
     "Sampling",
     "SearchOptions",
+    "Session",
     "Shortlist",
     "force",
     "search",

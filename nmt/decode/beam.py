@@ -111,9 +111,10 @@ class BeamCell:
         self._to_beat = np.full(count, -np.inf)  # the n-th best score of a finished hypothesis
 
     def extend(self, beam: Beam | None, sentence: np.ndarray, names: np.ndarray, first: Beam) -> Beam:
-        """Let the sentences of `first`, a beam of one empty hypothesis each, take part."""
+        """Let the sentences of `first`, a beam of one hypothesis each, empty or as long as all of them, take part."""
         self._names[sentence] = names
         self._hypotheses.update((n, []) for n in sentence.tolist())
+        self._steps[sentence] = first.words.shape[1]
         for n in sentence[self.limits[sentence] <= 0].tolist():
             self._hypotheses[n].append(Hypothesis([], 0.0, 0.0, False))
         self._leave(sentence[self.limits[sentence] <= 0])

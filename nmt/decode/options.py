@@ -99,6 +99,12 @@ class SearchOptions:
             needed += [token for phrase in phrases[n] for token in phrase] if phrases is not None else []
         return self.shortlist.candidates(src_ids, needed)
 
+    def limits(self, src_ids: Sequence[Sequence[int]], ratio: float, extra: int) -> np.ndarray:
+        """Most tokens of each sentence's translations, EOS counted: int64 [N]; `ratio` times as many as the source has,
+        and `extra`, and what options make it say besides."""
+        limits = np.array([int(ratio * len(s)) + extra for s in src_ids], np.int64)
+        return np.maximum(limits, self.min_length + bool(self.min_length)) + self.longer_by(len(src_ids))
+
     def longer_by(self, count: int) -> np.ndarray:
         """Tokens that translations may have beyond their limits, for what they are made to say: int64 [count]."""
         more = np.zeros(count, np.int64)

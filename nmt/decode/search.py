@@ -51,8 +51,7 @@ def search(
     threads = threads or default_threads()
     size = min(batch_size or len(src_ids), len(src_ids))
     options = options or SearchOptions()
-    limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
-    limits = np.maximum(limits, options.min_length + bool(options.min_length)) + options.longer_by(len(src_ids))
+    limits = options.limits(src_ids, max_length_ratio, max_length_extra)
     if model.device.name != "cpu":
         blocks = BlockSearch(model, beam_size, length_penalty, n_best, options)
         return blocks.run(src_ids, limits, batch_size=size, on_ended=on_ended)
