@@ -11,6 +11,7 @@ from nmt.saved_model import load_saved_model, save_bundle
 from nmt.tensor_file import map_tensors, write_tensors
 from nmt.train.prepare import check_trainable
 from nmt.translator import Translator
+from tests import small_models
 from tests.saved_models import sentences, write_folder
 
 LINES = sentences(20, seed=5)
@@ -140,8 +141,6 @@ def test_training_in_int8_is_refused_in_one_line():
 
 
 def test_a_model_refuses_gradients_in_int8(folders):
-    from nmt.data.batches import make_batch
-
     model = load_saved_model(folders[1]).build()
     with pytest.raises(NMTError, match="for training, got int8"):
-        model.loss_and_gradients(make_batch([([5, 6], [7])]), seed=0, threads=1)
+        model.loss_and_gradients(small_models.batch_of([([5, 6], [7])]), seed=0, threads=1)
