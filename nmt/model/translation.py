@@ -20,8 +20,9 @@ from nmt.model.positions import embedding_deviation, make_positions
 from nmt.rnn.cell import Param, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
-from nmt.rnn.layered import LayeredScan
+from nmt.rnn.group import Group, whole_of
 from nmt.rnn.kernels.threads import default_threads
+from nmt.rnn.layered import LayeredScan
 from nmt.rnn.profile import operation
 from nmt.rnn.quantised import Quantised, quantise
 from nmt.rnn.scan import Scan
@@ -89,7 +90,8 @@ class TranslationModel:
         self.positions = make_positions(config, self.device)
         self.shapes = self._shapes()
         xp = self.device.xp
-        self.weights = Weights({name: xp.zeros(p.shape, dtype) for name, p in self.shapes.items()})
+        params = self._group()
+        self.weights, self._whole = Weights(params), params.whole
         self.output_layer = OutputLayer(
             self.weights, self.table("tgt") if self.tied else "output.W", "output.b", self.tied, self.decoder.packed
         )
@@ -98,7 +100,11 @@ class TranslationModel:
     @property
     def params(self) -> dict[str, np.ndarray]:
         """Parameters by name, on the device."""
-        return dict(self.weights)
+        return Group(self.weights.items(), self._whole)
+
+    def _group(self) -> Group:
+        """Zeros in the shapes of the parameters."""
+        return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
 
     @property
     def num_params(self) -> int:
@@ -289,9 +295,10 @@ class TranslationModel:
 
         `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
         """
-        gradients = into if into is not None else {k: self.device.xp.empty_like(v) for k, v in self.weights.items()}
+        gradients = into if into is not None else self._group()
+        whole = whole_of(gradients)
         with operation("gradients: zeroing"):
-            for g in gradients.values():
+            for g in gradients.values() if whole is None else (whole,):
                 g[...] = 0
         stats = self._run(
             batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients

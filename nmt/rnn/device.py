@@ -9,7 +9,7 @@ are host arrays everywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from nmt.errors import DeviceError
+from nmt.rnn.group import Group
 
 if TYPE_CHECKING:
     from nmt.rnn.beam_rules import BeamRules
@@ -130,6 +131,10 @@ class Device:
     def index(self, numbers: np.ndarray) -> Array:
         """Whole numbers of the host as int64 of the device, to take elements by. Not to be written into."""
         raise NotImplementedError
+
+    def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
+        """Zeros of these shapes by name."""
+        return Group((name, self.xp.zeros(shape, dtype)) for name, shape in shapes.items())
 
     # ------------------------------------------------------------ cells
 
