@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -124,7 +124,10 @@ class Scan:
         alone, or `gates` as well, so that nothing but the states is stored for each step. `compute_dtype`: "bfloat16"
         rounds both sides of every product of float32 numbers, and adds up in float32; parameters, states and all else
         stay float32; None is `dtype`. `device`: where all arrays lie, None for the processor. Raises NMTError where the
-        two types do not go together."""
+        two types do not go together, and for another `recompute`."""
+        if recompute not in get_args(Recompute):
+            kinds = " or ".join(get_args(Recompute))
+            raise NMTError(f"{type(cell).__name__}: recompute must be {kinds}, got {recompute}")
         self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
         self.recompute: Recompute = recompute
         self.cell, self.dtype = cell, np.dtype(dtype)
