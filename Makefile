@@ -10,6 +10,8 @@ PYTEST_ARGS ?=
 EXTRAS ?= dev
 GPU_PYTHON ?= $(PYTHON)
 OUT ?= build/gpu
+# What a card is tested with: its own tests, and of the others the cases that name it.
+GPU_TESTS := tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py -k "cuda or card"
 # Renewed when pyproject.toml changes.
 STAMP := $(VENV)/.installed
 
@@ -83,7 +85,7 @@ bench: $(STAMP)
 # On a machine with a card and what the extra [cuda] names; nothing is installed.
 test-gpu:
 	@mkdir -p $(OUT)
-	NMT_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -q -rs -p no:cacheprovider tests/cuda $(PYTEST_ARGS) > $(OUT)/tests.txt 2>&1; \
+	NMT_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -q -rs -p no:cacheprovider $(GPU_TESTS) $(PYTEST_ARGS) > $(OUT)/tests.txt 2>&1; \
 	  status=$$?; tail -n 40 $(OUT)/tests.txt; exit $$status
 	@if command -v compute-sanitizer > /dev/null; then \
 	  for tool in memcheck racecheck; do \

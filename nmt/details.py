@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,13 +31,16 @@ def detail_of(
     return Detail(tokens, [float(x) for x in forced.log_probs], src_tokens, weights, pairs, warnings)
 
 
-def text_without_unknown(tgt_subwords: Subwords, ids: Sequence[int], detail: Detail, source: str) -> str:
-    """The text of a translation in which words of the cleaned source stand for unknown subwords."""
+def text_without_unknown(
+    tgt_subwords: Subwords, ids: Sequence[int], detail: Detail, source: str, dictionary: Mapping[str, str]
+) -> str:
+    """The text of a translation in which words of the cleaned source, or what the dictionary says of them, stand for
+    unknown subwords."""
     unknown = [i == UNK_ID for i in ids]
     if not any(unknown):
         return tgt_subwords.decode([list(ids)])[0]
     tokens, words = detail.tokens[: len(ids)], words_of(detail.src_tokens)
-    return tgt_subwords.join(with_unknown_replaced(tokens, unknown, detail.attention, source, words))
+    return tgt_subwords.join(with_unknown_replaced(tokens, unknown, detail.attention, source, words, dictionary))
 
 
 def ranked_by_agreement(translations: list[Translation], measure: str) -> list[Translation]:

@@ -4,6 +4,11 @@ config.yaml         the resolved settings; its presence makes a folder ours
 joint.spm           the subwords (src.spm and tgt.spm where the languages do not share them)
 last.safetensors    parameters, optimizer and position: what a resumed run needs
 best.safetensors    the parameters with the best validation: what translating needs
+best-8000.safetensors, last-8000.safetensors
+                    the next best and the newest parameters, numbered by update, as many as the settings keep
+lengths.json        how long translations are: see `LengthModel`
+shortlist.safetensors
+                    which words translate which, where nmt-shortlist learned it
 train.log           the lines that went to the terminal, with times
 metrics.jsonl       the same events as one JSON object a line
 """
@@ -11,8 +16,7 @@ metrics.jsonl       the same events as one JSON object a line
 from __future__ import annotations
 
 import hashlib
-import json
-import zlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +24,8 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, write_bytes
+from nmt.rnn.quantised import Quantised
+from nmt.tensor_file import map_tensors
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -30,13 +36,14 @@ if TYPE_CHECKING:
 CONFIG_NAME = "config.yaml"
 LAST_NAME = "last.safetensors"
 BEST_NAME = "best.safetensors"
+LENGTHS_NAME = "lengths.json"
+SHORTLIST_NAME = "shortlist.safetensors"
 LOG_NAME = "train.log"
 METRICS_NAME = "metrics.jsonl"
 SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}
 
-FORMAT_VERSION = 1
-METADATA_KEY = "nmt"
 PARAMS_PREFIX = "params/"
+SCALES_SUFFIX = "#scales"
 OPTIMIZER_PREFIX = "optimizer/"
 
 
@@ -67,15 +74,35 @@ def subword_names(*, joint: bool) -> tuple[str, str]:
     return SUBWORD_NAMES["src"], SUBWORD_NAMES["tgt"]
 
 
-def load_subwords(folder: Path, *, joint: bool) -> tuple[Subwords, Subwords]:
+def load_subwords(
+    folder: Path, *, joint: bool, digest: str | None = None, of: Path | None = None
+) -> tuple[Subwords, Subwords]:
     """Read the subwords of both languages; with `joint` the two are one object.
 
+    digest: What `subwords_digest` must say of them; looked at before anything interprets the bytes. of: The checkpoint
+    that says so.
+
     Raises:
-        CheckpointError: A file is missing or not a subword model.
+        CheckpointError: A file is missing, not a subword model, or another one.
     """
-    src_name, tgt_name = subword_names(joint=joint)
-    src = _load_subword_file(folder / src_name)
-    return src, (src if joint else _load_subword_file(folder / tgt_name))
+    from nmt.data.subwords import Subwords
+
+    paths = [folder / name for name in subword_names(joint=joint)]
+    contents = [_read_subwords(path) for path in paths]
+    if of is not None and digest != _digest(*contents):
+        raise CheckpointError(
+            f"{of}: must have been trained with the subwords beside it, got other ones; "
+            "put back the .spm files that belong to it"
+        )
+    found = []
+    for path, content in list(zip(paths, contents, strict=True))[: 1 if joint else 2]:
+        try:
+            found.append(Subwords.from_bytes(content))
+        except DataError as error:
+            raise CheckpointError(
+                f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a copy"
+            ) from error
+    return found[0], found[-1]
 
 
 def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) -> None:
@@ -93,7 +120,11 @@ def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) ->
 
 def subwords_digest(src: Subwords, tgt: Subwords) -> str:
     """Return a fingerprint of both models: a checkpoint's ids mean nothing with other subwords."""
-    return hashlib.sha256(src.model_bytes + b"\0" + tgt.model_bytes).hexdigest()
+    return _digest(src.model_bytes, tgt.model_bytes)
+
+
+def _digest(src: bytes, tgt: bytes) -> str:
+    return hashlib.sha256(src + b"\0" + tgt).hexdigest()
 
 
 def build_model(
@@ -132,38 +163,77 @@ def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray]
     Raises:
         CheckpointError: The file is missing, cut short, damaged, or not one of ours.
     """
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = _parse_metadata(path, file.metadata())
-            names = [name for name in file.keys() if name.startswith(prefix)]
-            tensors = {name: np.array(file.get_tensor(name)) for name in names}
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"{path}: must be a whole checkpoint, got a damaged or cut file ({explain(error)}); "
-            "put back a copy, or remove it"
-        ) from error
-    checksums = metadata.get("checksums", {})
-    for name, tensor in tensors.items():
-        if checksums.get(name) != tensor_checksum(tensor):
-            raise CheckpointError(
-                f"{path}: must be a whole checkpoint, got other bytes than were written in {name}; "
-                "put back a copy, or remove it"
-            )
-    return tensors, metadata
+    tensors, content = map_tensors(path, prefix)
+    return {name: array.copy() for name, array in tensors.items()}, content
 
 
-def set_params(model: TranslationModel, tensors: dict[str, np.ndarray], path: Path) -> None:
+def quantised_tensors(name: str, matrix: Quantised) -> dict[str, np.ndarray]:
+    """How a checkpoint holds the parameter `name` in int8: numbers under its name, the scales of its output channels
+    beside them. No processor's layout: what a processor wants is made when a model is loaded."""
+    return {PARAMS_PREFIX + name: matrix.numbers, PARAMS_PREFIX + name + SCALES_SUFFIX: matrix.scales}
+
+
+def _joined(model: TranslationModel, tensors: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray | Quantised]:
+    """Parameters by name, numbers and scales together again."""
+    found: dict[str, np.ndarray | Quantised] = {}
+    for key, tensor in tensors.items():
+        name = key.removeprefix(PARAMS_PREFIX)
+        if key.endswith(SCALES_SUFFIX) and tensors.get(key.removesuffix(SCALES_SUFFIX)) is not None:
+            continue
+        found[name] = tensor
+        if tensor.dtype == np.int8:
+            scales, by_rows = tensors.get(key + SCALES_SUFFIX), model.channels_are_rows(name)
+            want = None if tensor.ndim != 2 else tensor.shape[:1] if by_rows else tensor.shape[1:]
+            if scales is None or scales.shape != want or scales.dtype != np.float32:
+                raise CheckpointError(
+                    f"{path}: {name} must be a matrix in int8 with a float32 scale for each output channel, got "
+                    f"others; put back a copy, or run nmt-quantize again"
+                )
+            found[name] = Quantised(tensor, scales, by_rows)
+        elif tensor.dtype.kind != "f":
+            raise CheckpointError(f"{path}: {name} must be of float32 or int8, got {tensor.dtype}; put back a copy")
+    return found
+
+
+def numbered_checkpoint(folder: Path, kind: str, update: int) -> Path:
+    """The file of a numbered checkpoint, `best` or `last`."""
+    return folder / f"{kind}-{update}.safetensors"
+
+
+def numbered_checkpoints(folder: Path, kind: str) -> list[Path]:
+    """The numbered checkpoints of a kind that are there, the newest first."""
+    found = {path: re.fullmatch(rf"{kind}-(\d+)\.safetensors", path.name) for path in folder.glob(f"{kind}-*")}
+    updates = {path: int(match[1]) for path, match in found.items() if match}
+    return sorted(updates, key=lambda path: -updates[path])
+
+
+def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
+    """Return the file to load: the one asked for, or the best, or the last.
+
+    Raises:
+        CheckpointError: There is none.
+    """
+    names = {"best": [BEST_NAME], "last": [LAST_NAME], None: [BEST_NAME, LAST_NAME]}[checkpoint]
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise CheckpointError(
+        f"{folder}: must hold {' or '.join(names)}, got neither; train it first (nmt-train)"
+        if len(names) > 1
+        else f"{folder}: must hold {names[0]}, got none; leave out --checkpoint or train further"
+    )
+
+
+def set_params(model: TranslationModel, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False) -> None:
     """Copy the parameters in `tensors` (names with their prefix) into those of a model.
+
+    adopt: The model uses the arrays themselves where it can; they are not to be changed any more.
 
     Raises:
         CheckpointError: The model has other parameters or shapes than the checkpoint.
     """
     params = model.params
-    saved = {name.removeprefix(PARAMS_PREFIX): tensor for name, tensor in tensors.items()}
+    saved = _joined(model, tensors, path)
     for name in sorted(params.keys() | saved.keys()):
         want = params[name].shape if name in params else None
         got = saved[name].shape if name in saved else None
@@ -172,42 +242,22 @@ def set_params(model: TranslationModel, tensors: dict[str, np.ndarray], path: Pa
                 f"{path}: {name} must have the shape {want} that {CONFIG_NAME} asks for, got "
                 f"{got}; undo the change of the model section or use another model_dir"
             )
+    if adopt:
+        model.adopt(saved)
+        return
     for name, param in params.items():
-        param[...] = model.device.upload(saved[name])
+        value = saved[name]
+        param[...] = model.device.upload(value.restored() if isinstance(value, Quantised) else value)
     model.changed()
 
 
-def tensor_checksum(tensor: np.ndarray) -> int:
-    """Return the CRC-32 of an array: safetensors notices missing bytes, but not changed ones."""
-    return zlib.crc32(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
-
-
-def _parse_metadata(path: Path, raw: dict[str, str] | None) -> dict[str, Any]:
-    try:
-        metadata: dict[str, Any] = json.loads((raw or {})[METADATA_KEY])
-        version = int(metadata["format_version"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(
-            f"{path}: must be a checkpoint that nmt-train wrote, got another safetensors file"
-        ) from error
-    if version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path}: must have checkpoint format {FORMAT_VERSION}, got {version}; use the version of nmt that wrote it"
-        )
-    return metadata
-
-
-def _load_subword_file(path: Path) -> Subwords:
-    from nmt.data.subwords import Subwords
-
+def _read_subwords(path: Path) -> bytes:
     if not path.is_file():
         raise CheckpointError(
             f"{path}: must be the subwords the model was trained with, got no such file; "
             "put the file back (it lies beside every copy of the model)"
         )
     try:
-        return Subwords.from_bytes(path.read_bytes())
-    except (OSError, DataError) as error:
-        raise CheckpointError(
-            f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a copy"
-        ) from error
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; put back a copy") from error

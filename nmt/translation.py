@@ -33,6 +33,7 @@ class SearchSettings(TypedDict, total=False):
     max_length_ratio: float | None
     max_length_extra: int | None
     word_reward: float | None
+    word_reward_bounded: bool | None
     coverage_penalty: float | None
     min_length: int | None
     generate_unk: bool | None

@@ -7,24 +7,15 @@ Translator.load("runs/de-en").translate(["Guten Morgen!"])
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from nmt.details import detail_of, ranked_by_agreement, text_without_unknown
-from nmt.errors import CheckpointError
-from nmt.model_folder import (
-    BEST_NAME,
-    LAST_NAME,
-    PARAMS_PREFIX,
-    build_model,
-    load_folder_config,
-    load_subwords,
-    read_checkpoint,
-    set_params,
-    subwords_digest,
-)
+from nmt.errors import CheckpointError, ConfigError
+from nmt.model_folder import subwords_digest
 from nmt.rnn.device import choose_device
+from nmt.saved_model import load_saved_model
 from nmt.translation import (
     Detail,
     SearchSettings,
@@ -40,8 +31,10 @@ __all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
-    from nmt.decode import Ensemble, Hypothesis
+    from nmt.decode import Ensemble, Hypothesis, Shortlist
+    from nmt.length_model import LengthModel
     from nmt.model.translation import TranslationModel
+    from nmt.session import TypingSession
 
 MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
@@ -58,6 +51,8 @@ class Translator:
         tgt_subwords: Join ids into text; the same object where the languages share one model.
         config: How text is cleaned, and the defaults of the search.
         num_threads: Cores to use.
+        shortlist: Which words translate which, for `shortlist=True`.
+        lengths: How long translations are, for word_reward_bounded.
     """
 
     def __init__(
@@ -67,12 +62,15 @@ class Translator:
         tgt_subwords: Subwords,
         config: Config,
         num_threads: int = 1,
+        shortlist: Shortlist | None = None,
+        lengths: LengthModel | None = None,
     ) -> None:
         self.model = model
         self.src_subwords = src_subwords
         self.tgt_subwords = tgt_subwords
         self.config = config
         self.num_threads = num_threads
+        self.shortlist, self.lengths = shortlist, lengths
 
     @classmethod
     def load(
@@ -84,15 +82,17 @@ class Translator:
         compute_dtype: str | None = None,
         device: str | None = None,
     ) -> Translator:
-        """Load a model from the folder that nmt-train wrote.
+        """Load a model from the folder that nmt-train wrote, or from the file that nmt-bundle made of it.
+
+        Parameters are mapped into memory, not read: several processes share one copy.
 
         Args:
-            model_dir: The folder.
+            model_dir: The folder or file.
             threads: Cores to use; None takes the configured number, or all.
             checkpoint: `best` or `last`; None takes the best, or the last where there is no best
                 yet.
-            compute_dtype: `float32` or `bfloat16`, what is multiplied; None takes the configured
-                one. Any model runs in either.
+            compute_dtype: `float32`, `bfloat16` or `int8`, what is multiplied; None takes the configured
+                one. Any model runs in each; int8 on the processor alone.
             device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on
                 either.
 
@@ -102,21 +102,11 @@ class Translator:
                 rest.
             ConfigError: Its config.yaml was changed into something impossible.
         """
-        folder = Path(model_dir)
-        config = load_folder_config(folder)
-        place = choose_device(device or config.device)
-        path = find_checkpoint(folder, checkpoint)
-        src_subwords, tgt_subwords = load_subwords(folder, joint=config.data.subwords.joint)
-        tensors, metadata = read_checkpoint(path, prefix=PARAMS_PREFIX)
-        if metadata.get("subwords") != subwords_digest(src_subwords, tgt_subwords):
-            raise CheckpointError(
-                f"{path}: must have been trained with the subwords beside it, got other ones; "
-                "put back the .spm files that belong to it"
-            )
-        model = build_model(config, src_subwords.vocab_size, tgt_subwords.vocab_size, compute_dtype, place)
-        set_params(model, tensors, path)
-        num_threads = resolve_threads(threads, config)
-        return cls(model, src_subwords, tgt_subwords, config, num_threads)
+        saved = load_saved_model(Path(model_dir), checkpoint)
+        model = saved.build(compute_dtype, choose_device(device or saved.config.device))
+        num_threads = resolve_threads(threads, saved.config)
+        parts = saved.src_subwords, saved.tgt_subwords, saved.config, num_threads
+        return cls(model, *parts, saved.shortlist, saved.lengths)
 
     def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
         """Translate sentences.
@@ -139,6 +129,8 @@ class Translator:
         wishes: Wishes | None = None,
         details: bool = False,
         replace_unk: bool = False,
+        dictionary: Mapping[str, str] | None = None,
+        shortlist: bool = False,
         **settings: Unpack[SearchSettings],
     ) -> list[list[Translation]]:
         """Translate sentences and keep scores and, with `n_best`, the runners-up.
@@ -149,7 +141,13 @@ class Translator:
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
             wishes: What translations are to hold.
             details: Whether translations have a `detail`: one more pass over each.
-            replace_unk: Put the source word that it attends to most in the place of an unknown subword.
+            replace_unk: Put the source word that it attends to most in the place of an unknown subword, ...
+            dictionary: ... or what this says of that word.
+            shortlist: Choose among the words of the model's shortlist. Log-probabilities are then those among a
+                sentence's candidates; a detail has those of the whole vocabulary.
+
+        Raises:
+            ConfigError: The settings do not go together, or the model lacks what they need.
 
         Returns:
             For each sentence its translations, the best first, at least one.
@@ -159,16 +157,18 @@ class Translator:
         if isinstance(sentences, str):
             raise TypeError("Translator: sentences must be a list of strings, got one string")
         chosen = chosen_settings(self.config.decoding, settings)
-        ids = self._encode(sentences)
+        ids = self.source_ids(sentences)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
         beam_size, keep = candidate_counts(chosen, n_best)
-        options = search_options(chosen, self._wished(wishes or Wishes(), there, chosen["glossary_bonus"]))
+        src_ids = [ids[index] for index in there]
+        wished = self._wished(wishes or Wishes(), there, chosen["glossary_bonus"])
+        options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
         found = search(
             self.model,
-            [ids[index] for index in there],
+            src_ids,
             beam_size=beam_size,
             length_penalty=chosen["length_penalty"],
             n_best=keep,
@@ -180,14 +180,21 @@ class Translator:
             **({} if options is None else {"options": options}),
         )
         if details or replace_unk:
-            decoded = self._with_details([sentences[i] for i in there], [ids[i] for i in there], found, replace_unk)
+            words = (dictionary or {}) if replace_unk else None
+            decoded = self._with_details([sentences[i] for i in there], src_ids, found, words)
         else:
-            decoded = [self._decode(hypotheses) for hypotheses in found]
+            decoded = [self.translations_of(hypotheses) for hypotheses in found]
         for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
             results[index] = translations[:n_best] or results[index]
         return results
+
+    def session(self, sentence: str) -> TypingSession:
+        """Encode a sentence once and complete its translation as often as somebody types on."""
+        from nmt.session import TypingSession
+
+        return TypingSession(self, sentence)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, batch_size: int | None = None) -> list[Detail]:
         """Score given translations: each is cut into subwords as in training and put through the model.
@@ -199,8 +206,8 @@ class Translator:
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
 
-        src_ids = self._encode(sources)
-        tgt_ids = [[*row, EOS_ID] for row in self._target_ids(targets)]
+        src_ids = self.source_ids(sources)
+        tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
         size = batch_size or self.config.decoding.batch_size
         forced = force(self.model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
         tokens = self._source_tokens(sources, src_ids)
@@ -220,7 +227,8 @@ class Translator:
                 )
         models: list[Any] = [self.model, *(other.model for other in others)]
         model = Ensemble(models, average)
-        return Translator(model, self.src_subwords, self.tgt_subwords, self.config, self.num_threads)
+        parts = self.src_subwords, self.tgt_subwords, self.config, self.num_threads
+        return Translator(model, *parts, self.shortlist, self.lengths)
 
     def phrases_for(self, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
         """Translations of those phrases of a glossary whose words stand in a sentence side by side."""
@@ -234,19 +242,36 @@ class Translator:
         whole = spaced(sentence)
         return [target for source, target in glossary if spaced(source) in whole]
 
+    def learnt_for(self, chosen: dict[str, Any], shortlist: bool, src_ids: list[list[int]]) -> dict[str, Any]:
+        """What of the training text the search needs. Raises ConfigError where it is not there."""
+        learnt: dict[str, Any] = {}
+        if shortlist:
+            if self.shortlist is None:
+                raise ConfigError("shortlist: must be learnt before it is used, got a model without; run nmt-shortlist")
+            learnt["shortlist"] = self.shortlist
+        if chosen["word_reward_bounded"] and chosen["word_reward"]:
+            if self.lengths is None:
+                raise ConfigError(
+                    "decoding.word_reward_bounded: must have lengths.json beside the model, got a model without; "
+                    "nmt-shortlist makes one from the training text"
+                )
+            learnt["expected_lengths"] = self.lengths.expected(src_ids)
+        return learnt
+
     def _wished(self, wishes: Wishes, there: list[int], bonus: float) -> dict[str, Any]:
         given: dict[str, Any] = {}
         if wishes.prefixes is not None:
-            given["prefixes"] = self._target_ids([wishes.prefixes[i] for i in there])
+            given["prefixes"] = self.target_ids([wishes.prefixes[i] for i in there])
         if wishes.constraints is not None:
-            given["constraints"] = [self._target_ids(wishes.constraints[i]) for i in there]
+            given["constraints"] = [self.target_ids(wishes.constraints[i]) for i in there]
         if wishes.glossary is not None:
-            given |= {"glossary": [self._target_ids(wishes.glossary[i]) for i in there], "glossary_bonus": bonus}
+            given |= {"glossary": [self.target_ids(wishes.glossary[i]) for i in there], "glossary_bonus": bonus}
         if wishes.forbidden:
-            given["forbidden"] = [row for row in self._target_ids(wishes.forbidden) if row]
+            given["forbidden"] = [row for row in self.target_ids(wishes.forbidden) if row]
         return given
 
-    def _target_ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def target_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Subword ids of text in the target language, cleaned as in training."""
         from nmt.data.corpus import clean_line
 
         side = self.config.data.tgt
@@ -257,9 +282,10 @@ class Translator:
         sentences: Sequence[str],
         src_ids: Sequence[Sequence[int]],
         found: Sequence[Sequence[Hypothesis]],
-        replace_unk: bool,
+        dictionary: Mapping[str, str] | None,
     ) -> list[list[Translation]]:
-        """Translations with details, by forcing what the search has found."""
+        """Translations with details, by forcing what the search has found; with a dictionary, maybe an empty one,
+        unknown subwords are replaced."""
         from nmt.data.corpus import clean_line
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
@@ -274,9 +300,9 @@ class Translator:
         for (n, h), target, one in zip(flat, targets, forced, strict=True):
             detail = detail_of(tokens[n], self.tgt_subwords, target, one, h.finished)
             text = self.tgt_subwords.decode([h.ids])[0]
-            if replace_unk:
+            if dictionary is not None:
                 source = clean_line(sentences[n], False, self.config.data.src.normalize)  # names keep their case
-                text = text_without_unknown(self.tgt_subwords, h.ids, detail, source)
+                text = text_without_unknown(self.tgt_subwords, h.ids, detail, source, dictionary)
             results[n].append(Translation(text, h.score, h.log_prob, detail))
         return results
 
@@ -291,7 +317,8 @@ class Translator:
         side = self.config.data.src
         return [clean_line(text, side.lowercase, side.normalize) for text in sentences]
 
-    def _encode(self, sentences: Sequence[str]) -> list[list[int]]:
+    def source_ids(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Subword ids of each sentence, cleaned as in training; very long ones are cut, with a warning."""
         ids = self.src_subwords.encode(self._cleaned(sentences))
         for index, row in enumerate(ids):
             if len(row) > MAX_SOURCE_SUBWORDS:
@@ -304,29 +331,13 @@ class Translator:
                 ids[index] = row[:MAX_SOURCE_SUBWORDS]
         return ids
 
-    def _decode(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+    def translations_of(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """What a search has found, as text."""
         texts = self.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
         return [
             Translation(text, hypothesis.score, hypothesis.log_prob)
             for text, hypothesis in zip(texts, hypotheses, strict=True)
         ]
-
-
-def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
-    """Return the file to load: the one asked for, or the best, or the last.
-
-    Raises:
-        CheckpointError: There is none.
-    """
-    names = {"best": [BEST_NAME], "last": [LAST_NAME], None: [BEST_NAME, LAST_NAME]}[checkpoint]
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise CheckpointError(
-        f"{folder}: must hold {' or '.join(names)}, got neither; train it first (nmt-train)"
-        if len(names) > 1
-        else f"{folder}: must hold {names[0]}, got none; leave out --checkpoint or train further"
-    )
 
 
 def resolve_threads(threads: int | None, config: Config) -> int:

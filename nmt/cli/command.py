@@ -98,6 +98,16 @@ def device_option() -> Callable[[Any], Any]:
     )
 
 
+def compute_dtype_option() -> Callable[[Any], Any]:
+    """Return the `--compute-dtype` option of all commands that use a model."""
+    return click.option(
+        "--compute-dtype",
+        type=click.Choice(["float32", "bfloat16", "int8"]),
+        show_default="compute_dtype of the config, there float32",
+        help="What is multiplied: bfloat16 is faster on a processor that has instructions for it, int8 on any.",
+    )
+
+
 def beam_options() -> Callable[[Any], Any]:
     """Return the options of the search that two commands share."""
     options = [

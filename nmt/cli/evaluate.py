@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, device_option, threads_option, version_option
+from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
 from nmt.evaluate import TOKENIZERS
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     help="The words that BLEU counts.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of a table.")
+@click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
 @beam_options()
+@compute_dtype_option()
 @threads_option()
 @device_option()
 @version_option()
@@ -92,7 +94,7 @@ def _translate(
     from nmt.translator import Translator
 
     output = options.pop("output")
-    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "device")}
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device")}
     translator = Translator.load(model_dir, **loading)
     with contextlib.closing(Meter()) as meter:
         found = translator.translate_nbest(sources, on_batch=meter.add, **options)

@@ -31,6 +31,19 @@ def alignment_line(found: list[Translation]) -> str:
     return pharaoh(found[0].detail.alignment if found[0].detail is not None else [])
 
 
+def soft_alignment_line(found: list[Translation]) -> str:
+    """The best translation's attention between words: for each target word the weights of all source words and of the
+    source's end between commas; spaces between target words."""
+    from nmt.data.alignment import soft_alignment, words_of
+
+    detail = found[0].detail
+    if detail is None:
+        return ""
+    tokens = detail.tokens[:-1] if detail.tokens[-1:] == ["</s>"] else detail.tokens
+    weights = soft_alignment(detail.attention, words_of(detail.src_tokens), words_of(tokens))
+    return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in weights)
+
+
 def _record(translation: Translation) -> dict[str, Any]:
     record: dict[str, Any] = {
         "text": translation.text,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.command import Command, threads_option, version_option
+from nmt.cli.command import Command, device_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.translator import Detail
@@ -36,6 +36,7 @@ _CHUNK = 2048
     help="Which parameters of the model folder to use.",
 )
 @threads_option()
+@device_option()
 @version_option()
 def score(
     model_dir: str,
@@ -46,6 +47,7 @@ def score(
     batch_size: int | None,
     checkpoint: str | None,
     threads: int | None,
+    device: str | None,
 ) -> None:
     """Score translations with the model in MODEL_DIR: the natural logarithm of their probability.
 
@@ -64,7 +66,7 @@ def score(
     pairs = in_step(input_lines(src), {tgt: input_lines(tgt)})
     total, count, number = 0.0, 0, 0
     with output_lines(output) as writer:
-        translator = Translator.load(model_dir, threads=threads, checkpoint=checkpoint)
+        translator = Translator.load(model_dir, threads=threads, checkpoint=checkpoint, device=device)
         for chunk in chunks(pairs, _CHUNK):
             targets = [beside[tgt] for _, beside in chunk]
             for detail in translator.score([line for line, _ in chunk], targets, batch_size=batch_size):

@@ -22,6 +22,13 @@ _OPTIONS = [
     _option("--max-length-ratio", _ABOVE, "Most subwords for each one of the source ...", "max_length_ratio", 2.0),
     _option("--max-length-extra", _COUNT, "... and so many more.", "max_length_extra", 10),
     _option("--word-reward", float, "Added to the score for each subword.", "word_reward", 0.0),
+    _option(
+        "--word-reward-bounded/--word-reward-unbounded",
+        None,
+        "No reward beyond the length that the training text expects.",
+        "word_reward_bounded",
+        "false",
+    ),
     _option("--coverage-penalty", _WEIGHT, "GNMT's beta: source left out lowers the score.", "coverage_penalty", 0.0),
     _option("--no-repeat-ngram-size", _COUNT, "No sequence of so many subwords twice.", "no_repeat_ngram_size", 0),
     _option("--repetition-penalty", _ABOVE, "Above 1: repeated subwords are less likely.", "repetition_penalty", 1.0),

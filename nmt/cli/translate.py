@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, device_option, threads_option, version_option
-from nmt.cli.formats import FORMATS, alignment_line, output_of
+from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
 from nmt.cli.search_options import search_options
 
 if TYPE_CHECKING:
@@ -46,8 +46,16 @@ _CHUNK_BATCHES = 32
     help="Text, columns, or a JSON object for each line of INPUT (see above).",
 )
 @click.option("--alignments", metavar="FILE", help="Also write which words belong together, as 0-0 1-2 ...")
+@click.option(
+    "--alignment-type",
+    type=click.Choice(["hard", "soft"]),
+    default="hard",
+    help="Pairs of words, or how much each word attends to every source word.",
+)
 @click.option("--plot-attention", metavar="DIR", help="Also write a picture of each line's attention, DIR/LINE.svg.")
 @click.option("--replace-unk", is_flag=True, help="Put the source word attended to in the place of an unknown one.")
+@click.option("--dictionary", metavar="FILE", help="What --replace-unk puts for a word: lines of word, tab, word.")
+@click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
 @click.option("--prefix", metavar="FILE", help="What each translation begins with, line by line, in whole words.")
 @click.option("--constraints", metavar="FILE", help="Phrases each translation must hold: in a line, between tabs.")
 @click.option("--glossary", metavar="FILE", help="Preferred translations: lines of a phrase, a tab, its translation.")
@@ -62,17 +70,13 @@ _CHUNK_BATCHES = 32
     help="What of the models of an ensemble is averaged.",
 )
 @click.option("--resume", is_flag=True, help="Write to the output file as it goes, and continue one half done.")
-@click.option(
-    "--compute-dtype",
-    type=click.Choice(["float32", "bfloat16"]),
-    show_default="compute_dtype of the config, there float32",
-    help="What is multiplied: bfloat16 is faster on a processor that has instructions for it.",
-)
+@compute_dtype_option()
 @threads_option()
 @device_option()
 @version_option()
 def translate(model_dir: str, source: str, **options: Any) -> None:
-    """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train).
+    """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train), or in a file of
+    nmt-bundle.
 
     INPUT is a text file in UTF-8, plain or .gz; - or none is standard input. Each line gives one
     line of detokenised text, in order; a blank line gives an empty line. Lines are read and written
@@ -122,6 +126,7 @@ class _Job:
     plots: Path | None
     writer: LineWriter | None = None
     alignments: LineWriter | None = None
+    soft: bool = False  # alignments
     number: int = 0  # of the next input line
 
 
@@ -139,11 +144,16 @@ def _job(source: str, options: dict[str, Any]) -> _Job:
     from nmt.translator import SearchSettings  # Numba loads only when there is work to do
 
     search = {name: options[name] for name in SearchSettings.__annotations__ if name in options}
-    search |= {"n_best": n_best or 1, "replace_unk": options["replace_unk"]}
+    if options["dictionary"] is not None and not options["replace_unk"]:
+        raise click.UsageError("--dictionary needs --replace-unk.")
+    search |= {"n_best": n_best or 1, "replace_unk": options["replace_unk"], "shortlist": options["shortlist"]}
+    search["dictionary"] = dict(_phrase_pairs(options["dictionary"]))
     search["details"] = form == "json" or plots is not None or options["alignments"] is not None
     others = {name: options[name] for name in ("prefix", "constraints") if options[name] is not None}
-    glossary, forbidden = _glossary(options["glossary"]), _lines(options["forbid"])
-    return _Job(source, options["output"], form, search, others, glossary, forbidden, Path(plots) if plots else None)
+    glossary, forbidden = _phrase_pairs(options["glossary"]), _lines(options["forbid"])
+    job = _Job(source, options["output"], form, search, others, glossary, forbidden, Path(plots) if plots else None)
+    job.soft = options["alignment_type"] == "soft"
+    return job
 
 
 def _lines(path: str | None) -> list[str]:
@@ -152,7 +162,7 @@ def _lines(path: str | None) -> list[str]:
     return [] if path is None else [line for line in input_lines(path) if line.strip()]
 
 
-def _glossary(path: str | None) -> list[tuple[str, str]]:
+def _phrase_pairs(path: str | None) -> list[tuple[str, str]]:
     from nmt.errors import DataError
 
     found = []
@@ -222,7 +232,7 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
         for text in output_of(job.form, job.number, line, found):
             job.writer.write(text)
     if job.alignments is not None:
-        job.alignments.write(alignment_line(found))
+        job.alignments.write(soft_alignment_line(found) if job.soft else alignment_line(found))
     if job.plots is not None and found[0].detail is not None:
         _plot(job.plots / f"{job.number}.svg", found[0])
     job.number += 1

@@ -49,6 +49,11 @@ class DecodingConfig(Section):
     n_best: PositiveInt = Field(default=1, description="Translations given for each sentence.")
     batch_size: PositiveInt = Field(default=64, description="Sentences translated together.")
     word_reward: float = Field(default=0.0, description="Added to the score for each subword; above 0 favours length.")
+    word_reward_bounded: bool = Field(
+        default=False,
+        description="Give the word reward for no more subwords than the training text says a translation of such a "
+        "source has (lengths.json beside the model).",
+    )
     coverage_penalty: NonNegativeFloat = Field(
         default=0.0,
         description="Beta of GNMT's penalty for source subwords that got little attention (Wu et al. 2016, 7).",

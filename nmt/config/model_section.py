@@ -1,5 +1,6 @@
 """The `model` section: an encoder, an attention decoder and what they share."""
 
+import json
 import re
 from difflib import get_close_matches
 from typing import Annotated, Literal
@@ -36,6 +37,10 @@ RnnType = Annotated[
     str,
     WithJsonSchema({"anyOf": [{"enum": list(RNN_TYPES), "type": "string"}, {"pattern": _DOTTED, "type": "string"}]}),
 ]
+RECURRENT_ONLY = ("rnn_type", "bidirectional", "variational_dropout", "residual", "input_feeding", "init_hidden")
+"""Settings of an encoder or decoder that mean something with type: recurrent alone."""
+CONV_ONLY = ("kernel_size", "max_positions")
+"""The same of type: conv."""
 AttentionName = Literal["bahdanau", "dot", "general", "luong", "scaled_dot"]
 
 _RNN_TYPE = (
@@ -52,18 +57,39 @@ _VARIATIONAL = (
 _RESIDUAL = "Add each layer's input to its output, from the second layer on."
 
 
+_TYPE = (
+    "recurrent, or conv: gated convolutions with residuals and learned positions (Gehring et al. 2017, ConvS2S; "
+    "docs/convolution.md). With conv the settings of recurrent networks alone keep their defaults."
+)
+_KERNEL_SIZE = "With type: conv, how many positions a convolution reads{}."
+_MAX_POSITIONS = "With type: conv, positions that have a learned vector; those beyond share the last one's."
+
+
 def _canonical(name: str) -> str:
     """Luong's paper has three scores; the toolkits that say `luong` mean the general one."""
     return "general" if name == "luong" else name
 
 
-class _Recurrent(Section):
+class _Side(Section):
     """What encoder and decoder share."""
 
+    type: Literal["recurrent", "conv"] = Field(default="recurrent", description=_TYPE)
     rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)
 
     @model_validator(mode="after")
-    def _check_rnn_type(self) -> "_Recurrent":
+    def _check_type(self) -> "_Side":
+        other = {"conv": RECURRENT_ONLY, "recurrent": CONV_ONLY}[self.type]
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name in other and value != field.default:
+                raise ValueError(
+                    f"{name} must be left at its default, {json.dumps(field.default)}, with type: {self.type}, which does "
+                    f"not use it, got {json.dumps(value)}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_rnn_type(self) -> "_Side":
         if self.rnn_type not in RNN_TYPES and not re.match(_DOTTED, self.rnn_type):
             close = get_close_matches(self.rnn_type.lower(), RNN_TYPES, n=1, cutoff=0.4)
             advice = f"; did you mean {close[0]}?" if close else ""
@@ -82,13 +108,14 @@ class EmbeddingsConfig(Section):
     scale: bool = Field(default=False, description="Multiply embeddings by the square root of their size.")
 
 
-class EncoderConfig(_Recurrent):
+class EncoderConfig(_Side):
     """The network that reads the source sentence."""
 
     embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Source embeddings.")
     hidden_size: PositiveInt = Field(
         default=256,
-        description="Size of the state, for each direction: a bidirectional encoder gives twice that.",
+        description="Size of the state, for each direction: a bidirectional encoder gives twice that; or of the layers "
+        "with type: conv.",
     )
     num_layers: PositiveInt = Field(default=1, description="Layers, one on top of the other.")
     bidirectional: bool = Field(default=True, description="Read the sentence from both ends and join the two states.")
@@ -98,28 +125,48 @@ class EncoderConfig(_Recurrent):
     )
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
+    kernel_size: PositiveInt = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
+    max_positions: PositiveInt = Field(default=512, description=_MAX_POSITIONS)
 
     @property
     def output_size(self) -> int:
-        """Size of the vector that stands for one source position: both directions together."""
+        """Size of what stands for one source position: both directions, or a convolutional encoder's key and value."""
+        if self.type == "conv":
+            return 2 * self.embeddings.embedding_dim
         return 2 * self.hidden_size if self.bidirectional else self.hidden_size
 
+    @property
+    def key_size(self) -> int | None:
+        """How much of that is the key for attention; None where key and value are one."""
+        return self.embeddings.embedding_dim if self.type == "conv" else None
 
-class DecoderConfig(_Recurrent):
+    @model_validator(mode="after")
+    def _check_kernel_size(self) -> "EncoderConfig":
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size must be odd, to have a middle, got {self.kernel_size}")
+        return self
+
+
+class DecoderConfig(_Side):
     """The network that writes the target sentence."""
 
     embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Target embeddings.")
-    hidden_size: PositiveInt = Field(default=512, description="Size of the state and of the attention vector.")
+    hidden_size: PositiveInt = Field(
+        default=512,
+        description="Size of the state, or of the layers with type: conv, and of what the output layer reads.",
+    )
     num_layers: PositiveInt = Field(default=1, description="Layers, one on top of the other.")
     dropout: Fraction = Field(
         default=0.0,
         description="Share of the values set to 0 in training between layers and on the output.",
     )
     hidden_dropout: Fraction = Field(
-        default=0.0, description="Share of the values set to 0 in training in the attention vector."
+        default=0.0, description="Share of the values set to 0 in training in what the output layer reads."
     )
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
+    kernel_size: PositiveInt = Field(default=3, description=_KERNEL_SIZE.format(": its own and those before"))
+    max_positions: PositiveInt = Field(default=512, description=_MAX_POSITIONS)
     input_feeding: bool = Field(
         default=True,
         description="Give the attention vector of one step to the next as an input (Luong et al. 2015, 3.3).",
@@ -140,8 +187,13 @@ class DecoderConfig(_Recurrent):
     )
     attention_size: PositiveInt | None = Field(
         default=None,
-        description="Size of the layer inside bahdanau attention; null takes hidden_size. Nothing else uses it.",
+        description="Size of the layer inside bahdanau attention; null takes the query's. Nothing else uses it.",
     )
+
+    @property
+    def query_size(self) -> int:
+        """Size of what attention compares with the source: the state, or with type: conv an embedding."""
+        return self.embeddings.embedding_dim if self.type == "conv" else self.hidden_size
 
 
 class ModelConfig(Section):
@@ -170,12 +222,17 @@ class ModelConfig(Section):
     @model_validator(mode="after")
     def _check_sizes(self) -> "ModelConfig":
         encoder, decoder = self.encoder, self.decoder
-        if decoder.attention in ("dot", "scaled_dot") and encoder.output_size != decoder.hidden_size:
+        keys = encoder.key_size or encoder.output_size
+        if decoder.attention in ("dot", "scaled_dot") and keys != decoder.query_size:
+            name = "embeddings.embedding_dim" if decoder.type == "conv" else "hidden_size"
+            promise = "the encoder's embedding_dim" if encoder.type == "conv" else "the encoder's output size"
             raise ValueError(
-                f"decoder.hidden_size must be {encoder.output_size}, the encoder's output size, "
-                "with "
-                f"attention: {decoder.attention}, got {decoder.hidden_size}; or use attention: "
-                "general"
+                f"decoder.{name} must be {keys}, {promise}, with attention: {decoder.attention}, got "
+                f"{decoder.query_size}; or use attention: general"
+            )
+        if decoder.init_hidden == "last" and encoder.type == "conv":
+            raise ValueError(
+                "decoder.init_hidden must be zero or bridge: a convolutional encoder has no state, got last"
             )
         if decoder.init_hidden == "last" and encoder.output_size != decoder.hidden_size:
             raise ValueError(

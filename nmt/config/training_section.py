@@ -124,6 +124,10 @@ class TrainingConfig(Section):
         description="Validation sentences, counted from 0, whose translations are logged.",
     )
     keep_best_ckpts: PositiveInt = Field(default=1, description="Best checkpoints to keep, beside the last one.")
+    keep_last_ckpts: PositiveInt = Field(
+        default=1,
+        description="Newest validated checkpoints to keep, for nmt-average; 1: the last one alone.",
+    )
 
     @property
     def memory_limit_bytes(self) -> int | None:

@@ -3,7 +3,8 @@
 Words are what spaces divide in detokenised text, counted from 0; a subword that starts with `▁` begins one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -38,6 +39,20 @@ def hard_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Seq
     return sorted(pairs)
 
 
+def soft_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> np.ndarray:
+    """Attention between words: [target words, source words + 1], the last column the end of the source.
+
+    A target word attends as its subwords do in the mean, to a source word as to all of its subwords together, so that
+    rows sum to 1 as attention does. Subwords beyond `tgt_words`, such as the end of the translation, are left out.
+    """
+    num_src, num_tgt = max(src_words, default=-1) + 1, max(tgt_words, default=-1) + 1
+    found = np.zeros((num_tgt, num_src + 1))
+    for t, word in enumerate(tgt_words):
+        found[word, :num_src] += np.bincount(src_words, weights[t, : len(src_words)], minlength=num_src)[:num_src]
+        found[word, num_src] += weights[t, len(src_words)]
+    return found / np.bincount(tgt_words, minlength=num_tgt)[:, None]
+
+
 def pharaoh(pairs: Sequence[tuple[int, int]]) -> str:
     """`0-0 1-2 ...`"""
     return " ".join(f"{source}-{target}" for source, target in pairs)
@@ -50,10 +65,15 @@ def never_attended(weights: np.ndarray, src_words: Sequence[int]) -> list[int]:
 
 
 def with_unknown_replaced(
-    pieces: Sequence[str], unknown: Sequence[bool], weights: np.ndarray, source: str, src_words: Sequence[int]
+    pieces: Sequence[str],
+    unknown: Sequence[bool],
+    weights: np.ndarray,
+    source: str,
+    src_words: Sequence[int],
+    dictionary: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Target subwords in which each unknown one is the source word it attends to most, once if several in a row do
-    (Jean et al. 2015, section 3.3, without a dictionary)."""
+    """Target subwords in which each unknown one is the source word it attends to most, or what the dictionary says of
+    that word, once if several in a row do (Jean et al. 2015, section 3.3; Luong et al. 2015b, section 3)."""
     words = source.split()
     found: list[str] = []
     last = -1
@@ -64,6 +84,7 @@ def with_unknown_replaced(
             continue
         word = src_words[int(weights[t, : len(src_words)].argmax())] if src_words else -1
         if 0 <= word < len(words) and word != last:
-            found.append(words[word] if found and found[-1] == _SPACE else _SPACE + words[word])
+            text = dictionary.get(words[word]) or dictionary.get(words[word].lower()) or words[word]
+            found.append(text if found and found[-1] == _SPACE else _SPACE + text)
         last = word
     return found

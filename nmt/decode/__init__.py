@@ -6,5 +6,18 @@ from nmt.decode.forced import Forced, force
 from nmt.decode.options import Sampling, SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.decode.search import search
+from nmt.decode.session import Session
+from nmt.decode.shortlist import Shortlist
 
-__all__ = ["Ensemble", "Forced", "Hypothesis", "LengthPenalty", "Sampling", "SearchOptions", "force", "search"]
+__all__ = [
+    "Ensemble",
+    "Forced",
+    "Hypothesis",
+    "LengthPenalty",
+    "Sampling",
+    "SearchOptions",
+    "Session",
+    "Shortlist",
+    "force",
+    "search",
+]

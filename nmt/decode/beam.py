@@ -40,8 +40,11 @@ class Decoder(Protocol):
 
     eos_id: int
 
-    def admit(self, src_ids: list[list[int]]) -> tuple[np.ndarray, States, np.ndarray]:
-        """Sentences' names [B], and the states and token before the first step, one row a sentence."""
+    def admit(
+        self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, States, np.ndarray]:
+        """Sentences' names [B], and the states and token before the first step, one row a sentence. Where there are
+        `candidates`, int32 in rising order for each sentence, no other tokens are for it: they have no probability."""
 
     def release(self, names: np.ndarray) -> None:
         """These sentences are not asked for any more."""
@@ -53,11 +56,12 @@ class Decoder(Protocol):
         after."""
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """At most `places` most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where
-        there are no more."""
+        """Of the last step's outputs: at most `places` most probable tokens of each row [R, K] and their
+        log-probabilities, best first; -1 where there are no more."""
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        """The log-probabilities of all tokens of each row [R, V]; the array may be written to."""
+        """Of the last step's outputs: the log-probabilities of all tokens of each row [R, V]; the array may be written
+        to."""
 
 
 @dataclass
@@ -81,8 +85,8 @@ class BeamCell:
     """The search over sentences 0, 1, ... N - 1.
 
     limits [N]: the most tokens of each sentence's translations, EOS counted. first_token: tokens below it are never
-    produced. word_reward, coverage_penalty: see `final_scores`; for the latter the decoder has a state `coverage`.
-    Sentences come in by `extend` and go out by `ended`.
+    produced. word_reward, coverage_penalty, expected [N]: see `final_scores`; for the coverage penalty the decoder has
+    a state `coverage`. Sentences come in by `extend` and go out by `ended`.
     """
 
     decoder: Decoder
@@ -95,6 +99,7 @@ class BeamCell:
     word_reward: float = 0.0
     coverage_penalty: float = 0.0
     chooser: Chooser = field(default_factory=BestChooser)
+    expected: np.ndarray | None = None
     _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
     _ended: list[int] = field(default_factory=list)
 
@@ -106,9 +111,10 @@ class BeamCell:
         self._to_beat = np.full(count, -np.inf)  # the n-th best score of a finished hypothesis
 
     def extend(self, beam: Beam | None, sentence: np.ndarray, names: np.ndarray, first: Beam) -> Beam:
-        """Let the sentences of `first`, a beam of one empty hypothesis each, take part."""
+        """Let the sentences of `first`, a beam of one hypothesis each, empty or as long as all of them, take part."""
         self._names[sentence] = names
         self._hypotheses.update((n, []) for n in sentence.tolist())
+        self._steps[sentence] = first.words.shape[1]
         for n in sentence[self.limits[sentence] <= 0].tolist():
             self._hypotheses[n].append(Hypothesis([], 0.0, 0.0, False))
         self._leave(sentence[self.limits[sentence] <= 0])
@@ -137,7 +143,9 @@ class BeamCell:
         # Log-probabilities only fall: a live hypothesis can at best keep its sum up to the maximum length.
         alive, first = np.unique(of[going], return_index=True)
         best = self.chooser.best_sums(beam, going, first)
-        bound = best_possible(self.length_penalty, best, self._steps[alive], self.limits[alive], self.word_reward)
+        expected = None if self.expected is None else self.expected[alive]
+        steps, limits = self._steps[alive], self.limits[alive]
+        bound = best_possible(self.length_penalty, best, steps, limits, self.word_reward, expected)
         hopeful = alive[bound > self._to_beat[alive]]
         going = going[np.isin(of[going], hopeful)]
         self._leave(live[~np.isin(live, hopeful)])
@@ -147,8 +155,9 @@ class BeamCell:
         """Rows whose hypotheses have ended, or have been cut off, become translations."""
         of = beam.sentence[rows]
         seen = beam.states["coverage"][beam.parent[rows]] if self.coverage_penalty else None
-        penalty = self.coverage_penalty
-        scores = final_scores(self.length_penalty, beam.sums[rows], self._steps[of], self.word_reward, penalty, seen)
+        penalty, expected = self.coverage_penalty, None if self.expected is None else self.expected[of]
+        sums, steps = beam.sums[rows], self._steps[of]
+        scores = final_scores(self.length_penalty, sums, steps, self.word_reward, penalty, seen, expected)
         log_probs = beam.extra.get("log_prob", beam.sums)
         for row, n, score in zip(rows.tolist(), of.tolist(), scores.tolist(), strict=True):
             finished = bool(ends[row])
@@ -226,13 +235,14 @@ class _Waiting:
         return sentence, self.names[rows], first
 
 
-def run(
-    cell: BeamCell, blocks: Iterator[tuple[np.ndarray, list[list[int]]]], size: int
-) -> Iterator[tuple[int, list[Hypothesis]]]:
+Block = tuple[np.ndarray, list[list[int]]] | tuple[np.ndarray, list[list[int]], list[np.ndarray]]
+"""Numbers of sentences, their source ids and, where there is a shortlist, their candidates."""
+
+
+def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Scan the cell until everything is translated; gives each sentence's hypotheses as soon as it has ended.
 
-    blocks: numbers of sentences with their source ids. A block is encoded at once, ahead of time; `size` sentences
-    are in work at a time.
+    A block is encoded at once, ahead of time; `size` sentences are in work at a time.
     """
     beam: Beam | None = None
     waiting: _Waiting | None = None
@@ -243,7 +253,7 @@ def run(
                 block = next(blocks, None)
                 if block is None:
                     break
-                waiting = _Waiting(block[0], *cell.decoder.admit(block[1]))
+                waiting = _Waiting(block[0], *cell.decoder.admit(*block[1:]))
             sentence, names, first = waiting.take(size - working)
             beam = cell.extend(beam, sentence, names, first)
             working += len(sentence)

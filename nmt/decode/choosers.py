@@ -27,6 +27,9 @@ class Chooser:
         """A beam with one empty hypothesis a sentence, as this chooser wants it."""
         return first
 
+    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
+        """Bring what is kept of rows up to date; `extra` is that of their parents, `tokens` continue them."""
+
     def choose(self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """Continue the rows of a beam, whose decoder outputs are [R, H]. Sentence live[n] has the rows bounds[n] up
         to bounds[n + 1]."""
@@ -83,9 +86,13 @@ class RuledChooser(Chooser):
         extra = {name: v[parent] for name, v in beam.extra.items()}
         if self._reweights:
             extra["log_prob"] += log_probs[parent, tokens]
+        self.follow(extra, tokens)
+        return parent, tokens, sums, extra
+
+    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
+        """See `Chooser`."""
         for rule in self.rules:
             rule.follow(extra, tokens)
-        return parent, tokens, sums, extra
 
     def select(
         self, cell: BeamCell, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray

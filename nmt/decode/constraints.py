@@ -104,13 +104,10 @@ class ConstrainedChooser(RuledChooser):
                 tokens.append(token)
         return np.array(parents, np.int64), np.array(tokens, np.int32)
 
-    def choose(
-        self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Extra]:
+    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
         """See `Chooser`."""
-        parent, tokens, sums, extra = super().choose(cell, beam, outputs, live, bounds)
+        super().follow(extra, tokens)
         advance(extra["constraints"], tokens)
-        return parent, tokens, sums, extra
 
 
 def advance(progress: np.ndarray, tokens: np.ndarray) -> None:

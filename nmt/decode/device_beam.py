@@ -1,71 +1,160 @@
 """Beam search that stays on a card: sentences in blocks of fixed size, a step of all beams without the host.
 
-The rules are those of `beam.BeamCell`, so that translations are the same; what differs is who does the work. There a
-sentence that ends makes room for the next one; here a block of sentences of like lengths runs until all have ended. The
-host asks now and then whether they have, and reads the translations of a block at once.
+The rules are those of `beam.BeamCell` and its choosers, so that translations are the same; what differs is who does the
+work. There a sentence that ends makes room for the next one; here a block of sentences of like lengths runs until all
+have ended. The host asks now and then whether they have, and reads the translations of a block at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.decode.beam import Hypothesis
 from nmt.decode.blocks import length_blocks
+from nmt.decode.ensemble import Ensemble
+from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
+from nmt.decode.sampling import sample_keys
+from nmt.errors import DeviceError
+from nmt.rnn.beam_rules import BeamRules, Drawing
 from nmt.rnn.beam_state import BeamState
+from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+    from nmt.rnn.device import Device
 
 STEPS_BETWEEN_LOOKS = 8
 """Steps after which the host looks whether all sentences have ended: it costs a wait, and late news costs steps."""
 
+KNOWN = {
+    *("min_length", "allow_unk", "forbidden", "no_repeat_ngram_size", "repetition_penalty"),
+    *("word_reward", "coverage_penalty", "sampling", "prefixes"),
+    *("glossary_bonus", "diversity_strength"),  # of what is refused when it is asked for
+}
+"""Fields of `SearchOptions` that a card serves."""
 
-def search_in_blocks(
-    model: TranslationModel,
-    src_ids: Sequence[Sequence[int]],
-    limits: np.ndarray,
-    *,
-    beam_size: int,
-    length_penalty: LengthPenalty,
-    n_best: int,
-    batch_size: int,
-    first_token: int,
-    never: int,
-    on_ended: Callable[[int], None] | None,
-) -> list[list[Hypothesis]]:
-    """The n best translations of each sentence; see `search.search`. limits [N]: most tokens of a translation."""
-    found: list[list[Hypothesis]] = [[] for _ in src_ids]
-    for block in length_blocks(src_ids, batch_size):
-        numbers = np.array(block)
-        top = int(limits[numbers].max())
-        decoder = model.block_decoder([src_ids[n] for n in block], beam_size, first_token)
+
+@dataclass(frozen=True)
+class BlockSearch:
+    """Search on a card with all that was asked for; raises DeviceError for what only the processor can do."""
+
+    model: TranslationModel | Ensemble
+    beam_size: int
+    length_penalty: LengthPenalty
+    n_best: int
+    options: SearchOptions
+
+    def __post_init__(self) -> None:
+        usual = SearchOptions()
+        asked = {f.name for f in fields(usual) if _asked(getattr(self.options, f.name), getattr(usual, f.name))}
+        if refused := sorted(asked - KNOWN):
+            raise DeviceError(
+                f"search: {' and '.join(refused)} must be left out or run on the processor, got the device "
+                f"{self.model.device.name}; use --device cpu"
+            )
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self.model.device
+
+    def run(
+        self,
+        src_ids: Sequence[Sequence[int]],
+        limits: np.ndarray,
+        *,
+        batch_size: int,
+        on_ended: Callable[[int], None] | None,
+    ) -> list[list[Hypothesis]]:
+        """The n best translations of each sentence; see `search.search`. limits [N]: most tokens of a translation."""
+        found: list[list[Hypothesis]] = [[] for _ in src_ids]
+        for block in length_blocks(src_ids, batch_size):
+            hypotheses = self._block(src_ids, block, limits[block])
+            for n, ended in zip(block, hypotheses, strict=True):
+                whole = ended if limits[n] > 0 else [Hypothesis([], 0.0, 0.0, False)]
+                found[n] = sorted(whole, key=lambda h: (not h.finished, -h.score))[: self.n_best]
+            if on_ended is not None:
+                on_ended(len(block))
+        return found
+
+    def _block(self, src_ids: Sequence[Sequence[int]], block: list[int], limits: np.ndarray) -> list[list[Hypothesis]]:
+        """The hypotheses of some sentences."""
+        sources, top = [src_ids[n] for n in block], int(limits.max())
+        longest = max(map(len, sources)) + 1 if self.options.coverage_penalty else 0
+        decoder = self.model.block_decoder(sources, self.beam_size, longest)
         beams = BeamState.start(
-            model.device.xp,
-            limits=limits[numbers],
-            K=beam_size,
-            token=decoder.first,
-            divisors=length_divisor(length_penalty, np.arange(top + 1)),
+            self.device.xp,
+            limits=limits,
+            K=self.beam_size,
+            token=BOS_ID,
+            divisors=length_divisor(self.length_penalty, np.arange(top + 1)),
+            live=self.beam_size if self.options.sampling else 1,
         )
+        rules = self._rules(src_ids, block, max(1, top))
         for step in range(top):
-            if step % STEPS_BETWEEN_LOOKS == 0 and not int(model.device.download(beams.going)[0]):
+            if step % STEPS_BETWEEN_LOOKS == 0 and not int(self.device.download(beams.going)[0]):
                 break
-            decoder.step(beams, never=never, n_best=n_best)
-        for n, hypotheses in zip(block, _read(model.device, beams, beam_size), strict=True):
-            whole = hypotheses if limits[n] > 0 else [Hypothesis([], 0.0, 0.0, False)]
-            found[n] = sorted(whole, key=lambda h: (not h.finished, -h.score))[:n_best]
-        if on_ended is not None:
-            on_ended(len(block))
-    return found
+            self._step(decoder, beams, rules)
+        return _read(self.device, beams, self.beam_size)
+
+    def _step(self, decoder: Any, beams: BeamState, rules: BeamRules | None) -> None:
+        """Extend every live hypothesis by one token, and keep the best; the host waits for nothing."""
+        outputs, places = decoder.step(beams.tokens), self.beam_size + 1
+        if rules is None:
+            tokens, scores = decoder.best_tokens(outputs, UNK_ID, places)
+            plain = scores
+        else:
+            log_probs = decoder.log_probs(outputs)
+            places = min(places, log_probs.shape[1])
+            tokens, scores, plain = self.device.choose_tokens(log_probs, rules, beams, places, decoder.memory)
+        if self.options.coverage_penalty:
+            self.device.coverage_bonus(decoder.coverage(), self.options.coverage_penalty, beams.bonus)
+        settings: dict[str, Any] = {"n_best": self.n_best, "reward": self.options.word_reward, "rules": rules}
+        self.device.beam_step(tokens, scores, plain, beams, eos=EOS_ID, never=BOS_ID, **settings)
+        decoder.follow(beams.parents)
+
+    def _rules(self, src_ids: Sequence[Sequence[int]], block: list[int], T: int) -> BeamRules | None:
+        """Where the best tokens of the output layer are not all that is asked for."""
+        options, sampling = self.options, self.options.sampling
+        prefixes = [options.prefixes[n] for n in block] if options.prefixes is not None else []
+        plain = options.allow_unk and sampling is None and not options.rules(EOS_ID)
+        if plain and not isinstance(self.model, Ensemble):
+            return None
+        drawing = None
+        if sampling is not None:
+            keys = self.device.upload(sample_keys([src_ids[n] for n in block], sampling.seed))
+            drawing = Drawing(keys, sampling.temperature, sampling.top_k, sampling.top_p)
+        return BeamRules.make(
+            self.device,
+            N=len(block),
+            K=self.beam_size,
+            T=T,
+            first_token=UNK_ID if options.allow_unk else BOS_ID,
+            never=BOS_ID,
+            eos=EOS_ID,
+            min_length=options.min_length,
+            repetition_penalty=options.repetition_penalty,
+            no_repeat=options.no_repeat_ngram_size,
+            forbidden=options.forbidden,
+            prefixes=prefixes,
+            drawing=drawing,
+        )
 
 
-def _read(device: Any, beams: BeamState, K: int) -> list[list[Hypothesis]]:
+def _asked(value: Any, usual: Any) -> bool:
+    """Whether an option is more than left out; lists of nothing are."""
+    return value != usual and not (isinstance(value, Sequence) and not any(value))
+
+
+def _read(device: Device, beams: BeamState, K: int) -> list[list[Hypothesis]]:
     """Each sentence's hypotheses in the order in which they ended."""
     words = device.download(device.trace_back(beams)).tolist()
-    given = (beams.end_steps, beams.end_sums, beams.end_scores, beams.end_finished)
+    given = (beams.end_steps, beams.end_log_probs, beams.end_scores, beams.end_finished)
     columns = (device.download(array).reshape(-1).tolist() for array in given)
     ended = [
         Hypothesis(row[: steps - finished], log_prob, score, bool(finished)) if steps else None

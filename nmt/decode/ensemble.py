@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+    from nmt.model.decoders import BlockDecoder
     from nmt.rnn.device import Device
+    from nmt.rnn.workspace import Workspace
 
 Average = Literal["log_prob", "prob"]
 
@@ -35,6 +37,10 @@ class Ensemble:
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
         """What search needs; coverage is the mean of all models'."""
         return EnsembleDecoder([m.search_decoder(threads, coverage_of) for m in self.models], self.average)
+
+    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
+        """What search on a card needs."""
+        return EnsembleBlockDecoder([m.block_decoder(src_ids, K, coverage_of) for m in self.models], self)
 
     def force(
         self,
@@ -60,9 +66,11 @@ class EnsembleDecoder:
         self._names = np.zeros((len(self.decoders), 0), np.int64)  # each decoder's own, by ours
         self._widths: list[int] = []
 
-    def admit(self, src_ids: list[list[int]]) -> tuple[np.ndarray, States, np.ndarray]:
+    def admit(
+        self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, States, np.ndarray]:
         """See `Decoder`."""
-        admitted = [d.admit(src_ids) for d in self.decoders]
+        admitted = [d.admit(src_ids, candidates) for d in self.decoders]
         names = self._names.shape[1] + np.arange(len(src_ids))
         self._names = np.concatenate([self._names, np.stack([a[0] for a in admitted])], axis=1)
         return names, self._joined([a[1] for a in admitted]), admitted[0][2]
@@ -103,9 +111,46 @@ class EnsembleDecoder:
         return averaged(np.stack([d.log_probs(np.ascontiguousarray(y)) for d, y in parts]), self.average)
 
 
+class EnsembleBlockDecoder:
+    """Block decoders side by side, on a card."""
+
+    def __init__(self, decoders: Sequence[BlockDecoder], ensemble: Ensemble) -> None:
+        self.decoders, self.average, self._device = list(decoders), ensemble.average, ensemble.device
+        self._mean: Any = None
+
+    @property
+    def memory(self) -> Workspace:
+        """See `BlockDecoder`."""
+        return self.decoders[0].memory
+
+    def step(self, tokens: Any) -> list[Any]:
+        """The outputs of each."""
+        return [decoder.step(tokens) for decoder in self.decoders]
+
+    def log_probs(self, outputs: list[Any]) -> Any:
+        """See `BlockDecoder`."""
+        found = [decoder.log_probs(y) for decoder, y in zip(self.decoders, outputs, strict=True)]
+        return self._device.average_log_probs(found, self.average)
+
+    def coverage(self) -> Any:
+        """The mean of all, in memory of its own."""
+        first, *others = (decoder.coverage() for decoder in self.decoders)
+        if self._mean is None:
+            self._mean = self._device.xp.empty_like(first)
+        self._mean[...] = first
+        return self._device.average_log_probs([self._mean, *others], "log_prob")
+
+    def follow(self, parents: Any) -> None:
+        """See `BlockDecoder`."""
+        for decoder in self.decoders:
+            decoder.follow(parents)
+
+
 def averaged(log_probs: np.ndarray, average: Average) -> np.ndarray:
     """One score from log-probabilities [models, ...]."""
     if average == "log_prob":
         return np.asarray(log_probs.mean(axis=0))
     top = log_probs.max(axis=0)
-    return np.asarray(top + np.log(np.exp(log_probs - top).mean(axis=0)))
+    top = np.where(np.isfinite(top), top, 0).astype(log_probs.dtype)  # no model gives what is no candidate any chance
+    with np.errstate(divide="ignore"):
+        return np.asarray(top + np.log(np.exp(log_probs - top).mean(axis=0)))

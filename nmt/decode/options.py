@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from nmt.decode.constraints import ConstrainedChooser, Glossary
 from nmt.decode.diverse import DiverseChooser
 from nmt.decode.rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
 from nmt.decode.sampling import SampleChooser
+from nmt.decode.shortlist import Shortlist
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,10 @@ class SearchOptions:
     tokens that are not; no_repeat_ngram_size, repetition_penalty, word_reward, coverage_penalty: see the rules and
     `final_scores`; prefixes: the first tokens of each sentence's translations; constraints: the phrases that each
     sentence's translations hold; glossary: those that earn `glossary_bonus` a token; groups, diversity_strength: see
-    `DiverseChooser`. With sampling or groups there can be no constraints.
+    `DiverseChooser`; shortlist: tokens that are no candidates of a sentence are not produced, but for what the options
+    make it say, and have no probability; expected_lengths: of each sentence's translations, tokens beyond which earn
+    no word reward; more_rules: of whoever builds upon this, such as a language model's: made anew for every thread, and
+    applied before what forbids. With sampling or groups there can be no constraints.
     """
 
     min_length: int = 0
@@ -49,6 +53,9 @@ class SearchOptions:
     glossary_bonus: float = 2.0
     groups: int = 1
     diversity_strength: float = 0.5
+    shortlist: Shortlist | None = None
+    expected_lengths: Sequence[float] | None = None
+    more_rules: Callable[[], Sequence[Rule]] | None = None
 
     def rules(self, eos_id: int) -> list[Rule]:
         """Those asked for; what forbids comes last, so that nothing brings a forbidden token back."""
@@ -57,6 +64,8 @@ class SearchOptions:
             rules.append(RepetitionPenalty(self.repetition_penalty))
         if self.glossary is not None and any(self.glossary):
             rules.append(Glossary(self.glossary, self.glossary_bonus))
+        if self.more_rules is not None:
+            rules.extend(self.more_rules())
         if self.no_repeat_ngram_size:
             rules.append(NoRepeat(self.no_repeat_ngram_size))
         if self.forbidden:
@@ -80,6 +89,21 @@ class SearchOptions:
         if self.constraints is not None and any(self.constraints):
             return ConstrainedChooser(self.constraints, rules)
         return RuledChooser(rules) if rules else BestChooser()
+
+    def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
+        """The candidates of sentence n with these tokens, where there is a shortlist."""
+        if self.shortlist is None:
+            raise ValueError("SearchOptions: without a shortlist there are no candidates")
+        needed = list(self.prefixes[n]) if self.prefixes is not None else []
+        for phrases in (self.constraints, self.glossary):
+            needed += [token for phrase in phrases[n] for token in phrase] if phrases is not None else []
+        return self.shortlist.candidates(src_ids, needed)
+
+    def limits(self, src_ids: Sequence[Sequence[int]], ratio: float, extra: int) -> np.ndarray:
+        """Most tokens of each sentence's translations, EOS counted: int64 [N]; `ratio` times as many as the source has,
+        and `extra`, and what options make it say besides."""
+        limits = np.array([int(ratio * len(s)) + extra for s in src_ids], np.int64)
+        return np.maximum(limits, self.min_length + bool(self.min_length)) + self.longer_by(len(src_ids))
 
     def longer_by(self, count: int) -> np.ndarray:
         """Tokens that translations may have beyond their limits, for what they are made to say: int64 [count]."""

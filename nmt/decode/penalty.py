@@ -31,16 +31,18 @@ def final_scores(
     word_reward: float = 0.0,
     coverage_penalty: float = 0.0,
     coverage: np.ndarray | None = None,
+    expected: np.ndarray | None = None,
 ) -> np.ndarray:
     """Scores of ended hypotheses [R].
 
     sums [R] of log-probabilities over lengths [R] tokens, EOS counted; word_reward is added for each token (He et al.
-    2016, section 3.3). coverage [R, S]: the attention each source word has got, -1 where a source has no such word;
-    coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
+    2016, section 3.3), with expected [R] for no more than so many (bounded length reward: Huang et al. 2017, section 3;
+    Yang et al. 2018, section 4.1). coverage [R, S]: the attention each source word has got, -1 where a source has no
+    such word; coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
     """
     scores: np.ndarray = sums / length_divisor(penalty, lengths)
     if word_reward:
-        scores = scores + word_reward * lengths
+        scores = scores + word_reward * _rewarded(lengths, expected)
     if coverage_penalty and coverage is not None:
         seen = np.where(coverage < 0, 1.0, np.clip(coverage, _LEAST_COVERAGE, 1.0).astype(np.float64))
         scores = scores + coverage_penalty * np.log(seen).sum(1)
@@ -48,7 +50,12 @@ def final_scores(
 
 
 def best_possible(
-    penalty: LengthPenalty, sums: np.ndarray, lengths: np.ndarray, limits: np.ndarray, word_reward: float = 0.0
+    penalty: LengthPenalty,
+    sums: np.ndarray,
+    lengths: np.ndarray,
+    limits: np.ndarray,
+    word_reward: float = 0.0,
+    expected: np.ndarray | None = None,
 ) -> np.ndarray:
     """A bound on the final scores of hypotheses that have `lengths` tokens and may get up to `limits`, and whose sums
     grow no further."""
@@ -56,5 +63,10 @@ def best_possible(
     if (sums > 0).any():  # what rules add may outweigh log-probabilities: then the shortest is the best
         bound = np.maximum(bound, sums / length_divisor(penalty, lengths + 1))
     if word_reward:
-        bound = bound + word_reward * (limits if word_reward > 0 else lengths + 1)
+        bound = bound + word_reward * _rewarded(limits if word_reward > 0 else lengths + 1, expected)
     return bound
+
+
+def _rewarded(lengths: np.ndarray, expected: np.ndarray | None) -> np.ndarray:
+    """Tokens that earn the word reward."""
+    return lengths if expected is None else np.minimum(lengths, expected)

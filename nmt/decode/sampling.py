@@ -36,7 +36,7 @@ class SampleChooser(RuledChooser):
     ) -> None:
         super().__init__(rules)
         self.count, self.temperature, self.top_k, self.top_p = count, temperature, top_k, top_p
-        self._keys = mix(np.array([_key(ids) for ids in src_ids], np.uint64) ^ np.uint64(seed % 2**64))
+        self._keys = sample_keys(src_ids, seed)
 
     def start(self, cell: BeamCell, first: Beam) -> Beam:
         """See `Chooser`."""
@@ -69,6 +69,11 @@ def mix(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+def sample_keys(src_ids: Sequence[Sequence[int]], seed: int) -> np.ndarray:
+    """What a sentence's random numbers are a function of, uint64 [N]: its tokens and the seed."""
+    return mix(np.array([_key(ids) for ids in src_ids], np.uint64) ^ np.uint64(seed % 2**64))
 
 
 def _key(ids: Sequence[int]) -> int:

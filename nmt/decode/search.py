@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.beam import BeamCell, Decoder, Hypothesis, run
+from nmt.decode.beam import BeamCell, Block, Decoder, Hypothesis, run
 from nmt.decode.blocks import length_blocks
-from nmt.decode.device_beam import search_in_blocks
+from nmt.decode.device_beam import BlockSearch
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty
-from nmt.errors import DeviceError
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
 
@@ -52,30 +51,15 @@ def search(
     threads = threads or default_threads()
     size = min(batch_size or len(src_ids), len(src_ids))
     options = options or SearchOptions()
-    limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
-    limits = np.maximum(limits, options.min_length + bool(options.min_length)) + options.longer_by(len(src_ids))
+    limits = options.limits(src_ids, max_length_ratio, max_length_extra)
     if model.device.name != "cpu":
-        if isinstance(model, Ensemble) or options != SearchOptions():
-            raise DeviceError(
-                "search: options other than beam size, length penalty and n best, and ensembles, must run on the "
-                f"processor, got the device {model.device.name}; use --device cpu"
-            )
-        return search_in_blocks(
-            model,
-            src_ids,
-            limits,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            n_best=n_best,
-            batch_size=size,
-            first_token=UNK_ID,
-            never=BOS_ID,
-            on_ended=on_ended,
-        )
+        blocks = BlockSearch(model, beam_size, length_penalty, n_best, options)
+        return blocks.run(src_ids, limits, batch_size=size, on_ended=on_ended)
     # With enough to do each thread runs a search of its own: nobody waits for anybody.
     workers = threads if size >= _LEAST_WORK * threads else 1
     size = -(-size // workers)
-    queue = _Queue(src_ids, length_blocks(src_ids, size))
+    queue = _Queue(src_ids, length_blocks(src_ids, size), options)
+    expected = None if options.expected_lengths is None else np.array(options.expected_lengths, np.float64)
     longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
     first_token = UNK_ID if options.allow_unk else BOS_ID
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
@@ -85,7 +69,9 @@ def search(
         decoder: Decoder = model.search_decoder(own_threads, longest)
         rewards = options.word_reward, options.coverage_penalty
         chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
-        cell = BeamCell(decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser)
+        cell = BeamCell(
+            decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser, expected
+        )
         with queue:
             for n, hypotheses in run(cell, queue, size):
                 found[n] = hypotheses
@@ -101,18 +87,21 @@ def search(
     return found
 
 
-class _Queue(Iterator[tuple[np.ndarray, list[list[int]]]]):
+class _Queue(Iterator[Block]):
     """Blocks of sentences for several threads. Where a thread fails inside `with`, `failed` tells the others."""
 
-    def __init__(self, src_ids: Sequence[Sequence[int]], blocks: Iterator[list[int]]) -> None:
-        self._src_ids, self._blocks, self._lock = src_ids, blocks, Lock()
+    def __init__(self, src_ids: Sequence[Sequence[int]], blocks: Iterator[list[int]], options: SearchOptions) -> None:
+        self._src_ids, self._blocks, self._options, self._lock = src_ids, blocks, options, Lock()
         self._ended = self._told = 0
         self.failed = False
 
-    def __next__(self) -> tuple[np.ndarray, list[list[int]]]:
+    def __next__(self) -> Block:
         with self._lock:
             block = next(self._blocks)
-        return np.array(block), [list(self._src_ids[n]) for n in block]
+        sources = [list(self._src_ids[n]) for n in block]
+        if self._options.shortlist is None:
+            return np.array(block), sources
+        return np.array(block), sources, [self._options.candidates(n, s) for n, s in zip(block, sources, strict=True)]
 
     def count(self) -> None:
         """One more sentence has ended."""

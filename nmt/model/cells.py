@@ -10,7 +10,13 @@ from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import (
+    Attention,
     AttentionCell,
+    ConvDecoderLayer,
+    ConvEncoderLayer,
+    ConvEntryCell,
+    ConvMemoryCell,
+    ConvOutputCell,
     ConvolutionCell,
     CoupledLSTMCell,
     DeepTransitionGRUCell,
@@ -96,8 +102,17 @@ def _load(path: str) -> Callable[[int, int], Cell]:
 
 
 def encoder_cells(config: ModelConfig) -> list[Cell]:
-    """One cell a layer, for one direction; layer above layer reads both directions of the one below."""
+    """One cell a layer, for one direction; layer above layer reads both directions of the one below. Convolutional ones
+    are preceded by the way in and followed by what makes keys and values."""
     encoder = config.encoder
+    if encoder.type == "conv":
+        hidden, embedded = encoder.hidden_size, encoder.embeddings.embedding_dim
+        layer_options = hidden, embedded, encoder.kernel_size, encoder.dropout
+        return [
+            ConvEntryCell(embedded, hidden, encoder.embeddings.dropout),
+            *(ConvEncoderLayer(*layer_options) for _ in range(encoder.num_layers)),
+            ConvMemoryCell(hidden, embedded),
+        ]
     directions = 2 if encoder.bidirectional else 1
     cells: list[Cell] = []
     for layer in range(encoder.num_layers):
@@ -108,15 +123,28 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
     return cells
 
 
-def memory_size(config: ModelConfig) -> int:
-    """Width of the encoder's output."""
-    return config.encoder.hidden_size * (2 if config.encoder.bidirectional else 1)
-
-
 def decoder_layers(config: ModelConfig) -> list[Cell]:
-    """One cell a layer, without the attention around them."""
+    """One cell a layer, without the attention around them; convolutional ones have it inside, and are preceded by the
+    way in and followed by the way out."""
     decoder = config.decoder
     hidden, embedded = decoder.hidden_size, decoder.embeddings.embedding_dim
+    if decoder.type == "conv":
+        encoder = config.encoder
+        attention = Attention(
+            decoder.attention,
+            encoder.output_size,
+            embedded,
+            decoder.attention_size or embedded,
+            encoder.key_size,
+        )
+        return [
+            ConvEntryCell(embedded, hidden, decoder.embeddings.dropout),
+            *(
+                ConvDecoderLayer(hidden, attention, decoder.kernel_size, decoder.dropout)
+                for _ in range(decoder.num_layers)
+            ),
+            ConvOutputCell(hidden, embedded, decoder.hidden_dropout),
+        ]
     layers: list[Cell] = []
     for layer in range(decoder.num_layers):
         size = hidden if layer else embedded + hidden * decoder.input_feeding
@@ -130,12 +158,16 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
 
 
 def decoder_cell(config: ModelConfig) -> Cell:
-    """Embedding to attentional vector: a stack in an attention cell, with dropout where the settings say."""
+    """Embedding to what the output layer reads: a stack in an attention cell, with dropout where the settings say; or
+    the stack of convolutions."""
     decoder = config.decoder
+    if decoder.type == "conv":
+        return StackCell(decoder_layers(config))
     attention = AttentionCell(
         StackCell(decoder_layers(config)),
-        memory_size(config),
+        config.encoder.output_size,
         decoder.hidden_size,
+        key_size=config.encoder.key_size,
         attention=decoder.attention,
         attention_size=decoder.attention_size,
         input_feeding=decoder.input_feeding,

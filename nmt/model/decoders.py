@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.model.candidates import NarrowOutput
 from nmt.model.forced import pad_sources, positions, rounded_up
 from nmt.rnn.cells import CoverageCell
 from nmt.rnn.fixed_stepper import FixedStepper
@@ -16,7 +17,6 @@ from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
     from nmt.model.translation import TranslationModel
-    from nmt.rnn.beam_state import BeamState
 
 States = dict[str, np.ndarray]
 
@@ -28,19 +28,30 @@ class ModelDecoder:
         self.model, self.threads = model, threads
         self.eos_id = EOS_ID
         self._positions = rounded_up(coverage_of)
-        scan = model.decoder.around(CoverageCell(model.decoder.cell, self._positions)) if coverage_of else model.decoder
-        self._states = scan.states
+        scan = model.step_decoder
+        if coverage_of:
+            scan = scan.around(CoverageCell(scan.cell, self._positions))
+        self._places = model.positions.get("tgt")
+        # Where a decoder is told its position, a state counts the steps.
+        self._states = scan.states | ({"place": 1} if self._places else {})
         self._stepper = Stepper(scan, model.weights.view("decoder"))
+        self._narrow: NarrowOutput | None = None
+        self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
 
-    def admit(self, src_ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, States, np.ndarray]:
-        """Encode sentences (ids without EOS). Returns their names [B], and the states and token before the first
-        step, one row a sentence."""
+    def admit(
+        self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, States, np.ndarray]:
+        """Encode sentences (ids without EOS), with candidates (see `Decoder.admit`) for all that come or for none.
+        Returns their names [B], and the states and token before the first step, one row a sentence."""
         src, lengths = pad_sources(src_ids)
         source = self.model.encode(src, lengths, self.threads)
         captured = {"memory": source.memory}
         if self._positions:
-            captured["positions"] = positions(source.memory, self._positions)
+            captured["positions"] = positions(self.model.device, source.memory, self._positions)
         names = self._stepper.admit(captured, source.lengths)
+        if candidates is not None:
+            self._narrow = self._narrow or NarrowOutput(self.model.device, self.model.output_layer, self.threads)
+            self._narrow.admit(names, candidates)
         zero = {name: np.zeros((len(names), width), self.model.dtype) for name, width in self._states.items()}
         if self._positions:
             zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
@@ -49,44 +60,83 @@ class ModelDecoder:
     def release(self, names: np.ndarray) -> None:
         """These sentences are translated."""
         self._stepper.release(names)
+        if self._narrow is not None:
+            self._narrow.release(names)
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
     ) -> tuple[np.ndarray, States]:
         """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
-        words, word = np.unique(tokens, return_inverse=True)
-        x = self.model.embed("tgt", words, self.threads, Fresh())
-        return self._stepper.step(x, states, names, word=word, parent=parent)
+        self._names = names
+        if self._places is None:
+            words, word = np.unique(tokens, return_inverse=True)
+            x = self.model.embed("tgt", words, self.threads, Fresh())
+            return self._stepper.step(x, states, names, word=word, parent=parent)
+        place = states["place"][parent]
+        words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
+        x = self.model.embed("tgt", words[0], self.threads, Fresh())
+        x += self._places.rows(self.model.weights, words[1])
+        y, after = self._stepper.step(x, states, names, word=word.reshape(-1), parent=parent)
+        return y, after | {"place": place + 1}
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
         """The most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there are no
         more."""
         places = min(places, self.model.vocab_sizes["tgt"])
+        if self._narrow is not None:
+            return self._narrow.best_tokens(outputs, self._names, first_token, places)
         return self.model.device.best_tokens(outputs, self.model.output_layer, first_token, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
         """The log-probabilities of all tokens [R, V], for rules that change them."""
+        if self._narrow is not None:
+            return self._narrow.log_probs(outputs, self._names)
         return self.model.device.log_probs(outputs, self.model.output_layer, self.threads)
 
 
 class BlockDecoder:
-    """The model's decoder for a block of sentences that stay until all have ended, K rows each: search on a card."""
+    """The model's decoder for a block of sentences that stay until all have ended, K rows each: search on a card.
 
-    def __init__(self, model: TranslationModel, src_ids: Sequence[Sequence[int]], K: int, first_token: int) -> None:
-        self.model, self.first = model, BOS_ID
-        self._first_token, self._places = first_token, min(K + 1, model.vocab_sizes["tgt"])
+    With `coverage_of`, the longest source in tokens with EOS, it keeps the attention each source position has got.
+    """
+
+    def __init__(self, model: TranslationModel, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> None:
+        self.model = model
         source = model.encode(*pad_sources(src_ids))
-        weights, captured = model.weights.view("decoder"), {"memory": source.memory}
-        self._stepper = FixedStepper(model.decoder, weights, captured, source.lengths, source.states, K)
-        self._memory = Workspace(model.device.xp)
+        scan, device = model.step_decoder, model.device
+        captured, states = {"memory": source.memory}, dict(source.states)
+        if coverage_of:
+            count = rounded_up(coverage_of)
+            scan = scan.around(CoverageCell(scan.cell, count))
+            captured["positions"] = positions(device, source.memory, count)
+            there = np.arange(count)[None] < source.lengths[:, None]
+            states["coverage"] = device.upload(np.where(there, 0, -1).astype(model.dtype))
+        self._stepper = FixedStepper(scan, model.weights.view("decoder"), captured, source.lengths, states, K)
+        self._places, self._steps = model.positions.get("tgt"), 0
+        self.memory = Workspace(device.xp)  # of a step
 
-    def step(self, beams: BeamState, *, never: int, n_best: int) -> None:
-        """Extend every live hypothesis by one token, and keep the best; the host waits for nothing."""
-        model, stepper = self.model, self._stepper
-        model.embed_into("tgt", beams.tokens, stepper.x, 1)
-        self._memory.reset()
-        found = model.device.best_tokens(
-            stepper.step(), model.output_layer, self._first_token, self._places, 1, self._memory
-        )
-        model.device.beam_step(*found, beams, eos=EOS_ID, never=never, n_best=n_best)
-        stepper.follow(beams.parents)
+    def step(self, tokens: Any) -> Any:
+        """The output [R, H] for the last tokens [R], int32; the host waits for nothing."""
+        self.model.embed_into("tgt", tokens, self._stepper.x, 1)
+        if self._places is not None:
+            self._stepper.x += self._places.rows(self.model.weights, np.array([self._steps]))
+            self._steps += 1
+        self.memory.reset()
+        return self._stepper.step()
+
+    def best_tokens(self, outputs: Any, first_token: int, places: int) -> tuple[Any, Any]:
+        """See `ModelDecoder`; until the next step."""
+        layer, places = self.model.output_layer, min(places, self.model.vocab_sizes["tgt"])
+        return self.model.device.best_tokens(outputs, layer, first_token, places, 1, self.memory)
+
+    def log_probs(self, outputs: Any) -> Any:
+        """See `ModelDecoder`; until the next step."""
+        return self.model.device.log_probs(outputs, self.model.output_layer, 1, self.memory)
+
+    def coverage(self) -> Any:
+        """What each source position [R, n] has got, after the last step; -1 where there is none."""
+        return self._stepper.state("coverage")
+
+    def follow(self, parents: Any) -> None:
+        """Row r goes on from what row parents[r] became in the last step."""
+        self._stepper.follow(parents)

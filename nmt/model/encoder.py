@@ -1,15 +1,17 @@
-"""The encoder: layers of recurrent cells over the source, in one or both directions."""
+"""The encoder: layers of recurrent cells over the source, in one or both directions; or of convolutions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.cells import encoder_cells
 from nmt.rnn.cell import Param, under
+from nmt.rnn.layered import LayeredScan
 from nmt.rnn.profile import operation
 from nmt.rnn.scan import Scan, Tape
 from nmt.rnn.weights import Weights
@@ -24,10 +26,76 @@ class Encoded:
 
     memory: np.ndarray
     final: list[States]
-    tapes: list[list[Tape | None]]
+    tapes: Any
 
 
-class Encoder:
+class Encoder(Protocol):
+    """What a model knows of its encoder."""
+
+    scans: list[Scan]
+
+    def params(self) -> dict[str, Param]:
+        """Names and shapes."""
+
+    def runs(self, S: int) -> Iterator[tuple[str, Scan, int]]:
+        """A name, the scan and the steps of every run over sources of S positions, for `nmt.model.footprint`."""
+
+    def forward(
+        self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any
+    ) -> Encoded:
+        """x [S, B, E] with each row's length -> memory and final states."""
+
+    def backward(
+        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        """Gradient with respect to x; those of the parameters are added to `gradients` (named as in `params`)."""
+
+
+def make_encoder(config: ModelConfig, **options: Any) -> Encoder:
+    """The encoder that the settings ask for; `options` are those of `Scan`."""
+    return (ConvEncoder if config.encoder.type == "conv" else RecurrentEncoder)(config, **options)
+
+
+class ConvEncoder:
+    """The encoder of Gehring et al. (2017): parameters `LAYER.*`; it has no final states.
+
+    Layer n is late by what it sees on its right; the scan puts that straight.
+    """
+
+    def __init__(self, config: ModelConfig, **options: Any) -> None:
+        """`options` are those of `Scan`."""
+        cells = encoder_cells(config)
+        delays = [getattr(cell, "delay", 0) for cell in cells]
+        self.whole = LayeredScan(cells, delays=delays, **options)
+        self.scans = self.whole.scans
+
+    def params(self) -> dict[str, Param]:
+        """Names and shapes."""
+        return self.whole.params
+
+    def runs(self, S: int) -> Iterator[tuple[str, Scan, int]]:
+        """See `Encoder`."""
+        return self.whole.runs(S)
+
+    def forward(
+        self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any
+    ) -> Encoded:
+        """See `Encoder`."""
+        options: dict[str, Any] = {"training": training, "seed": seed, "allocate": allocate, "label": "encoder"}
+        result = self.whole.forward(weights, x, lengths=lengths, **options)
+        return Encoded(result.y, [{}], result.tape)
+
+    def backward(
+        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        """See `Encoder`."""
+        found = self.whole.backward(encoded.tapes, d_memory, None, gradients).x
+        if found is None:
+            raise RuntimeError("the encoder's scans gave no gradient for their input")
+        return found
+
+
+class RecurrentEncoder:
     """Parameters `LAYER.forward.*` and `LAYER.backward.*`."""
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
@@ -47,10 +115,16 @@ class Encoder:
             for k, v in under(f"{layer}.{direction}", cell.params()).items()
         }
 
+    def runs(self, S: int) -> Iterator[tuple[str, Scan, int]]:
+        """See `Encoder`."""
+        for layer, scan in enumerate(self.scans):
+            for direction in self.directions:
+                yield f"{layer}.{direction}", scan, S
+
     def forward(
         self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any
     ) -> Encoded:
-        """x [S, B, E] with each row's length -> memory and final states."""
+        """See `Encoder`."""
         final: list[States] = []
         tapes: list[list[Tape | None]] = []
         for layer, scan in enumerate(self.scans):
@@ -77,7 +151,7 @@ class Encoder:
     def backward(
         self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]
     ) -> np.ndarray:
-        """Gradient with respect to x; those of the parameters are added to `gradients` (named as in `params`)."""
+        """See `Encoder`."""
         d = d_memory
         for layer in reversed(range(len(self.scans))):
             d_x = None

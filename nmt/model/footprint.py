@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from nmt.model.cells import memory_size
 from nmt.rnn.footprint import Phase, packed_bytes, peak_bytes, piece_bytes, scan_phases
 from nmt.rnn.kernels.products import packed_size
 
@@ -24,22 +23,22 @@ def workspace_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[
     rows_of_embeddings = piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
     rows_of_embeddings += piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
     there = [Phase(Counter({"embeddings": rows_of_embeddings}))]
-    scans = [(f"encoder.{n}", scan, S, 1, len(model.encoder.directions)) for n, scan in enumerate(model.encoder.scans)]
+    scans = [(f"encoder.{name}", *run, 1) for name, *run in model.encoder.runs(S)]
     if config.decoder.init_hidden == "bridge":
-        scans += [("bridge", scan, 1, 1, 1) for scan in model.bridge.scans.values()]
-    scans.append(("decoder", model.decoder, T, S, 1))
+        scans += [("bridge", scan, 1, 1) for scan in model.bridge.scans.values()]
+    scans += [(f"decoder.{name}".rstrip("."), *run, S) for name, *run in model.decoder.runs(T)]
     back: list[Phase] = []
-    for label, scan, steps, positions, times in scans:
+    for label, scan, steps, positions in scans:
         forward, its_way_back = scan_phases(scan, steps, B, positions)
-        there += _labelled(label, forward) * times
-        back = _labelled(label, its_way_back) * times + back
+        there += _labelled(label, forward)
+        back = _labelled(label, its_way_back) + back
     outputs = Phase(Counter({"decoder: gradients of outputs": piece_bytes(dtype, T, B, hidden)}))
     return peak_bytes([*there, outputs, *back])
 
 
 def copies_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[str]:
     """Bytes of an update's arrays outside the workspace, at the moment when they are most; arguments as above."""
-    memory = S * B * memory_size(model.config) * model.dtype.itemsize
+    memory = S * B * model.config.encoder.output_size * model.dtype.itemsize
     rows = T * B
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
     logits = (
@@ -58,13 +57,13 @@ def copies_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[str
 
 def packed_weights_bytes(model: TranslationModel) -> int:
     """Bytes of the packed forms of all weights that training uses."""
-    total = sum(packed_bytes(scan) for scan in model.encoder.scans) * len(model.encoder.directions)
+    total = sum(packed_bytes(scan) for _, scan, _ in (*model.encoder.runs(1), *model.decoder.runs(1)))
     if model.config.decoder.init_hidden == "bridge":
         total += sum(packed_bytes(scan) for scan in model.bridge.scans.values())
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
     packed = model.decoder.packed
     output = packed_size(hidden, vocab, packed) + packed_size(vocab, hidden, packed)
-    return total + packed_bytes(model.decoder) + output * packed.itemsize
+    return total + output * packed.itemsize
 
 
 def _labelled(label: str, phases: list[Phase]) -> list[Phase]:

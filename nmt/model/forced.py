@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.errors import DeviceError
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.workspace import Fresh
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
     from nmt.model.translation import TranslationModel
+    from nmt.rnn.device import Device
 
 _ROWS = 256
 """Rows whose log-probabilities of all tokens exist at a time."""
@@ -32,25 +32,22 @@ def force(
     """Log-probabilities of target tokens, and the attention weights with which they were predicted.
 
     src_ids: sources without EOS. tgt_ids: tokens to force, EOS among them where it is meant. Returns arrays [T] for
-    each sentence and, with `attention`, arrays [T, S], S counting EOS. Raises DeviceError for a model on a card.
+    each sentence and, with `attention`, arrays [T, S], S counting EOS, all of the host.
     """
-    if model.device.name != "cpu":
-        raise DeviceError(
-            f"scoring: must run on the processor, got the device {model.device.name}; use --device cpu, every model "
-            "runs there"
-        )
     src, src_lengths = pad_sources(src_ids)
     source = model.encode(src, src_lengths, threads)
     tgt_in, tgt_out, lengths = _pad_targets(tgt_ids)
-    captured, scan, width = {"memory": source.memory}, model.decoder, model.decoder.cell.output_size
+    device, captured, width = model.device, {"memory": source.memory}, model.decoder.cell.output_size
+    forward = model.decoder.forward
     if attention:
         count = rounded_up(len(src))
-        captured["positions"] = positions(source.memory, count)
-        scan = scan.around(AttentionProbe(scan.cell, count))
-        scan.threads = threads
-    y = scan.forward(
+        captured["positions"] = positions(device, source.memory, count)
+        probe = model.step_decoder.around(AttentionProbe(model.decoder.cell, count))
+        probe.threads = threads
+        forward = probe.forward
+    y = forward(
         model.weights.view("decoder"),
-        model.embed("tgt", tgt_in, threads, Fresh()),
+        model.embed_sequence("tgt", tgt_in, threads, Fresh(device.xp)),
         source.states,
         lengths=lengths,
         captured=captured,
@@ -62,17 +59,20 @@ def force(
     scores = np.empty(len(b), model.dtype)
     for start in range(0, len(b), _ROWS):
         rows = slice(start, start + _ROWS)
-        outputs = np.ascontiguousarray(y[t[rows], b[rows], :width])
-        everything = model.device.log_probs(outputs, model.output_layer, threads)
-        scores[rows] = everything[np.arange(len(everything)), tgt_out[t[rows], b[rows]]]
-    weights = [y[:n, i, width : width + len(s) + 1] for i, (n, s) in enumerate(zip(lengths, src_ids, strict=True))]
+        outputs = device.xp.ascontiguousarray(y[device.index(t[rows]), device.index(b[rows]), :width])
+        everything = device.log_probs(outputs, model.output_layer, threads)
+        wanted = device.index(np.arange(len(everything))), device.index(tgt_out[t[rows], b[rows]])
+        scores[rows] = device.download(everything[wanted])
+    shown = device.download(y[..., width:]) if attention else y
+    weights = [shown[:n, i, : len(s) + 1] for i, (n, s) in enumerate(zip(lengths, src_ids, strict=True))]
     return np.split(scores, np.cumsum(lengths)[:-1]), weights if attention else []
 
 
-def positions(memory: np.ndarray, count: int) -> np.ndarray:
+def positions(device: Device, memory: Any, count: int) -> Any:
     """What `AttentionProbe` reads for memory [S, B, M]: [S, B, count]."""
     S, B, _ = memory.shape
-    return np.ascontiguousarray(np.broadcast_to(np.eye(S, count, dtype=memory.dtype)[:, None], (S, B, count)))
+    unit = np.broadcast_to(np.eye(S, count, dtype=memory.dtype)[:, None], (S, B, count))
+    return device.upload(np.ascontiguousarray(unit))
 
 
 def rounded_up(count: int) -> int:

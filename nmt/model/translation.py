@@ -3,7 +3,8 @@ batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +12,21 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.bridge import Bridge
-from nmt.model.cells import decoder_cell
+from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder
-from nmt.model.encoder import Encoder
+from nmt.model.encoder import make_encoder
 from nmt.model.forced import force
+from nmt.model.positions import embedding_deviation, make_positions
 from nmt.rnn.cell import Param, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
+from nmt.rnn.group import Group, whole_of
 from nmt.rnn.kernels.threads import default_threads
+from nmt.rnn.layered import LayeredScan
 from nmt.rnn.profile import operation
+from nmt.rnn.quantised import Quantised, quantise
 from nmt.rnn.scan import Scan
-from nmt.rnn.weights import Weights, initial_array
+from nmt.rnn.weights import QUADS, Weights, initial_array
 from nmt.rnn.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -53,7 +58,7 @@ class Source:
 class TranslationModel:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
 
-    compute_dtype: of the products, "float32" or "bfloat16" (see `Scan`); None for `dtype`. recompute: what the
+    compute_dtype: of the products, "float32", "bfloat16" or "int8" (see `Scan`); None for `dtype`. recompute: what the
     backward pass computes again, "attention" or "gates" as well (see `Scan`). device: where parameters and all arrays
     lie and the work is done, None for the processor; batches, sentences and checkpoints are of the host everywhere.
     """
@@ -75,12 +80,18 @@ class TranslationModel:
         self.joint = joint
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute}
         options["device"] = self.device
-        self.encoder = Encoder(config, **options)
+        self.encoder = make_encoder(config, **options)
         self.bridge = Bridge(config, **options)
-        self.decoder = Scan(decoder_cell(config), **options)
+        # One step of the whole decoder, for search; and the decoder over known targets.
+        self.step_decoder = Scan(decoder_cell(config), **options)
+        self.decoder: Scan | LayeredScan = self.step_decoder
+        if config.decoder.type == "conv":
+            self.decoder = LayeredScan(decoder_layers(config), **options)
+        self.positions = make_positions(config, self.device)
         self.shapes = self._shapes()
         xp = self.device.xp
-        self.weights = Weights({name: xp.zeros(p.shape, dtype) for name, p in self.shapes.items()})
+        params = self._group()
+        self.weights, self._whole = Weights(params), params.whole
         self.output_layer = OutputLayer(
             self.weights, self.table("tgt") if self.tied else "output.W", "output.b", self.tied, self.decoder.packed
         )
@@ -89,12 +100,16 @@ class TranslationModel:
     @property
     def params(self) -> dict[str, np.ndarray]:
         """Parameters by name, on the device."""
-        return dict(self.weights)
+        return Group(self.weights.items(), self._whole)
+
+    def _group(self) -> Group:
+        """Zeros in the shapes of the parameters."""
+        return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
 
     @property
     def num_params(self) -> int:
         """How many numbers are learned."""
-        return sum(a.size for a in self.weights.values())
+        return sum(math.prod(p.shape) for p in self.shapes.values())
 
     @property
     def workspace_taken(self) -> int:
@@ -105,12 +120,36 @@ class TranslationModel:
         """Parameters were written in place."""
         self.weights.changed()
 
+    @property
+    def in_int8(self) -> bool:
+        """Whether products are of int8, for which `adopt` keeps matrices as such."""
+        return self.decoder.packed == QUADS
+
+    def channels_are_rows(self, name: str) -> bool:
+        """Whether the output channels of a matrix, which have a scale each in int8, are its rows: an embedding table's,
+        and so an output layer's that is tied to one."""
+        return name in (self.table("src"), self.table("tgt"))
+
+    def adopt(self, params: Mapping[str, np.ndarray | Quantised]) -> None:
+        """Take host arrays as the parameters, without a copy on the processor: a memory map stays one. They have the
+        names and shapes of `params`. With products of int8 matrices become int8, or stay so; else what is int8 becomes
+        `dtype`."""
+        for name, value in params.items():
+            if self.in_int8 and len(value.shape) == 2:
+                is_done = isinstance(value, Quantised)
+                held = value if is_done else quantise(value, by_rows=self.channels_are_rows(name))
+                self.weights.hold_quantised(name, held)
+            else:
+                array = value.restored() if isinstance(value, Quantised) else value
+                self.weights[name] = self.device.upload(np.ascontiguousarray(array, self.dtype))
+
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
         """Fresh parameters.
 
         Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 /
         embedding_dim, as the
-        output layer's rows are; small ones leave the first updates without a signal. The output bias is the log
+        output layer's rows are; small ones leave the first updates without a signal, unless what they go through keeps
+        their variance (see `embedding_deviation`). The output bias is the log
         frequency
         of each token where `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as
         the settings say.
@@ -129,7 +168,8 @@ class TranslationModel:
     def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
         if name.endswith("embeddings"):
             output = self.tied and name == self.table("tgt")
-            return rng.standard_normal(param.shape) * (param.shape[1] ** -0.5 if output else 1.0)
+            deviation = param.shape[1] ** -0.5 if output else 1.0
+            return rng.standard_normal(param.shape) * (param.deviation or deviation)
         if name == "output.W":
             return rng.standard_normal(param.shape) * param.shape[0] ** -0.5
         if len(param.shape) == 2 and self.config.initializer == "uniform":
@@ -151,11 +191,18 @@ class TranslationModel:
     def _shapes(self) -> dict[str, Param]:
         config = self.config
         shapes = {
-            self.table("src"): Param((self.vocab_sizes["src"], config.encoder.embeddings.embedding_dim)),
-            self.table("tgt"): Param((self.vocab_sizes["tgt"], config.decoder.embeddings.embedding_dim)),
+            self.table("src"): Param(
+                (self.vocab_sizes["src"], config.encoder.embeddings.embedding_dim),
+                deviation=embedding_deviation(config.encoder),
+            ),
+            self.table("tgt"): Param(
+                (self.vocab_sizes["tgt"], config.decoder.embeddings.embedding_dim),
+                deviation=None if self.tied else embedding_deviation(config.decoder),
+            ),
         }
+        shapes |= {k: v for one in self.positions.values() for k, v in one.params().items()}
         shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
-        shapes |= under("decoder", self.decoder.cell.params())
+        shapes |= under("decoder", self.decoder.params)
         if not self.tied:
             shapes["output.W"] = Param((config.decoder.hidden_size, self.vocab_sizes["tgt"]))
         shapes["output.b"] = Param((self.vocab_sizes["tgt"],))
@@ -165,13 +212,21 @@ class TranslationModel:
 
     def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
         """ids [..., B] -> embeddings [..., B, E]."""
-        out = allocate((*ids.shape, self.weights[self.table(side)].shape[1]), self.dtype)
+        out = allocate((*ids.shape, self.shapes[self.table(side)].shape[1]), self.dtype)
         self.embed_into(side, self.device.upload(np.ascontiguousarray(ids).reshape(-1)), out, threads)
         return out
 
+    def embed_sequence(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
+        """ids [T, B] from the first position on -> embeddings [T, B, E], with those of positions where there are."""
+        x = self.embed(side, ids, threads, allocate)
+        if side in self.positions:
+            self.positions[side].add(self.weights, x)
+        return x
+
     def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
         """The same for ids [N] of the device, into an array of N * E numbers."""
-        table = self.weights[self.table(side)]
+        name = self.table(side)
+        table = self.weights.quantised(name) or self.weights[name]
         with operation(side, " embedding: lookup"):
             self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), self._scale(side), threads)
 
@@ -181,7 +236,7 @@ class TranslationModel:
 
     def _use_threads(self, threads: int | None) -> int:
         threads = threads or default_threads()
-        for scan in (*self.encoder.scans, *self.bridge.scans.values(), self.decoder):
+        for scan in (*self.encoder.scans, *self.bridge.scans.values(), self.decoder, self.step_decoder):
             scan.threads = threads
         return threads
 
@@ -191,7 +246,7 @@ class TranslationModel:
         order = np.argsort(-lengths, kind="stable")
         back = np.argsort(order, kind="stable")
         allocate = Workspace(self.device.xp)
-        x = self.embed("src", src[:, order], threads, allocate)
+        x = self.embed_sequence("src", src[:, order], threads, allocate)
         encoded = self.encoder.forward(
             self.weights.view("encoder"), x, lengths[order], training=False, seed=0, allocate=allocate
         )
@@ -216,10 +271,9 @@ class TranslationModel:
         """See `nmt.model.forced.force`."""
         return force(self, src_ids, tgt_ids, attention, self._use_threads(threads))
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, first_token: int) -> BlockDecoder:
-        """What search on a card needs of the model: these sentences encoded, with K rows each. Tokens below
-        `first_token` are never produced."""
-        return BlockDecoder(self, src_ids, K, first_token)
+    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
+        """What search on a card needs of the model: these sentences encoded, with K rows each."""
+        return BlockDecoder(self, src_ids, K, coverage_of)
 
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}
@@ -241,9 +295,10 @@ class TranslationModel:
 
         `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
         """
-        gradients = into if into is not None else {k: self.device.xp.empty_like(v) for k, v in self.weights.items()}
+        gradients = into if into is not None else self._group()
+        whole = whole_of(gradients)
         with operation("gradients: zeroing"):
-            for g in gradients.values():
+            for g in gradients.values() if whole is None else (whole,):
                 g[...] = 0
         stats = self._run(
             batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients
@@ -268,7 +323,7 @@ class TranslationModel:
         order = np.argsort(-batch.src_lengths, kind="stable")
         back = np.argsort(order, kind="stable")
         src = batch.src[:, order]
-        x = self.embed("src", src, threads, allocate)
+        x = self.embed_sequence("src", src, threads, allocate)
         encoded = self.encoder.forward(
             weights.view("encoder"), x, batch.src_lengths[order], training=training, seed=2 * seed, allocate=allocate
         )
@@ -277,7 +332,7 @@ class TranslationModel:
         first, bridge_tapes = self.bridge.forward(weights.view("bridge"), final, training=training, allocate=allocate)
         result = self.decoder.forward(
             weights.view("decoder"),
-            self.embed("tgt", batch.tgt_in, threads, allocate),
+            self.embed_sequence("tgt", batch.tgt_in, threads, allocate),
             self._decoder_states(first),
             lengths=batch.tgt_lengths,
             captured={"memory": take(encoded.memory, index)},
@@ -342,6 +397,8 @@ class TranslationModel:
     ) -> None:
         if d is None:
             raise RuntimeError("the embeddings received no gradient")
+        if side in self.positions:
+            self.positions[side].gradient(d, gradients, threads)
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.rnn.cell import Captured, Cell, Param, Scope, State
+    from nmt.rnn.cell import Captured, Cell, Param, Scope, Shape, State
     from nmt.rnn.cells import (
         AttentionCell,
         ConvolutionCell,
@@ -20,24 +20,29 @@ if TYPE_CHECKING:
         IndRNNCell,
         LayerNormGRUCell,
         LayerNormLSTMCell,
+        LearnedStartCell,
         LinearCell,
         LSTMCell,
         LSTMVariantCell,
         MILSTMCell,
         MinGRUCell,
         MinLSTMCell,
+        Past,
         PeepholeLSTMCell,
         ProjectedLSTMCell,
         QRNNCell,
         RecurrentDropoutCell,
         ResidualCell,
+        SkipCell,
         SLSTMCell,
         SRUCell,
         SSRUCell,
         StackCell,
+        UnrolledCell,
         ZoneoutCell,
     )
     from nmt.rnn.checking import check
+    from nmt.rnn.chunks import ChunkedScan
     from nmt.rnn.graph import (
         concat,
         dot,
@@ -70,11 +75,13 @@ __all__ = [
     "DropConnectCell",
     "IndRNNCell",
     "LSTMVariantCell",
+    "LearnedStartCell",
     "LayerNormGRUCell",
     "LayerNormLSTMCell",
     "MILSTMCell",
     "MinGRUCell",
     "MinLSTMCell",
+    "Past",
     "PeepholeLSTMCell",
     "ProjectedLSTMCell",
     "QRNNCell",
@@ -82,6 +89,8 @@ __all__ = [
     "SLSTMCell",
     "SRUCell",
     "SSRUCell",
+    "SkipCell",
+    "UnrolledCell",
     "ZoneoutCell",
     "maximum",
     "mean",
@@ -91,6 +100,7 @@ __all__ = [
     "check",
     "Captured",
     "Cell",
+    "ChunkedScan",
     "DropoutCell",
     "ElmanCell",
     "GRUCell",
@@ -100,6 +110,7 @@ __all__ = [
     "ResidualCell",
     "Scan",
     "Scope",
+    "Shape",
     "StackCell",
     "State",
     "Weights",
@@ -117,8 +128,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "cell": ("Captured", "Cell", "Param", "Scope", "State"),
+    "cell": ("Captured", "Cell", "Param", "Scope", "Shape", "State"),
+    "cells": ("Past",),
     "checking": ("check",),
+    "chunks": ("ChunkedScan",),
     "operators": ("GRU", "LSTM", "RNN"),
     "scan": ("Scan",),
     "weights": ("Weights", "initial_params"),

@@ -12,25 +12,28 @@ import numpy as np
 class BeamState:
     """The beams of N sentences with K rows each, on the device.
 
-    By row [N * K]: tokens int32, the last token; parents int64, the row continued; sums float64, log-probability so
-    far. By sentence [N]: live int32, rows with a hypothesis; room int32, places that no ended hypothesis has taken;
-    steps int32; limits int32, the most steps; to_beat float64, the n-th best score of a finished hypothesis. divisors
-    float64: what a sum over so many steps is divided by. Of ended hypotheses, [N, K] in the order in which they
-    ended: end_sums and end_scores float64, end_steps int32 (0: none), end_tokens int32, end_parents int32 (rows
-    before the last step), end_finished int32. history int32 [2, T, N * K]: tokens and parents after every step.
-    going int32 [1]: sentences that have not ended.
+    By row [N * K]: tokens int32, the last token; parents int64, the row continued; sums float64, what continuations are
+    compared by: log-probability so far, and what rules add; log_probs float64, without what rules add; bonus float64,
+    added to the score of what ends as a continuation of the row. By sentence [N]: live int32, rows with a hypothesis;
+    room int32, places that no ended hypothesis has taken; steps int32; limits int32, the most steps; to_beat float64,
+    the n-th best score of a finished hypothesis. divisors float64: what a sum over so many steps is divided by. Of
+    ended hypotheses, [N, K] in the order in which they ended: end_log_probs and end_scores float64, end_steps int32 (0:
+    none), end_tokens int32, end_parents int32 (rows before the last step), end_finished int32. history int32 [2, T,
+    N * K]: tokens and parents after every step. going int32 [1]: sentences that have not ended.
     """
 
     tokens: Any
     parents: Any
     sums: Any
+    log_probs: Any
+    bonus: Any
     live: Any
     room: Any
     steps: Any
     limits: Any
     to_beat: Any
     divisors: Any
-    end_sums: Any
+    end_log_probs: Any
     end_scores: Any
     end_steps: Any
     end_tokens: Any
@@ -40,8 +43,10 @@ class BeamState:
     going: Any
 
     @classmethod
-    def start(cls, xp: Any, *, limits: np.ndarray, K: int, token: int, divisors: np.ndarray) -> BeamState:
-        """One empty hypothesis a sentence, before `token`; none where the limit is 0.
+    def start(
+        cls, xp: Any, *, limits: np.ndarray, K: int, token: int, divisors: np.ndarray, live: int = 1
+    ) -> BeamState:
+        """`live` empty hypotheses a sentence, before `token`; none where the limit is 0.
 
         xp: of the device. limits: [N], of the host. divisors: for 0, 1, ... max(limits) tokens.
         """
@@ -53,13 +58,15 @@ class BeamState:
             tokens=xp.full(R, token, np.int32),
             parents=xp.arange(R, dtype=np.int64),
             sums=xp.zeros(R, np.float64),
-            live=(words > 0).astype(np.int32),
+            log_probs=xp.zeros(R, np.float64),
+            bonus=xp.zeros(R, np.float64),
+            live=live * (words > 0).astype(np.int32),
             room=xp.full(N, K, np.int32),
             steps=xp.zeros(N, np.int32),
             limits=words,
             to_beat=xp.full(N, -np.inf, np.float64),
             divisors=xp.asarray(divisors),
-            end_sums=xp.zeros((N, K), np.float64),
+            end_log_probs=xp.zeros((N, K), np.float64),
             end_scores=xp.zeros((N, K), np.float64),
             **ended,
             history=xp.zeros((2, T, R), np.int32),

@@ -1,13 +1,13 @@
 """What a cell is, on one page.
 
 A cell is one time step, written once as mathematics on symbolic values. It declares its parameters, its states and
-what it reads that is
-constant over time; `step` returns its output and the new states. Time, masks, gradients, buffers and devices are the
-engine's business. A wrapper (stack, dropout, residual, attention) is a cell around cells.
+what it reads besides its input; `step` returns its output and the new states. Time, masks, gradients, buffers and
+devices are the engine's business. A wrapper (stack, dropout, residual, attention) is a cell around cells.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,8 @@ class Param:
     `ones` names the gate whose bias starts at one (the LSTM's forget gate: Jozefowicz et al. 2015, section 2.2).
     A vector is a bias and starts at zero, unless it is a `weight`: an attention's v at zero would pass no gradient on.
     `start` is what all of a vector starts at: a gain at one. `dropout` is the share of entries that a training pass
-    sees as zero (Wan et al. 2013, DropConnect).
+    sees as zero (Wan et al. 2013, DropConnect). A matrix with a `deviation` starts normal with that standard deviation,
+    where the usual start would not keep the variance of what goes through it.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +33,7 @@ class Param:
     weight: bool = False
     start: float = 0.0
     dropout: float = 0.0
+    deviation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,30 @@ class Captured:
 
     width: int
     source_axis: bool = True
+
+
+class Shape(int):
+    """A width with several axes: `Shape(3, 4)` is 12 numbers that arrays outside show as [..., 3, 4].
+
+    Good wherever a width is: of inputs, outputs, states and what is captured. The step and everything made from it see
+    one feature axis, and `split` cuts it along the first of these; arrays are viewed the other way at the door, which
+    costs nothing, and a cell that has never heard of axes may be wrapped around one that has.
+    """
+
+    axes: tuple[int, ...]
+
+    def __new__(cls, *axes: int) -> Shape:
+        """The product of the axes. Raises ShapeError: one below 1."""
+        if not axes or min(axes) < 1:
+            raise ShapeError(f"Shape: axes must be one or more sizes of at least 1, got {list(axes)}")
+        shape = super().__new__(cls, math.prod(axes))
+        shape.axes = axes
+        return shape
+
+
+def axes_of(width: int) -> tuple[int, ...]:
+    """The trailing axes of an array outside."""
+    return width.axes if isinstance(width, Shape) else (width,)
 
 
 class State(dict[str, Value]):
@@ -63,10 +89,17 @@ class State(dict[str, Value]):
 
 
 class Scope:
-    """What a step reads besides its input and states: parameters and captured arrays, by name; and dropout."""
+    """What a step reads besides its input and states: parameters, captured arrays and further sequences, by name; and
+    dropout. What it may show: `note`."""
 
-    def __init__(self, values: Mapping[str, Value], dropout: Callable[[Value, float, bool], Value], prefix: str = ""):
-        self._values, self._dropout, self._prefix = values, dropout, prefix
+    def __init__(
+        self,
+        values: Mapping[str, Value],
+        dropout: Callable[[Value, float, bool], Value],
+        note: Callable[[str, Value], None],
+        prefix: str = "",
+    ):
+        self._values, self._dropout, self._note, self._prefix = values, dropout, note, prefix
 
     def __getattr__(self, name: str) -> Value:
         if name.startswith("__"):
@@ -88,11 +121,18 @@ class Scope:
 
     def sub(self, prefix: str) -> Scope:
         """The scope of the inner cell `prefix`."""
-        return Scope(self._values, self._dropout, f"{self._prefix}{prefix}.")
+        return Scope(self._values, self._dropout, self._note, f"{self._prefix}{prefix}.")
 
     def replaced(self, values: Mapping[str, Any]) -> Scope:
         """The same scope with something else under some of its own names."""
-        return Scope({**self._values, **{self._prefix + k: v for k, v in values.items()}}, self._dropout, self._prefix)
+        own = {self._prefix + k: v for k, v in values.items()}
+        return Scope({**self._values, **own}, self._dropout, self._note, self._prefix)
+
+    def note(self, **values: Value) -> None:
+        """Give values of the step names, by which a scan with `record` shows them for every step; costs nothing
+        otherwise."""
+        for name, value in values.items():
+            self._note(self._prefix + name, value)
 
     def dropout(self, x: Value, rate: float, *, variational: bool = False) -> Value:
         """x with each unit dropped at `rate` while training and scaled by 1 / (1 - rate); unchanged otherwise.
@@ -120,8 +160,16 @@ class Cell:
         """The states that may start from what another network hands over; the others always start at zero."""
         return tuple(self.states())
 
+    def learned(self) -> dict[str, str]:
+        """States that start at a parameter where nothing else is given, and the names of these vectors."""
+        return {}
+
     def captured(self) -> dict[str, Captured]:
         """Arrays the step reads that are constant over time and not parameters."""
+        return {}
+
+    def sequences(self) -> dict[str, int]:
+        """Names and widths of what the step reads anew at every step besides its input."""
         return {}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
@@ -138,7 +186,7 @@ def _frozen(value: Any) -> Any:
         return value.signature()
     if isinstance(value, list | tuple):
         return tuple(_frozen(v) for v in value)
-    return value
+    return ("Shape", value.axes) if isinstance(value, Shape) else value
 
 
 def strip(names: Mapping[str, Any], prefix: str) -> dict[str, Any]:

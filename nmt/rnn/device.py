@@ -9,19 +9,22 @@ are host arrays everywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from nmt.errors import DeviceError
+from nmt.rnn.group import Group
 
 if TYPE_CHECKING:
+    from nmt.rnn.beam_rules import BeamRules
     from nmt.rnn.beam_state import BeamState
     from nmt.rnn.compiler.plan import Plan
     from nmt.rnn.kernels.run_cpu import Rows
+    from nmt.rnn.quantised import Quantised
     from nmt.rnn.weights import Weights
     from nmt.rnn.workspace import Allocate
 
@@ -50,6 +53,16 @@ class Executable(Protocol):
     ) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
 
+    def weight_gradients(
+        self,
+        arrays: dict[str, Array],
+        weights: Weights,
+        rows: Rows,
+        allocate: Allocate,
+        gradients: dict[str, Array],
+    ) -> None:
+        """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands` (compiler/plan.py)."""
+
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Shapes of the memory that a pass takes from `allocate` besides its arrays."""
 
@@ -73,6 +86,26 @@ class OutputGradients:
     h: Array
     matrix: Array
     bias: Array
+
+
+@dataclass(frozen=True)
+class CandidateLists:
+    """Lists of tokens that rows may choose among, and which of them each row has.
+
+    ids: int32 [U], the tokens that the columns of a narrowed output layer stand for, in rising order. places: int32,
+    the columns of all lists one after another, each list rising; list n is places[starts[n] : starts[n + 1]].
+    row_lists: int64 [R]. All of the host.
+    """
+
+    ids: np.ndarray
+    places: np.ndarray
+    starts: np.ndarray
+    row_lists: np.ndarray
+
+    @property
+    def longest(self) -> int:
+        """Entries of the longest list."""
+        return int(np.diff(self.starts).max(initial=0))
 
 
 class Device:
@@ -99,6 +132,10 @@ class Device:
         """Whole numbers of the host as int64 of the device, to take elements by. Not to be written into."""
         raise NotImplementedError
 
+    def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
+        """Zeros of these shapes by name."""
+        return Group((name, self.xp.zeros(shape, dtype)) for name, shape in shapes.items())
+
     # ------------------------------------------------------------ cells
 
     def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
@@ -116,8 +153,9 @@ class Device:
 
     # ------------------------------------------------------------ the rest of a model
 
-    def embedding_rows(self, ids: Array, table: Array, out: Array, scale: float, threads: int) -> None:
-        """out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E]."""
+    def embedding_rows(self, ids: Array, table: Array | Quantised, out: Array, scale: float, threads: int) -> None:
+        """out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], on the processor also in int8 by rows,
+        out [N, E]."""
         raise NotImplementedError
 
     def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
@@ -164,9 +202,41 @@ class Device:
         log-probabilities (see kernels/search.py)."""
         raise NotImplementedError
 
-    def beam_step(self, tokens: Array, scores: Array, state: BeamState, *, eos: int, never: int, n_best: int) -> None:
-        """On a card: extend every live hypothesis by one token and keep the best, in place; tokens and scores from
-        `best_tokens`, `never` is a token to pass over."""
+    def choose_tokens(
+        self, log_probs: Array, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
+    ) -> tuple[Array, Array, Array]:
+        """On a card: the `places` best tokens of each row of log-probabilities [R, V], which may be overwritten, by
+        the rules, or one that was drawn, places 1 then. Tokens [R, places], -1 where there are no more; what they
+        count, and their log-probabilities."""
+        raise NotImplementedError
+
+    def beam_step(
+        self,
+        tokens: Array,
+        scores: Array,
+        plain: Array,
+        state: BeamState,
+        *,
+        eos: int,
+        never: int,
+        n_best: int,
+        reward: float = 0.0,
+        rules: BeamRules | None = None,
+    ) -> None:
+        """On a card: extend every live hypothesis by one token and keep the best, in place.
+
+        tokens, scores and log-probabilities (`plain`) from `best_tokens` or `choose_tokens`; `never` is a token to pass
+        over; reward: added to scores for each token; rules: those of `choose_tokens`, whose words are kept.
+        """
+        raise NotImplementedError
+
+    def average_log_probs(self, arrays: Sequence[Array], kind: Literal["log_prob", "prob"]) -> Array:
+        """On a card: the mean of several models' log-probabilities or probabilities, in the first array."""
+        raise NotImplementedError
+
+    def coverage_bonus(self, coverage: Array, factor: float, out: Array) -> None:
+        """On a card: what the attention that each source word has got, coverage [R, n], adds to a score, into out
+        float64 [R] (see decode.penalty.final_scores)."""
         raise NotImplementedError
 
     def trace_back(self, state: BeamState) -> Array:
@@ -174,9 +244,22 @@ class Device:
         arbitrary."""
         raise NotImplementedError
 
-    def log_probs(self, outputs: Array, layer: OutputLayer, threads: int) -> Array:
-        """The log-probabilities of all tokens [R, V] for outputs [R, H]: the same bits as `best_tokens` gives. Of the
-        processor alone."""
+    def log_probs(self, outputs: Array, layer: OutputLayer, threads: int, allocate: Allocate | None = None) -> Array:
+        """The log-probabilities of all tokens [R, V] for outputs [R, H]: the same bits as `best_tokens` gives."""
+        raise NotImplementedError
+
+    def best_candidates(
+        self, outputs: Array, layer: OutputLayer, lists: CandidateLists, first: int, places: int, threads: int
+    ) -> tuple[Array, Array]:
+        """`best_tokens` among the list of each row; the layer has the columns `lists.ids`. Log-probabilities are those
+        among the list, and their bits depend on nothing but the row and its list. Of the processor alone."""
+        raise NotImplementedError
+
+    def candidate_log_probs(
+        self, outputs: Array, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
+    ) -> Array:
+        """`log_probs` among the list of each row [R, vocab_size], -inf elsewhere: the same bits as `best_candidates`
+        gives. Of the processor alone."""
         raise NotImplementedError
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:

@@ -38,18 +38,19 @@ class FixedStepper:
         self._compiled = scan.compiled(training=False, single_step=True)
         N, D = len(source_lengths), scan.cell.input_size
         one = scan._rows(xp.zeros((1, N, D), scan.dtype), None, captured, source_lengths, False)
-        self._arrays: Arrays = {f"C_{k}": a for k, a in scan._check_captured(captured, one).items()}
-        scan._constant(self._compiled, self._arrays, weights, one, Fresh(xp))
+        self._arrays: Arrays = {f"C_{k}": a for k, a in scan.door.all_captured(captured, one.S, N).items()}
+        scan.invariants(self._compiled).forward(self._arrays, weights, one, Fresh(xp))
         R = N * K
         ones, owner = np.ones(R, np.int64), np.repeat(np.arange(N), K)
         bounds = split_rows(ones, scan.threads)
         self._rows = Rows(1, R, one.S, ones, one.source_lengths, owner, bounds, False, scan.division)
         self.x = xp.zeros((R, D), scan.dtype)
         first = scan.device.index(owner)
+        start = scan.start(weights, states, N)
         for name, width in scan.states.items():
             stack = self._arrays[f"S_{name}"] = xp.zeros((2, R, width), scan.dtype)
-            if name in states:
-                stack[0] = scan.device.take_rows(states[name], first)
+            if name in start:
+                stack[0] = scan.device.take_rows(start[name], first)
         self._memory = Workspace(xp)
 
     def step(self) -> Any:
@@ -59,6 +60,10 @@ class FixedStepper:
         self._compiled.step.forward(arrays, self.weights, self._rows, self._memory)
         place = self._compiled.step.plan.outputs["y"]
         return arrays[place.name][1 if place.kind == "after" else 0]
+
+    def state(self, name: str) -> Any:
+        """A state [N * K, n] after the last step, until `follow`."""
+        return self._arrays[f"S_{name}"][1]
 
     def follow(self, parents: Any) -> None:
         """Row r goes on from what row parents[r] (int64 [N * K], of the device) became in the last step."""

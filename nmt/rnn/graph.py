@@ -354,6 +354,12 @@ def weighted_sum(weights: Value, values: Value) -> Value:
     return values.graph.apply("sum_s", weights * values)
 
 
+def source_count(memory: Value) -> Value:
+    """How many source positions each row has: [S, B, n] -> [B]."""
+    ones = memory.graph.apply("expand", memory.graph.const(1.0), axes=("S", "B"), width=None)
+    return memory.graph.apply("sum_s", ones)
+
+
 def transposed_matmul(x: Value, w: Value) -> Value:
     """x @ W.T for a matrix parameter W."""
     return x.graph.apply("matmul", x, w, transposed=True)

@@ -1,225 +1,86 @@
-"""Layers of one recurrent cell, one above the other, in one or both directions: scans over scans.
+"""Layers of one recurrent cell, one above the other, in one or both directions: scans over scans, forward and back.
 
-What LSTM, GRU and RNN (`operators.py`) share: parameters by name, states stacked in one array,
-dropout between layers, the shapes' check at the door.
+What LSTM, GRU and RNN (`operators.py`) share. Memory of a pass is used again by the next; what the caller gets is his.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from nmt.errors import NMTError, ShapeError
-from nmt.rnn.cell import Cell, Param
-from nmt.rnn.compiler.keep import Recompute
-from nmt.rnn.device import Device, cpu
-from nmt.rnn.kernels.threads import default_threads
-from nmt.rnn.repeated import SHORT_ROWS, Repeated, Sizes
-from nmt.rnn.scan import Arrays, Result, Scan, Tape
-from nmt.rnn.weights import Weights, initial_array
+from nmt.errors import NMTError
+from nmt.rnn.device import Array
+from nmt.rnn.layer_stack import LayerOptions, LayerStack
+from nmt.rnn.layer_states import States, check_array
+from nmt.rnn.padding import RowEnds
+from nmt.rnn.repeated import SHORT_ROWS, Side
+from nmt.rnn.reserve import KeptLayer, KeptPass, Reserve
+from nmt.rnn.scan import Arrays, Result
 from nmt.rnn.workspace import Workspace
 
 Lengths = Sequence[int] | np.ndarray | None
+Into = Mapping[str, Array] | Array | None
+"""Where gradients of parameters are added: arrays by name, or one vector laid out like `flat`; None for new arrays."""
 
 
 @dataclass(frozen=True)
 class LayerGradients:
-    """Gradients of one pass, shaped like x, hx, cx (None where there is no c) and `params`."""
+    """Gradients of one pass, shaped like x, hx, cx and `params`. None: there is no c, or it is not among the layers'
+    `needs`; `params` is empty where they are not, and from `backward_data`."""
 
-    d_x: np.ndarray
-    d_hx: np.ndarray
-    d_cx: np.ndarray | None
+    d_x: Array | None
+    d_hx: States | None
+    d_cx: States | None
     params: Arrays
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """What backward needs of one layer: a tape per direction, and the dropout of its input."""
-
-    tapes: list[Tape]
-    mask: np.ndarray | None
-
-
-class RecurrentLayers:
-    """A stack whose subclasses name the cell, its `states` and the number of its `gates`.
-
-    `params` may be written into at any time; each pass takes the numbers that are there, and lays them out for the
-    products anew. After `freeze` that is done once.
-    """
-
-    states: tuple[str, ...] = ("h",)
-    gates = 1
-    ones: int | None = None  # the gate whose bias starts at one
+class RecurrentLayers(LayerStack):
+    """A stack that runs; see `LayerStack` for its options and parameters."""
 
     def __init__(
         self,
         input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        *,
-        bidirectional: bool = False,
-        bias: bool = True,
-        dropout: float = 0.0,
-        batch_first: bool = False,
-        dtype: Any = np.float32,
-        compute_dtype: str | None = None,
-        threads: int | None = None,
-        recompute: Recompute = "attention",
-        device: Device | None = None,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        **options: Unpack[LayerOptions],
     ) -> None:
-        """`dropout` acts on the output of every layer but the last, in `forward` only; `compute_dtype` is that of the
-        products; with `recompute="gates"` forward stores states alone (see `Scan`). All arrays, also `params`, lie on
-        `device`, None for the processor."""
-        self.name = type(self).__name__
-        asked = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
-        for size, number in asked.items():
-            if number < 1:
-                raise ShapeError(f"{self.name}: {size} must be at least 1, got {number}")
-        if not 0 <= dropout < 1:
-            raise NMTError(f"{self.name}: dropout must be from 0 to less than 1, got {dropout}")
-        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.bidirectional, self.bias, self.dropout = bidirectional, bias, dropout
-        self.batch_first, self.dtype = batch_first, np.dtype(dtype)
-        self.device = device or cpu()
-        self.threads = threads or default_threads()
-        self._suffixes = ("", "_reverse") if bidirectional else ("",)
-        below = [input_size, *[hidden_size * len(self._suffixes)] * (num_layers - 1)]
-        options = {"dtype": dtype, "compute_dtype": compute_dtype, "threads": self.threads, "recompute": recompute}
-        options["device"] = self.device
-        self._scans = [Scan(self._cell(D), **options) for D in below]
-        self._weights = [[Weights() for _ in self._suffixes] for _ in below]
-        self.params: Arrays = {}
-        self.initialize(0)
-        self._kept: list[_Kept] | None = None
-        self._passes = 0
+        super().__init__(input_size, hidden_size, num_layers, **options)
         xp = self.device.xp
-        self._memory = Workspace(xp)  # what a forward keeps
+        self._passes = 0
+        self._reserve = self.reserve()  # what a forward keeps
         self._scratch = Workspace(xp), Workspace(xp)  # of the way back
         self._idle: list[tuple[Workspace, Workspace]] = []  # of passes that keep nothing
 
-    def initialize(self, seed: int) -> None:
-        """Draw new parameters: Glorot uniform matrices, zero biases, the LSTM's forget bias one."""
-        self._thaw({})
-        rng = np.random.default_rng(seed)
-        H, G = self.hidden_size, self.gates
-        for layer, scan in enumerate(self._scans):
-            shapes = {"W_x": Param((scan.cell.input_size, G * H), G), "W_h": Param((H, G * H), G)}
-            if self.bias:
-                shapes |= {"b_x": Param((G * H,), G, self.ones), "b_h": Param((G * H,), G)}
-            for suffix in self._suffixes:
-                for name, shape in shapes.items():
-                    array = initial_array(shape, rng, self.dtype)
-                    self.params[f"{name}_l{layer}{suffix}"] = self.device.upload(array)
+    # ------------------------------------------------------------ memory
 
-    def freeze(self) -> None:
-        """Make the parameters read-only: passes after the first find them laid out for the products.
+    def reserve(self) -> Reserve:
+        """Room for one more forward pass that waits for its backward."""
+        return Reserve(self.device.xp)
 
-        For inference step by step, where laying out would cost more than the step. `initialize`, and new arrays in
-        `params` followed by `freeze`, end the old state.
-        """
-        self._thaw(dict(self.params))
-        for array in self.params.values():
-            if isinstance(array, np.ndarray):  # a card's arrays cannot be closed; nobody must write into them
-                array.flags.writeable = False
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes held between passes, to be used again; the largest pass decides. Reserves of `reserve()` and packed
+        weights are not among them."""
+        return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle) for one in pair)
 
-    def _thaw(self, fixed: Arrays) -> None:
-        self._fixed = fixed  # parameters that stay as they are
-        self._frozen: set[tuple[int, int]] = set()  # layers and directions whose weights stay as they are
-        self._sizes = Sizes(lambda T, B: Repeated(self._scans, self._weights, T, B))
+    def release(self) -> None:
+        """Let that memory go; a forward that waits for its backward is forgotten. The next pass finds memory anew."""
+        self._reserve.release()
+        self._idle.clear()
+        for one in self._scratch:
+            one.reset()
+            one.release()
+        self._forget_sizes()
 
-    # ------------------------------------------------------------ what differs from cell to cell
-
-    def _cell(self, input_size: int) -> Cell:
-        raise NotImplementedError
-
-    def _to_cell(self, p: Arrays) -> Arrays:
-        """The cell's parameters from one layer's `W_x`, `W_h`, `b_x`, `b_h`; two biases are one."""
-        given = {"W_x": p["W_x"], "W_h": p["W_h"]}
-        return given | ({"b": p["b_x"] + p["b_h"]} if self.bias else {})
-
-    def _from_cell(self, g: Arrays) -> Arrays:
-        """Gradients of the layer's parameters from the cell's."""
-        given = {"W_x": g["W_x"], "W_h": g["W_h"]}
-        return given | ({"b_x": g["b"], "b_h": g["b"].copy()} if self.bias else {})
-
-    # ------------------------------------------------------------ forward
-
-    def _refresh(self, layer: int, direction: int) -> Weights:
-        """The cell's weights from `params` as they are now."""
-        weights = self._weights[layer][direction]
-        if (layer, direction) in self._frozen:
-            return weights
-        end = f"_l{layer}{self._suffixes[direction]}"
-        names = ("W_x", "W_h", "b_x", "b_h") if self.bias else ("W_x", "W_h")
-        try:
-            own = {name: self.params[name + end] for name in names}
-        except KeyError as e:
-            have = ", ".join(self.params)
-            raise ShapeError(f"{self.name}: params must hold {e.args[0]}, got {have}") from None
-        for name, array in self._to_cell(own).items():
-            if name not in weights or weights[name] is not array:
-                weights[name] = array
-        weights.changed()
-        if all(self._fixed.get(name + end) is array for name, array in own.items()):
-            self._frozen.add((layer, direction))
-        return weights
-
-    def _run(
-        self, x: np.ndarray, given: Sequence[np.ndarray | None], lengths: Lengths, training: bool
-    ) -> tuple[np.ndarray, ...]:
-        if lengths is None and not training and self._is_short(x, given):
-            return self._repeat(x, given)
-        x = self._check("x", x, (*("BT" if self.batch_first else "TB"), self.input_size))
-        xp = self.device.xp
-        below = xp.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
-        first = self._check_states(given, below.shape[1], "{}x")
-        memories = self._begin(training)
-        kept: list[_Kept] = []
-        final: list[Arrays] = []
-        for layer, scan in enumerate(self._scans):
-            mask = self._mask(below.shape, layer) if training and layer and self.dropout else None
-            below = below if mask is None else below * mask
-            results: list[Result] = []
-            memory = memories[layer % 2]
-            if not training:
-                memory.reset()
-            for direction in range(len(self._suffixes)):
-                at = len(final)
-                weights = self._refresh(layer, direction)
-                result = scan.forward(
-                    weights,
-                    below,
-                    {name: array[at] for name, array in first.items()},
-                    lengths=lengths,
-                    reverse=direction == 1,
-                    training=training,
-                    allocate=memory,
-                    outputs=self._outputs(layer == self.num_layers - 1),
-                    single_step=len(below) == 1 and (layer, direction) in self._frozen,
-                )
-                results.append(result)
-                final.append(result.final)
-            parts = [r.y for r in results]
-            below = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
-            kept.append(_Kept([r.tape for r in results if r.tape is not None], mask))
-        if training:
-            self._kept = kept
-            self._passes += 1
-        else:
-            self._idle.append(memories)
-        y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
-        return (y, *(xp.stack([f[name] for f in final]) for name in self.states))
-
-    def _begin(self, training: bool) -> tuple[Workspace, Workspace]:
+    def _begin(self, reserve: Reserve | None) -> tuple[Workspace, Workspace]:
         """Memory of a pass, but for what the caller gets: finding large memory anew takes a tenth of a pass. Without
         training a layer needs that of the one below, and no more."""
-        if training:
-            self._kept = None
-            self._memory.reset()
-            return self._memory, self._memory
+        if reserve is not None:
+            reserve.begin()
+            return reserve.memory, reserve.memory
         try:
             return self._idle.pop()  # one step for the interpreter: several threads may call
         except IndexError:
@@ -230,23 +91,90 @@ class RecurrentLayers:
         own."""
         return self.device.xp.zeros if lasting and not self.bidirectional else None
 
+    # ------------------------------------------------------------ forward
+
+    def _run(
+        self, x: Array, given: Sequence[States | None], lengths: Lengths, reserve: Reserve | None
+    ) -> tuple[Any, ...]:
+        """With a reserve, dropout acts and the pass is kept there for its way back."""
+        if lengths is None and reserve is None and self._is_short(x, given):
+            return self._repeat(x, given)
+        x = self._check("x", x, (*("BT" if self.batch_first else "TB"), self.input_size))
+        xp = self.device.xp
+        below = xp.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
+        T, B, _ = below.shape
+        first = self._first_states(given, B)
+        memories = self._begin(reserve)
+        kept: list[KeptLayer] = []
+        final: list[Arrays] = []
+        ends = None
+        for layer, sides in enumerate(self._layers):
+            mask = self._mask(below.shape, layer) if reserve and layer and self.dropout else None
+            below = below if mask is None else below * mask
+            results: list[Result] = []
+            memory, is_last = memories[layer % 2], layer == self.num_layers - 1
+            if reserve is None:
+                memory.reset()
+            for side in sides:
+                at = len(final)
+                result = side.scan.forward(
+                    self._refresh(side),
+                    below,
+                    {name: states[at] for name, states in first.items()},
+                    lengths=lengths,
+                    reverse=side.reverse,
+                    training=reserve is not None,
+                    allocate=memory,
+                    outputs=self._outputs(is_last),
+                    single_step=T == 1 and side.end in self._frozen,
+                )
+                ends = ends or self._row_ends(lengths, T, B)  # the scan has checked the lengths
+                if ends:
+                    result.final = {name: ends.final(state) for name, state in result.final.items()}
+                if ends and is_last:
+                    result.y = ends.output(result.y, result.final["h"], side.reverse)
+                results.append(result)
+                final.append(result.final)
+            parts = [r.y for r in results]
+            below = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
+            kept.append(KeptLayer([r.tape for r in results if r.tape is not None], mask))
+        if reserve is None:
+            self._idle.append(memories)
+        else:
+            reserve.keep(KeptPass(kept, ends))
+            self._passes += 1
+        y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
+        return (y, *(states.together([f[name][None] for f in final]) for name, states in self._states.items()))
+
+    def _first_states(self, given: Sequence[States | None], B: int) -> dict[str, Sequence[Array]]:
+        """Those given, of each layer and direction [B, n], by state."""
+        pairs = zip(self._states.items(), given, strict=True)
+        return {name: states.apart(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
+
+    def _row_ends(self, lengths: Lengths, T: int, B: int) -> RowEnds | None:
+        if (self.padding, self.empty) == ("zero", "initial") or (lengths is None and T):
+            return None
+        steps = np.full(B, T, np.int64) if lengths is None else np.asarray(lengths, np.int64)
+        return RowEnds(self.device, steps, T, self.padding, self.empty)
+
     def _is_short(self, x: Any, given: Sequence[Any]) -> bool:
         """Whether `_repeat` can do this; what is wrong with arrays is said elsewhere."""
-        if self.device.name != "cpu" or len(self._frozen) < self.num_layers * len(self._suffixes):
+        if self.device.name != "cpu" or len(self._frozen) < self.num_layers * self.directions:
             return False
         if type(x) is not np.ndarray or x.ndim != 3 or x.dtype != self.dtype or x.shape[2] != self.input_size:
             return False
         if not 0 < x.shape[0] * x.shape[1] <= SHORT_ROWS:
             return False
-        shape = len(self._frozen), x.shape[0 if self.batch_first else 1], self.hidden_size
-        return all(a is None or (type(a) is np.ndarray and a.shape == shape and a.dtype == self.dtype) for a in given)
+        B = x.shape[0 if self.batch_first else 1]
+        return all(a is None or states.fits(a, B) for a, states in zip(given, self._states.values(), strict=True))
 
-    def _repeat(self, x: np.ndarray, given: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
+    def _repeat(self, x: Array, given: Sequence[States | None]) -> tuple[Any, ...]:
         """A short run with weights that stay as they are: nothing is checked and looked up again."""
-        y, *final = self._sizes(x.swapaxes(0, 1) if self.batch_first else x, given)
+        first = self._first_states(given, x.shape[0 if self.batch_first else 1])
+        y, *final = self._sizes(x.swapaxes(0, 1) if self.batch_first else x, [first.get(name) for name in self.states])
         return (np.ascontiguousarray(y.swapaxes(0, 1)) if self.batch_first else y, *final)
 
-    def _mask(self, shape: tuple[int, ...], layer: int) -> np.ndarray:
+    def _mask(self, shape: tuple[int, ...], layer: int) -> Array:
         """Dropout of a layer's input: anew for every pass, the same for every thread count."""
         mask = self.device.xp.empty(shape, self.dtype)
         self.device.dropout_mask(mask.reshape(-1), 1 - self.dropout, self._passes, layer << 40, self.threads)
@@ -254,79 +182,144 @@ class RecurrentLayers:
 
     # ------------------------------------------------------------ backward
 
-    def _backward(self, d_y: np.ndarray | None, given: Sequence[np.ndarray | None]) -> LayerGradients:
-        if self._kept is None:
-            raise NMTError(f"{self.name}.backward: must follow a forward, got none; call forward")
-        rows, xp = self._kept[0].tapes[0].rows, self.device.xp
-        d_final = self._check_states(given, rows.B, "d_{}y")
-        d_below = self._check_d_y(d_y, rows.T, rows.B)
-        kept, self._kept = self._kept, None
+    def _backward(
+        self,
+        d_y: Array | None,
+        given: Sequence[States | None],
+        into: Into = None,
+        reserve: Reserve | None = None,
+        *,
+        data_only: bool = False,
+    ) -> LayerGradients:
+        """With `data_only` what gradients of weights are summed from stays in the reserve, for `backward_weights`."""
+        reserve, xp = reserve or self._reserve, self.device.xp
+        kept = reserve.waiting(f"{self.name}.backward{'_data' if data_only else ''}")
+        rows = kept.layers[0].tapes[0].rows
+        d_below: Array | None = self._check_d_y(d_y, rows.T, rows.B)
+        d_final = {
+            name: states.apart(array, rows.B, f"d_{name}y")
+            for (name, states), array in zip(self._states.items(), given, strict=True)
+            if array is not None
+        }
+        params = None if data_only else self._targets(into)
+        later = data_only and "params" in self.needs
         initial: list[Arrays] = []
-        params: Arrays = {}
         for layer in range(self.num_layers - 1, -1, -1):
-            d_below, first = self._layer_backward(layer, kept[layer].tapes, d_below, d_final, params)
+            memory = reserve.memory if data_only else self._scratch[layer % 2]
+            if not data_only:
+                memory.reset()
+            d_below, first = self._layer_backward(layer, kept, d_below, d_final, memory, params, later)
             initial[:0] = first
-            mask = kept[layer].mask
+            mask = kept.layers[layer].mask
             d_below = d_below if mask is None else d_below * mask
-        d_x = xp.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first else d_below
-        d_first = {name: xp.stack([g[name] for g in initial]) for name in self.states}
-        ordered = {name: params[name] for name in self.params}
-        return LayerGradients(d_x, d_first["h"], d_first.get("c"), ordered)
+        if data_only:
+            kept.is_split = True
+        else:
+            reserve.done()
+        d_x = xp.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first and d_below is not None else d_below
+        d_first: dict[str, States] = {}
+        if "states" in self.needs:
+            d_first = {name: s.together([g[name][None] for g in initial]) for name, s in self._states.items()}
+        return LayerGradients(d_x, d_first.get("h"), d_first.get("c"), self._in_order(params))
+
+    def backward_weights(self, into: Into = None, *, reserve: Reserve | None = None) -> Arrays:
+        """Gradients of the parameters after `backward_data`, added to `into` where given; as often as is asked.
+
+        Raises ShapeError, and NMTError where no `backward_data` came before.
+        """
+        kept = (reserve or self._reserve).waiting(f"{self.name}.backward_weights", after_data=True)
+        params = self._targets(into)
+        if params is None:
+            raise NMTError(f"{self.name}.backward_weights: needs must hold params, got {', '.join(sorted(self.needs))}")
+        for sides, layer in zip(self._layers, kept.layers, strict=True):
+            for side, tape in zip(sides, layer.tapes, strict=True):
+                shares = self._shares(side)
+                side.scan.backward_weights(tape, shares)
+                self._add(side, shares, params)
+        return self._in_order(params)
 
     def _layer_backward(
-        self, layer: int, tapes: list[Tape], d_y: np.ndarray, d_final: Arrays, params: Arrays
-    ) -> tuple[np.ndarray, list[Arrays]]:
-        """Gradients of one layer's input and initial states; fills those of its parameters."""
-        H, scan, xp = self.hidden_size, self._scans[layer], self.device.xp
-        memory = self._scratch[layer % 2]
-        memory.reset()
-        d_x, initial = xp.zeros((), self.dtype), []
-        for direction, suffix in enumerate(self._suffixes):
-            at = layer * len(self._suffixes) + direction
-            shares = {name: xp.zeros(p.shape, self.dtype) for name, p in scan.params.items()}
-            tapes[direction].allocate = memory
-            found = scan.backward(
-                tapes[direction],
-                xp.ascontiguousarray(d_y[..., direction * H : (direction + 1) * H]),
-                {name: array[at] for name, array in d_final.items()},
-                shares,
-                outputs=self._outputs(layer == 0),
+        self,
+        layer: int,
+        kept: KeptPass,
+        d_y: Array,
+        d_final: dict[str, list[Array]],
+        memory: Workspace,
+        params: Arrays | None,
+        weights_later: bool,
+    ) -> tuple[Array | None, list[Arrays]]:
+        """Gradients of one layer's input and initial states; adds those of its parameters to `params`, or leaves for
+        later what they are summed from."""
+        xp, d_inputs, initial = self.device.xp, [], []
+        for n, (side, tape) in enumerate(zip(self._layers[layer], kept.layers[layer].tapes, strict=True)):
+            width = side.scan.cell.output_size
+            d_part = xp.ascontiguousarray(d_y[..., n * width : (n + 1) * width])
+            d_last = {name: sides[layer * self.directions + n] for name, sides in d_final.items()}
+            if kept.ends:
+                d_last = self._end_gradients(kept.ends, d_last, d_part if layer == self.num_layers - 1 else None, side)
+            tape.allocate = memory
+            shares = None if params is None else self._shares(side)
+            found = side.scan.backward(
+                tape, d_part, d_last, shares, outputs=self._outputs(layer == 0), weights_later=weights_later
             )
-            if found.x is None:
-                raise RuntimeError("a scan gave no gradient of its input")
-            d_x = d_x + found.x if direction else found.x
+            d_inputs.append(found.x)
             initial.append(found.initial)
-            for name, g in self._from_cell(shares).items():
-                params[f"{name}_l{layer}{suffix}"] = g
-        return d_x, initial
+            if params is not None and shares is not None:
+                self._add(side, shares, params)
+        shares_of_x = [d for d in d_inputs if d is not None]
+        return (sum(shares_of_x[1:], shares_of_x[0]) if shares_of_x else None), initial
+
+    def _end_gradients(self, ends: RowEnds, d_last: Arrays, d_y: Array | None, side: Side) -> Arrays:
+        """Those of a scan's final states from those of what the caller got; d_y of the last layer alone."""
+        share = None if d_y is None else ends.output_gradient(d_y, side.reverse)
+        if share is not None:
+            d_last = {**d_last, "h": d_last["h"] + share if "h" in d_last else share}
+        return {name: ends.final(array) for name, array in d_last.items()}
+
+    # ------------------------------------------------------------ gradients of parameters
+
+    def _targets(self, into: Into) -> Arrays | None:
+        """What gradients are added to; empty for new arrays, None where none are needed. Raises ShapeError."""
+        if "params" not in self.needs:
+            if into is not None:
+                raise NMTError(f"{self.name}.backward: into must be None without params among needs, got arrays")
+            return None
+        if into is None:
+            return {}
+        if not isinstance(into, Mapping):
+            return self.views(into)
+        self._store.check(into, exact=True)
+        return dict(into)
+
+    def _shares(self, side: Side) -> Arrays:
+        """Zero gradients of a cell's parameters, to be added to."""
+        return {name: self.device.xp.zeros(p.shape, self.dtype) for name, p in side.scan.params.items()}
+
+    def _add(self, side: Side, shares: Arrays, params: Arrays) -> None:
+        """Add a cell's gradients to those of the layers' parameters."""
+        for name, share in self._from_cell(shares).items():
+            _accumulate(params, name + side.end, share)
+
+    def _in_order(self, params: Arrays | None) -> Arrays:
+        """In the order of `params`."""
+        return {} if params is None else {name: params[name] for name in self._store.shapes}
 
     # ------------------------------------------------------------ the door
 
-    def _check(self, what: str, array: Any, shape: tuple[str | int, ...]) -> np.ndarray:
-        """A contiguous array of the layer's dtype; a letter in `shape` stands for any size."""
-        promise = f"{self.dtype} [{', '.join(map(str, shape))}]"
-        if not isinstance(array, self.device.xp.ndarray):
-            raise ShapeError(f"{self.name}: {what} must be {promise}, got {type(array).__name__}")
-        fits = array.ndim == len(shape) and all(
-            isinstance(n, str) or n == m for n, m in zip(shape, array.shape, strict=True)
-        )
-        if not fits or array.dtype != self.dtype:
-            got = f"{array.dtype} {list(array.shape)}"
-            raise ShapeError(f"{self.name}: {what} must be {promise}, got {got}")
-        return self.device.xp.ascontiguousarray(array)
+    def _check(self, what: str, array: Any, shape: tuple[str | int, ...]) -> Array:
+        return check_array(self.name, what, array, shape, self.dtype, self.device)
 
-    def _check_d_y(self, d_y: np.ndarray | None, T: int, B: int) -> np.ndarray:
-        width = self.hidden_size * len(self._suffixes)
+    def _check_d_y(self, d_y: Array | None, T: int, B: int) -> Array:
         if d_y is None:
-            return self.device.xp.zeros((T, B, width), self.dtype)
+            return self.device.xp.zeros((T, B, self.output_size), self.dtype)
         if self.batch_first:
-            return self._check("d_y", d_y, (B, T, width)).swapaxes(0, 1)
-        return self._check("d_y", d_y, (T, B, width))
+            return self._check("d_y", d_y, (B, T, self.output_size)).swapaxes(0, 1)
+        return self._check("d_y", d_y, (T, B, self.output_size))
 
-    def _check_states(self, given: Sequence[np.ndarray | None], B: int, label: str) -> Arrays:
-        shape = (self.num_layers * len(self._suffixes), B, self.hidden_size)
-        return {
-            name: self._check(label.format(name), array, shape)
-            for name, array in zip(self.states, given, strict=True)
-            if array is not None
-        }
+
+def _accumulate(params: Arrays, name: str, share: Array) -> None:
+    """Add in place to what is there."""
+    if name in params:
+        params[name] += share
+    else:
+        params[name] = share

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,22 @@ SIZES = 16
 """Sizes whose memory is kept."""
 
 
+Join = Callable[[Sequence[np.ndarray]], Any]
+"""Makes one state of all layers from [1, B, n] of each layer and direction, as new memory."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One direction of one layer."""
+
+    scan: Scan
+    weights: Weights
+    params: tuple[str, ...]
+    """Names of its parameters in the stack, without their `end`."""
+    end: str
+    reverse: bool
+
+
 class Repeated:
     """Layers over T steps of B whole rows, in memory of their own, with weights that stay as they are.
 
@@ -25,14 +42,14 @@ class Repeated:
     the results out.
     """
 
-    def __init__(self, scans: Sequence[Scan], weights: Sequence[Sequence[Weights]], T: int, B: int) -> None:
-        """`weights` by layer and direction."""
-        scan = scans[0]
+    def __init__(self, layers: Sequence[Sequence[Side]], joins: Sequence[Join], T: int, B: int) -> None:
+        """`joins` by state."""
+        scan = layers[0][0].scan
         self.x = below = np.zeros((T, B, scan.cell.input_size), scan.dtype)
         self._steps: list[Callable[[], Any]] = []
         runs = []
-        for layer, directions in zip(scans, weights, strict=True):
-            found = [layer.prepare(own, below, reverse=n == 1) for n, own in enumerate(directions)]
+        for sides in layers:
+            found = [side.scan.prepare(side.weights, below, reverse=side.reverse) for side in sides]
             self._steps += [launch for run in found for launch in run.launches]
             below = found[0].y
             if len(found) > 1:
@@ -42,18 +59,20 @@ class Repeated:
             runs += found
         self.y = below
         self._first = [[run.initial[name] for run in runs] for name in scan.states]
+        self._start = [[slot.copy() for slot in slots] for slots in self._first]  # zero, or what was learnt
         self._last = [[run.final[name][None] for run in runs] for name in scan.states]
+        self._joins = joins
 
-    def __call__(self, x: np.ndarray, given: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
-        """x [T, B, D] and, of each state, the initial [L * directions, B, n] or None for zero, checked already; y
-        [T, B, directions * n] and the final states."""
+    def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
+        """x [T, B, D] and, of each state, the initial one of each layer and direction [B, n] or None for the cell's
+        own, checked already; y [T, B, directions * n] and the final states."""
         self.x[...] = x
-        for array, slots in zip(given, self._first, strict=True):
-            for at, slot in enumerate(slots):
-                slot[...] = 0 if array is None else array[at]
+        for array, start, slots in zip(given, self._start, self._first, strict=True):
+            for slot, first in zip(slots, start if array is None else array, strict=True):
+                slot[...] = first
         for step in self._steps:
             step()
-        return (self.y.copy(), *[np.concatenate(last) if len(last) > 1 else last[0].copy() for last in self._last])
+        return (self.y.copy(), *[join(last) for join, last in zip(self._joins, self._last, strict=True)])
 
 
 class Sizes:
@@ -63,7 +82,7 @@ class Sizes:
         self._make = make
         self._idle: dict[tuple[int, int], list[Repeated]] = {}
 
-    def __call__(self, x: np.ndarray, given: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
+    def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
         """See `Repeated`."""
         size = x.shape[0], x.shape[1]
         idle = self._idle.get(size)

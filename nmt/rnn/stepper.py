@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.cell import Cell
+from nmt.errors import ShapeError
+from nmt.rnn.cell import axes_of
+from nmt.rnn.compiled import recalled, remembered
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.share import Shared, cut_shared
-from nmt.rnn.compiler.trace import Trace, trace
+from nmt.rnn.compiler.trace import SEQUENCE, Trace, trace
 from nmt.rnn.device import Device, Executable
+from nmt.rnn.door import shaped
 from nmt.rnn.kernels.run_cpu import Rows, identity, single_steps
 from nmt.rnn.ragged import Ragged
 from nmt.rnn.scan import Scan
@@ -35,7 +38,7 @@ class _Compiled:
 
 @lru_cache(maxsize=64)
 def _compile(signature: Any, device: Device, dtype: np.dtype, packed: np.dtype) -> _Compiled:
-    shared = cut_shared(trace(_CELLS[signature], training=False))
+    shared = cut_shared(trace(recalled(signature), training=False))
 
     def executable(part: Trace) -> Executable:
         return device.executable(make_plan(part, training=False), dtype, packed)
@@ -46,27 +49,24 @@ def _compile(signature: Any, device: Device, dtype: np.dtype, packed: np.dtype) 
     return _Compiled(shared, executable(shared.step), of(shared.of_inputs), of(shared.of_states))
 
 
-_CELLS: dict[Any, Cell] = {}  # what the keys of the plan cache stand for
-
-
 class Stepper:
     """A cell, a step at a time, without a tape, for rows that come, share and go.
 
     `admit` takes in sentences (captured arrays, from which it computes once what depends on them alone); any number
-    of rows may read a sentence until `release`. What rows have in common is computed once: see `compiler.share`.
+    of rows may read a sentence until `release`. A cell without captured arrays (a language model's) has no sentences
+    to take in: rows are only continued. What rows have in common is computed once: see `compiler.share`.
     """
 
     def __init__(self, scan: Scan, weights: Weights) -> None:
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights = scan, weights
-        signature = (scan.cell.signature(),)
-        _CELLS.setdefault(signature, scan.cell)
-        self._compiled = _compile(signature, scan.device, scan.dtype, scan.packed)
+        self._compiled = _compile(remembered(scan.cell), scan.device, scan.dtype, scan.packed)
         leaves = self._compiled.shared.step.leaves
         shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
         captured = {f"C_{k}": v for k, v in leaves.items() if v.op == "captured" and k not in shared}
         narrow = {k for k, v in captured.items() if "S" not in v.axes}
         self._sources = Ragged({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
+        self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
         self._memory = Workspace(scan.device.xp)
 
     def admit(
@@ -76,12 +76,13 @@ class Stepper:
 
         Raises ShapeError."""
         scan = self.scan
-        count = next((a.shape[-2] for a in captured.values()), 0)
+        count = next((captured[k].shape[int(c.source_axis)] for k, c in scan.captured.items() if k in captured), 0)
         zeros = scan.device.xp.zeros
         empty = zeros((1, count, scan.cell.input_size), scan.dtype)
         rows = scan._rows(empty, None, captured, source_lengths, False)
-        arrays: Arrays = {f"C_{k}": a for k, a in scan._check_captured(captured, rows).items()}
-        scan._constant(scan.compiled(training=False), arrays, self.weights, rows, Fresh(scan.device.xp))
+        arrays: Arrays = {f"C_{k}": a for k, a in scan.door.all_captured(captured, rows.S, rows.B).items()}
+        invariants = scan.invariants(scan.compiled(training=False))
+        invariants.forward(arrays, self.weights, rows, Fresh(scan.device.xp))
         return self._sources.add(arrays, rows.source_lengths)
 
     def release(self, sentences: np.ndarray) -> None:
@@ -92,37 +93,61 @@ class Stepper:
         self,
         x: np.ndarray,
         states: Arrays,
-        sentence: np.ndarray,
+        sentence: np.ndarray | None = None,
         *,
         word: np.ndarray | None = None,
         parent: np.ndarray | None = None,
+        sequences: Mapping[str, np.ndarray] | None = None,
     ) -> tuple[np.ndarray, Arrays]:
         """Row r continues states[parent[r]] with the input x[word[r]] and reads the sentence sentence[r].
 
-        x [U, D]; states [P, n] by name; sentence, word, parent int64 [R], the last two 0, 1, ... where None. Returns
-        the output [R, n] and the new states, valid until the next call.
+        x [U, D]; sequences [U, n] by name, what else the cell reads at every step; states [P, n] by name; sentence,
+        word, parent int64 [R], the last two 0, 1, ... where None. `sentence` means nothing to a cell without captured
+        arrays and may then be None. Returns the output [R, n] and the new states, valid until the next call. Raises
+        ShapeError.
         """
-        R = len(sentence)
+        R = self._count(x, sentence, word, parent)
         self._memory.reset()
         compiled, scan = self._compiled, self.scan
         index = scan.device.index
         word = identity(R) if word is None else word
         parent = identity(R) if parent is None else parent
+        door = scan.door
+        given = {"x": door.array("x", x, (None,), scan.cell.input_size)}
+        for name, array in door.all_sequences(sequences or {}, len(x)).items():
+            given[SEQUENCE + name] = array
+        states = states | {k: door.array(f"state {k}", states[k], (None,), n) for k, n in self._shaped.items()}
         arrays: Arrays = dict(self._sources.arrays)
-        arrays |= self._shared(compiled.of_inputs, {"x": x}, word)
+        arrays |= self._shared(compiled.of_inputs, given, word)
         arrays |= self._shared(compiled.of_states, states, parent)
-        arrays["x"] = (x[index(word)] if "x" in compiled.shared.gathered else x)[None]
+        for name, array in given.items():
+            arrays[name] = (array[index(word)] if name in compiled.shared.gathered else array)[None]
         for name, width in scan.states.items():
             arrays[f"S_{name}"] = stack = self._memory((2, R, width), scan.dtype)
             if name in compiled.shared.gathered:
                 scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
-        starts, lengths, longest = self._sources.of(sentence)
         ones, bounds = single_steps(R, scan.threads)
+        starts, lengths, longest = identity(R), ones, 1
+        if sentence is not None and scan.captured:
+            starts, lengths, longest = self._sources.of(sentence)
         rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, scan.division, ragged=True)
         compiled.step.forward(arrays, self.weights, rows, self._memory)
         place = compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind == "after" else 0]
-        return y, {name: arrays[f"S_{name}"][1] for name in scan.states}
+        new = {name: shaped(arrays[f"S_{name}"][1], width) for name, width in scan.states.items()}
+        return shaped(y, scan.cell.output_size), new
+
+    def _count(
+        self, x: np.ndarray, sentence: np.ndarray | None, word: np.ndarray | None, parent: np.ndarray | None
+    ) -> int:
+        """How many rows take the step."""
+        name = type(self.scan.cell).__name__
+        if sentence is None and self.scan.captured:
+            raise ShapeError(f"{name}: sentence must name a sentence for each row, got None; names come from admit")
+        counts = {len(array) for array in (sentence, word, parent) if array is not None} or {len(x)}
+        if len(counts) > 1:
+            raise ShapeError(f"{name}: sentence, word and parent must be of one length, got {sorted(counts)}")
+        return counts.pop()
 
     def _shared(self, part: Executable | None, given: Arrays, index: np.ndarray) -> Arrays:
         """What the rows that `index` points to have in common, and the index to read it by."""

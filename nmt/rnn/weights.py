@@ -11,24 +11,35 @@ import numpy as np
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.aligned import aligned
 from nmt.rnn.cell import Cell, Param
+from nmt.rnn.quantised import Quantised, quantise
 
 Packed = np.ndarray
-# An element of a packed weight in bfloat16: two numbers (see kernels/bfloat16.py).
-PAIRS = np.dtype(np.uint32)
+# An element of a packed weight in bfloat16: two numbers (see kernels/bfloat16.py); in int8: four (kernels/int8.py).
+PAIRS, QUADS = np.dtype(np.uint32), np.dtype(np.int32)
 
 
 def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
-    """The elements of packed weights for products in `compute_dtype`: "float32", "bfloat16", None for `dtype` itself.
+    """The elements of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for `dtype`
+    itself.
 
-    Raises NMTError: another name, or one that does not go with `dtype`.
+    Raises NMTError: another name, or one that does not go with `dtype`; a `dtype` that is neither float32 nor float64.
     """
     dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise NMTError(f"{where}: dtype must be float32 or float64, got {dtype}")
     if compute_dtype in (None, dtype.name):
         return dtype
-    choices = ["float32", "bfloat16"] if dtype == np.float32 else [dtype.name]
-    if compute_dtype not in choices:
-        raise NMTError(f"{where}: compute_dtype must be {' or '.join(choices)} with {dtype}, got {compute_dtype}")
-    return PAIRS
+    rounded = {"bfloat16": PAIRS, "int8": QUADS} if dtype == np.float32 else {}
+    if compute_dtype not in rounded:
+        choices = " or ".join([dtype.name, *rounded])
+        raise NMTError(f"{where}: compute_dtype must be {choices} with {dtype}, got {compute_dtype}")
+    return rounded[compute_dtype]
+
+
+def check_device(where: str, packed: np.dtype, device: str) -> None:
+    """Raises NMTError where there are no products of int8."""
+    if packed == QUADS and device != "cpu":
+        raise NMTError(f"{where}: compute_dtype int8 must be with device cpu, got {device}; use bfloat16 there")
 
 
 def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
@@ -36,6 +47,9 @@ def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str,
     for name, param in expected.items():
         if name not in arrays:
             raise ShapeError(f"{where}: parameter {name} must be given, got {', '.join(arrays) or 'none'}")
+        quantised = arrays.quantised(name) if isinstance(arrays, Weights) else None
+        if quantised is not None and quantised.shape == param.shape:
+            continue
         array = arrays[name]
         if array.shape != param.shape or array.dtype != dtype:
             promise = f"{np.dtype(dtype)} {list(param.shape)}"
@@ -50,12 +64,13 @@ _Key = tuple[Any, ...]  # a parameter's whole name, then what tells its forms ap
 class Weights(MutableMapping[str, np.ndarray]):
     """A dictionary of parameters. Call `changed()` after writing into one of its arrays.
 
-    `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once
+    A matrix may be held as int8 alone (`hold_quantised`): products of int8 read that, all else a restored float32 array,
+    which is made when first asked for. `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once
     for all users.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
-        self._arrays: dict[str, np.ndarray] = dict(arrays or {})
+        self._arrays: dict[str, np.ndarray | Quantised] = dict(arrays or {})
         self._packed: dict[_Key, Packed] = {}
         self._stale: set[_Key] = set()
         self._prefix = ""
@@ -70,9 +85,29 @@ class Weights(MutableMapping[str, np.ndarray]):
         return inner
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._arrays[self._prefix + name]
+        array = self._arrays[self._prefix + name]
+        return array if isinstance(array, np.ndarray) else self.derived(name, ("restored",), lambda _: array.restored())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._prefix + name in self._arrays
 
     def __setitem__(self, name: str, array: np.ndarray) -> None:
+        self._put(name, array)
+
+    def hold_quantised(self, name: str, matrix: Quantised) -> None:
+        """Hold this in the place of an array."""
+        self._put(name, matrix)
+
+    def quantised(self, name: str) -> Quantised | None:
+        """What is held in the place of an array, if so."""
+        held = self._arrays[self._prefix + name]
+        return held if isinstance(held, Quantised) else None
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of an array, without restoring it."""
+        return self._arrays[self._prefix + name].shape
+
+    def _put(self, name: str, array: np.ndarray | Quantised) -> None:
         self._arrays[self._prefix + name] = array
         for key in [k for k in self._packed if k[0] == self._prefix + name]:
             del self._packed[key]
@@ -109,14 +144,24 @@ class Weights(MutableMapping[str, np.ndarray]):
         dtype = self[name].dtype if dtype is None else dtype
 
         def pack(out: Packed | None) -> Packed:
-            matrix = self[name]
-            K, N = (matrix.shape[1], rows) if transposed else (rows, matrix.shape[1])
+            columns = self.shape(name)[1]
+            K, N = (columns, rows) if transposed else (rows, columns)
             out = aligned((products.packed_size(K, N, dtype),), dtype) if out is None else out
             with operation("packing"):
-                run_parallel(products.PACKING[dtype == PAIRS, transposed], threads, matrix, start, start + rows, out)
+                source = self._to_pack(name, transposed, dtype)
+                run_parallel(products.PACKING[dtype, transposed], threads, *source, start, start + rows, out)
             return out
 
         return self.derived(name, (start, rows, transposed, dtype), pack)
+
+    def _to_pack(self, name: str, transposed: bool, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+        """What packing reads."""
+        if dtype != QUADS:
+            return (self[name],)
+        held = self.quantised(name)
+        if held is None or held.by_rows != transposed:
+            held = quantise(self[name], by_rows=transposed)
+        return held.numbers, held.scales
 
     def derived(self, name: str, form: tuple[Any, ...], make: Callable[[Packed | None], Packed]) -> Packed:
         """What `make` computes from a parameter, kept under `form` until the parameter changes.
@@ -148,6 +193,8 @@ def initial_array(param: Param, rng: np.random.Generator, dtype: Any = np.float3
         if param.ones is not None:
             array.reshape(param.gates, -1)[param.ones] = 1
         return array
+    if param.deviation is not None:
+        return (rng.standard_normal(param.shape) * param.deviation).astype(dtype)
     rows, columns = param.shape
     limit = np.sqrt(6.0 / (rows + columns / param.gates))
     return rng.uniform(-limit, limit, param.shape).astype(dtype)

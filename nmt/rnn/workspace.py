@@ -82,6 +82,16 @@ class Workspace:
         """The most bytes that were in use at a time since the last reset."""
         return self._most
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, in use or not."""
+        return sum(chunk.size for chunk in self._chunks)
+
+    def release(self) -> None:
+        """Let all memory go: what is taken next is found anew. Arrays handed out before keep theirs."""
+        self._chunks = []
+        self._at = self._used = self._held = self._most = 0
+
     def reset(self) -> None:
         """Everything taken is free again. Arrays handed out before must not be used any more."""
         if len(self._chunks) > 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,9 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain, write_bytes
-from nmt.model_folder import (
-    FORMAT_VERSION,
-    METADATA_KEY,
-    OPTIMIZER_PREFIX,
-    PARAMS_PREFIX,
-    read_checkpoint,
-    tensor_checksum,
-)
+from nmt.files import explain
+from nmt.model_folder import OPTIMIZER_PREFIX, PARAMS_PREFIX, read_checkpoint
+from nmt.tensor_file import write_tensors
 
 
 def save_checkpoint(
@@ -40,17 +33,10 @@ def save_checkpoint(
         CheckpointError: It cannot be written; the former file is untouched and nothing is left
             beside it.
     """
-    from safetensors.numpy import save
-
     tensors = {PARAMS_PREFIX + name: array for name, array in params.items()}
     tensors |= {OPTIMIZER_PREFIX + name: array for name, array in optimizer.items()}
-    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    checksums = {name: tensor_checksum(array) for name, array in tensors.items()}
-    content = {"format_version": FORMAT_VERSION, **metadata, "checksums": checksums}
     try:
-        # save, not save_file: the latter has a temporary file of its own, which a killed run would
-        # leave behind under a name that nobody could tell from the user's files.
-        write_bytes(path, save(tensors, metadata={METADATA_KEY: json.dumps(content)}), sync=True)
+        write_tensors(path, tensors, metadata)
     except OSError as error:
         kept = "the former checkpoint is intact" if path.exists() else "nothing was saved"
         raise CheckpointError(

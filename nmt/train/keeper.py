@@ -1,4 +1,4 @@
-"""Which checkpoints a model folder keeps: the last, the best, and the next best if asked."""
+"""Which checkpoints a model folder keeps: the last, the best, and more of both if asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.model_folder import BEST_NAME, LAST_NAME
+from nmt.model_folder import BEST_NAME, LAST_NAME, numbered_checkpoint, numbered_checkpoints
 from nmt.train.checkpoint import save_checkpoint
 from nmt.train.validation import HIGHER_IS_BETTER
 
@@ -66,7 +66,7 @@ class Keeper:
         """
         if is_best:
             self._save(self.best_path, with_optimizer=False)
-        dropped = self._rank(score)
+        dropped = self._rank(score) + self._renew()
         self.save_last()
         for path in dropped:
             path.unlink(missing_ok=True)
@@ -88,8 +88,19 @@ class Keeper:
             self._save(self._numbered(state.update), with_optimizer=False)
         return [self._numbered(update) for _, update in dropped]
 
+    def _renew(self) -> list[Path]:
+        """Write this one if more than the last is to be kept; return those that are too old, or of a run that was
+        killed and began again before them."""
+        folder, update, keep = self.last_path.parent, self._state.update, self._config.training.keep_last_ckpts
+        if keep == 1:
+            return []
+        newest = numbered_checkpoint(folder, "last", update)
+        self._save(newest, with_optimizer=False)
+        found = numbered_checkpoints(folder, "last")
+        return [*found[: found.index(newest)], *found[found.index(newest) + keep :]]
+
     def _numbered(self, update: int) -> Path:
-        return self.best_path.with_name(f"best-{update}.safetensors")
+        return numbered_checkpoint(self.best_path.parent, "best", update)
 
     def _save(self, path: Path, *, with_optimizer: bool) -> None:
         arrays, numbers = self._optimizer.state_dict()

@@ -7,11 +7,13 @@ gradient, scaled by the learning rate). SGD: heavy-ball momentum, Polyak 1964.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.rnn.device import Device, cpu
+from nmt.rnn.group import whole_of
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
@@ -40,8 +42,11 @@ class Optimizer:
         self.num_threads = num_threads
         self.device = device or cpu()
         self.steps = 0
+        shapes = {name: param.shape for name, param in params.items()}
+        dtype = next((param.dtype for param in params.values()), np.float32)
+        self._groups = {slot: self.device.group(shapes, dtype) for slot in self.slots}
         self.state: Arrays = {
-            f"{name}/{slot}": self.device.xp.zeros_like(param) for slot in self.slots for name, param in params.items()
+            f"{name}/{slot}": array for slot, group in self._groups.items() for name, array in group.items()
         }
 
     def step(self, params: Arrays, grads: Arrays, learning_rate: float, gradient_scale: float = 1.0) -> None:
@@ -54,11 +59,19 @@ class Optimizer:
             gradient_scale: What clipping asks for (see `clip_scale`).
         """
         self.steps += 1
-        for name, param in params.items():
-            flat_param, flat_grad = param.reshape(-1), grads[name].reshape(-1)
-            state = [self.state[f"{name}/{slot}"].reshape(-1) for slot in self.slots]
+        for param, grad, *state in self._pieces(params, grads):
             with operation("optimizer: ", self.settings.optimizer):
-                self._update(flat_param, flat_grad, state, learning_rate, gradient_scale)
+                self._update(param, grad, state, learning_rate, gradient_scale)
+
+    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
+        """Parameters, gradients and state, flat: all at once where they lie side by side, else one by one."""
+        alike = [params, grads, *self._groups.values()]
+        wholes = [whole_of(arrays) for arrays in alike]
+        if all(whole is not None for whole in wholes):
+            yield tuple(wholes)
+            return
+        for name in params:
+            yield tuple(arrays[name].reshape(-1) for arrays in alike)
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays, on the host, and the plain numbers a checkpoint must hold."""
@@ -134,7 +147,9 @@ def make_optimizer(
 def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = None) -> float:
     """Return the Euclidean norm of all gradients, summed in float64; NaN and infinity stay."""
     with operation("gradient norm"):
-        total = (device or cpu()).square_norm(list(grads.values()), num_threads)
+        whole = whole_of(grads)
+        arrays = list(grads.values()) if whole is None else [whole]
+        total = (device or cpu()).square_norm(arrays, num_threads)
     return math.sqrt(total) if total >= 0 else math.nan
 
 

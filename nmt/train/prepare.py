@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain, remove_temporaries, write_bytes
 from nmt.model_folder import (
     BEST_NAME,
@@ -81,6 +81,15 @@ def own_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)  # and with it the lock goes, as it does when the process dies
+
+
+def check_trainable(config: Config) -> None:
+    """Raises ConfigError: Numbers of the settings' compute_dtype are too coarse to learn with."""
+    if config.compute_dtype == "int8":
+        raise ConfigError(
+            "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
+            "nmt-quantize the model or translate with --compute-dtype int8"
+        )
 
 
 def save_config(folder: Path, config: Config) -> None:

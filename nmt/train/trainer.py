@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from nmt.errors import CheckpointError, NMTError
 from nmt.evaluate import Score, score_translations
+from nmt.length_model import LengthModel, save_length_model
 from nmt.model_folder import (
     BEST_NAME,
     LAST_NAME,
+    LENGTHS_NAME,
     PARAMS_PREFIX,
     build_model,
     read_checkpoint,
@@ -27,6 +29,7 @@ from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import (
     Corpora,
     Texts,
+    check_trainable,
     load_corpora,
     own_folder,
     save_config,
@@ -84,6 +87,7 @@ class Trainer:
         device: str | None = None,
         terminal: TextIO | None = None,
     ) -> None:
+        check_trainable(config)
         self.config = config
         self._device = choose_device(device or config.device)
         self.folder = Path(config.model_dir)
@@ -124,6 +128,8 @@ class Trainer:
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
         schedule = make_schedule(config.training)
         state = saved.state if saved else TrainingState()
+        lengths = LengthModel.learn(corpora.train.src.lengths, corpora.train.tgt.lengths)
+        save_length_model(self.folder / LENGTHS_NAME, lengths)
         batch_size = self._batch_size(state, model, optimizer, corpora.train, log)
         parts = Parts(
             config=config,
@@ -136,7 +142,7 @@ class Trainer:
             validator=Validator(
                 validation_batches(config, corpora.dev, batch_size), *corpora.dev_texts, check=self._stop.check
             ),
-            translator=Translator(model, src, tgt, config, threads),
+            translator=Translator(model, src, tgt, config, threads, lengths=lengths),
             keeper=Keeper(
                 self.folder,
                 config,

@@ -13,7 +13,7 @@ from nmt.rnn.device import choose_device
 from nmt.rnn.profile import Profile, operation, recording
 from nmt.train.batch_size import choose_batch_size, warm_up
 from nmt.train.optimizer import make_optimizer
-from nmt.train.prepare import load_training_text, train_batches
+from nmt.train.prepare import check_trainable, load_training_text, train_batches
 from nmt.train.schedule import make_schedule
 from nmt.train.state import TrainingState
 from nmt.train.update import Updater
@@ -53,6 +53,7 @@ class Trial:
     def __init__(
         self, config: Config, threads: int | None, say: Callable[[str], None], device: str | None = None
     ) -> None:
+        check_trainable(config)
         self.config = config
         self.num_threads = resolve_threads(threads, config)
         src, tgt, self.corpus = load_training_text(config, say)

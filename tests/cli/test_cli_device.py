@@ -13,10 +13,11 @@ def arguments(setup, model):
         "nmt-train": [setup / "c.yaml"],
         "nmt-translate": [model, setup / "test.xx"],
         "nmt-evaluate": [model, "--src", setup / "test.xx", "--ref", setup / "test.yy"],
+        "nmt-score": [model, "--src", setup / "test.xx", "--tgt", setup / "test.yy"],
     }
 
 
-@pytest.mark.parametrize("command", ["nmt-train", "nmt-translate", "nmt-evaluate"])
+@pytest.mark.parametrize("command", ["nmt-train", "nmt-translate", "nmt-evaluate", "nmt-score"])
 def test_a_missing_card_is_one_line(run, arguments, command):
     result = run(command, *arguments[command], "--device", "cuda", env=WITHOUT)
     assert result.code == 1

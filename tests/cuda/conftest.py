@@ -1,21 +1,17 @@
-"""The device of these tests: the emulator, or the card of this machine (see `runtimes`)."""
+"""The device of these tests: the emulator, or the card of this machine (see `tests.devices`)."""
 
 import pytest
 
-from tests.cuda.runtimes import ON_CARD, runtime_with
+from tests.devices import device_at
 
 
 @pytest.fixture(scope="session")
-def runtime():
-    """What runs kernels. The emulator's threads take turns in a random order, another in every launch."""
-    if not ON_CARD:
-        pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-    return runtime_with(seed=1)
-
-
-@pytest.fixture(scope="session")
-def device(runtime):
+def device():
     """Where arrays lie."""
-    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+    return device_at("cuda")
 
-    return CudaDevice(runtime)
+
+@pytest.fixture(scope="session")
+def runtime(device):
+    """What runs kernels."""
+    return device.runtime

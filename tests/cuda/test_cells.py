@@ -9,8 +9,11 @@ from nmt.errors import ShapeError
 from nmt.rnn import LSTM, LSTMCell, Scan, Weights
 from nmt.rnn.device import cpu
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+from nmt.rnn.kernels.cuda.emit_cuda import HEADER
+from nmt.rnn.ops import OPS
 from nmt.rnn.workspace import Workspace
 from tests.oracle import compare
+from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
 from tests.rnn import test_operators_oracle, test_scan, test_stepper
 
@@ -28,6 +31,21 @@ PROGRAMS = [(name, "float64", LENGTHS[(n + 1) % len(LENGTHS)], n % 2 == 1) for n
 @pytest.mark.parametrize(("name", "dtype", "lengths", "reverse"), PROGRAMS)
 def test_a_program_means_what_the_interpreter_says(device, name, dtype, lengths, reverse):
     test_scan.check_against_interpreter(name, dtype, lengths, reverse, device)
+
+
+@pytest.mark.parametrize("name", more.COMPILED)
+def test_every_other_cell_means_what_the_interpreter_says(device, name):
+    test_scan.check_case(more.draw(name, cases.LENGTHS["mixed"]), name in ("slstm", "sru", "min_lstm"), device)
+
+
+def test_every_operation_has_a_meaning_in_a_kernel():
+    """A name in an operation's form that the header of generated kernels lacks would show on a card alone."""
+    header: dict = {}
+    exec(HEADER.format(dtype="float32"), header)
+    names = {form.partition("(")[0] for op in OPS.values() if op.kind == "elementwise" and (form := op.code)}
+    names = {name for name in names if name.isidentifier()} - {"positive"}  # written as a comparison
+    assert names > {"sigmoid", "maximum"}
+    assert names <= set(header)
 
 
 @pytest.mark.parametrize("kind", cases.RECURRENT)

@@ -41,6 +41,35 @@ def test_steps_are_those_of_the_processor(device, kind):
         np.testing.assert_allclose(found[name], array, **CLOSE)
 
 
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_parameters_side_by_side_take_one_launch(device, kind):
+    """A group's arrays change as each would alone, and what lies between them stays zero."""
+    settings, given = TrainingConfig(**SETTINGS[kind]), arrays(0)
+    shapes = {name: p.shape for name, p in given.items()}
+    alone = {name: device.upload(p) for name, p in given.items()}
+    together, gradients = (device.group(shapes, np.float32) for _ in range(2))
+    ours, theirs = (make_optimizer(settings, params, device=device) for params in (alone, together))
+    for name, p in given.items():
+        together[name][...] = device.upload(p)
+    for update in range(2):
+        apart = {name: device.upload(g) for name, g in arrays(update + 1).items()}
+        for name, g in apart.items():
+            gradients[name][...] = g
+        assert gradient_norm(gradients, device=device) == pytest.approx(gradient_norm(apart, device=device), rel=1e-14)
+        ours.step(alone, apart, 0.01, 0.7)
+        before = getattr(device.runtime, "launches", 0)
+        theirs.step(together, gradients, 0.01, 0.7)
+        launches = getattr(device.runtime, "launches", 1) - before
+        assert launches <= 2  # the decay has one of its own
+    for name in given:
+        np.testing.assert_array_equal(device.download(together[name]), device.download(alone[name]))
+    for name, array in ours.state_dict()[0].items():
+        np.testing.assert_array_equal(theirs.state_dict()[0][name], array)
+    whole = device.download(together.whole)
+    assert np.count_nonzero(whole) == sum(np.count_nonzero(device.download(a)) for a in alone.values())
+    assert whole.size > sum(p.size for p in given.values())
+
+
 def test_state_moves_to_the_card_and_back(device):
     settings = TrainingConfig(optimizer="adam")
     params = arrays(0)

@@ -12,8 +12,8 @@ from nmt.rnn.kernels.cuda.persistent import gru, layer, lstm  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent.layer import GATES, PersistentLayer  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile  # noqa: E402
 from tests.cuda import recurrent  # noqa: E402
-from tests.cuda.runtimes import runtime_with  # noqa: E402
 from tests.cuda_emulator import EmulationError  # noqa: E402
+from tests.devices import runtime_with  # noqa: E402
 
 # Both sides of a product rounded to bfloat16, which may fall to either side where the sums before differ in their last
 # bit; and three products of tensor float 32.

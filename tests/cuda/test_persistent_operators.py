@@ -7,8 +7,8 @@ pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extr
 
 from nmt.rnn import GRU, LSTM  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer  # noqa: E402
-from tests.cuda.runtimes import runtime_with  # noqa: E402
 from tests.cuda.test_persistent import tiny  # noqa: E402
+from tests.devices import runtime_with  # noqa: E402
 
 T, B, D, H = 3, 4, 5, 32
 

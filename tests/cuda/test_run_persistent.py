@@ -7,7 +7,7 @@ import pytest
 
 from nmt.rnn import DropoutCell, ElmanCell, GRUCell, LSTMCell, Scan, StackCell
 from nmt.rnn.kernels.cuda.run_persistent import PersistentRun, recognise
-from tests.cuda.runtimes import runtime_with
+from tests.devices import runtime_with
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 

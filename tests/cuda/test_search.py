@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from nmt.decode import search
+from nmt.decode import Ensemble, Sampling, SearchOptions, force, search
 from nmt.decode.penalty import length_divisor
+from nmt.errors import DeviceError
 from nmt.rnn.beam_state import BeamState
 from nmt.rnn.device import OutputLayer
 from nmt.rnn.weights import Weights
+from nmt.special_tokens import EOS_ID
 from tests.small_models import build, on_device, random_sentences
 
 
@@ -51,7 +53,7 @@ def one_step(device, tokens, scores, *, K, limit=9, n_best=1, sums=None, live=No
         beams.sums[:] = device.upload(np.array(sums))
         beams.live[:] = live
     given = device.upload(np.array(tokens, np.int32)), device.upload(np.array(scores, np.float64))
-    device.beam_step(*given, beams, eos=2, never=1, n_best=n_best)
+    device.beam_step(*given, given[1], beams, eos=2, never=1, n_best=n_best)
     return beams, lambda name: device.download(getattr(beams, name)).reshape(-1).tolist()
 
 
@@ -73,7 +75,7 @@ def test_what_ended_leaves_a_narrower_beam(device):
     _, get = one_step(device, [[2, 5, 6, 7]], [[-1.0, -1.1, -1.2, -1.3]], K=3)
     assert (get("live"), get("room"), get("steps")) == ([2], [2], [1])
     assert get("tokens")[:2] == [5, 6]
-    assert (get("end_steps"), get("end_finished"), get("end_sums")[0]) == ([1, 0, 0], [1, 0, 0], -1.0)
+    assert (get("end_steps"), get("end_finished"), get("end_log_probs")[0]) == ([1, 0, 0], [1, 0, 0], -1.0)
 
 
 def test_a_sentence_that_cannot_improve_ends(device):
@@ -110,6 +112,119 @@ def test_translations_are_those_of_the_processor(device, case):
         assert [(h.ids, h.finished) for h in other] == [(h.ids, h.finished) for h in mine]
         np.testing.assert_allclose([h.log_prob for h in other], [h.log_prob for h in mine], rtol=1e-10)
         np.testing.assert_allclose([h.score for h in other], [h.score for h in mine], rtol=1e-10)
+
+
+def lively(seed=5, **options):
+    """A model some of whose translations end soon, some never, and repeat themselves."""
+    model = build(14, dtype=np.float64, seed=seed, **options)
+    model.params["output.b"][EOS_ID] += 1.2
+    model.changed()
+    return model
+
+
+def assert_same(device, models, options, *, average=None, sentences=3, **settings):
+    """The processor and the card find the same hypotheses."""
+    sources = random_sentences(np.random.default_rng(0), sentences, 14, 4)
+    settings = {"beam_size": 3, "n_best": 2, "batch_size": 2, "max_length_ratio": 1.0, "max_length_extra": 4} | settings
+    found = []
+    for place in (None, device):
+        there = [m if place is None else on_device(m, device, dtype=np.float64) for m in models]
+        whole = Ensemble(there, average) if average else there[0]
+        found.append(search(whole, sources, options=options, **settings))
+    for mine, other in zip(*found, strict=True):
+        assert [(h.ids, h.finished) for h in other] == [(h.ids, h.finished) for h in mine]
+        np.testing.assert_allclose([h.log_prob for h in other], [h.log_prob for h in mine], rtol=1e-9)
+        np.testing.assert_allclose([h.score for h in other], [h.score for h in mine], rtol=1e-9)
+    return found[0]
+
+
+OPTIONS = {
+    "min length": ({"min_length": 3}, {}),
+    "forbidden": ({"forbidden": [[5], [4, 4], [7, 7, 7], [7, 8]], "allow_unk": False}, {"length_penalty": "average"}),
+    "no repeat": ({"no_repeat_ngram_size": 2, "repetition_penalty": 1.7}, {"length_penalty": "none"}),
+    "no word twice": ({"no_repeat_ngram_size": 1}, {}),
+    "reward": ({"word_reward": 0.4}, {"n_best": 3}),
+    "less reward": ({"word_reward": -0.4}, {"length_penalty": 0.6}),
+    "coverage": ({"coverage_penalty": 0.4}, {"length_penalty": "average"}),
+    "prefixes": ({"prefixes": [[4, 7], [], [1, 4, 4]], "forbidden": [[4]], "min_length": 2}, {}),
+    "all": (
+        {"min_length": 2, "no_repeat_ngram_size": 2, "repetition_penalty": 1.2, "coverage_penalty": 0.2}
+        | {"word_reward": 0.1, "prefixes": [[4], [5, 6], []], "allow_unk": False},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_are_those_of_the_processor(device, name):
+    options, settings = OPTIONS[name]
+    model = lively()
+    found = assert_same(device, [model], SearchOptions(**options), **settings)
+    plain = plainly(model, settings)
+    assert found != plain, "the option would not be missed"
+
+
+def plainly(model, settings):
+    sources = random_sentences(np.random.default_rng(0), 3, 14, 4)
+    usual = {"beam_size": 3, "n_best": 2, "batch_size": 2, "max_length_ratio": 1.0, "max_length_extra": 4}
+    return search(model, sources, **(usual | settings))
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(5),
+        Sampling(6, 1.7),
+        Sampling(7, 1.3, top_k=4),
+        Sampling(8, 2.0, top_k=6, top_p=0.7),
+        Sampling(9, top_p=0.8),
+    ],
+)
+def test_samples_are_those_of_the_processor(device, sampling):
+    rules = {"no_repeat_ngram_size": 2} if sampling.top_k else {"repetition_penalty": 1.5}
+    found = assert_same(device, [lively()], SearchOptions(sampling=sampling, **rules), n_best=3)
+    assert len({tuple(h.ids) for some in found for h in some}) > 3
+
+
+@pytest.mark.parametrize(("average", "options"), [("log_prob", {"coverage_penalty": 0.3}), ("prob", {"min_length": 2})])
+def test_ensembles_are_those_of_the_processor(device, average, options):
+    models = [lively(seed) for seed in (5, 4, 8)]
+    assert_same(device, models, SearchOptions(**options), average=average)
+
+
+def test_what_only_the_processor_does_is_one_line(device):
+    model = on_device(lively(), device, dtype=np.float64)
+    nothing = SearchOptions(constraints=[[], []], glossary=[[], []], glossary_bonus=3.0)
+    assert search(model, [[5], [6]], beam_size=1, options=nothing, max_length_ratio=0.0, max_length_extra=1)
+    for asked in ({"groups": 2}, {"constraints": [[[5]], []]}, {"glossary": [[[5]], []]}):
+        with pytest.raises(DeviceError, match=f"^search: {next(iter(asked))} must be left out .* use --device cpu$"):
+            search(model, [[5], [6]], beam_size=2, options=SearchOptions(**asked))
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_given_translations_are_scored_as_on_the_processor(device, attention):
+    model = lively()
+    there = on_device(model, device, dtype=np.float64)
+    sources, targets = (random_sentences(np.random.default_rng(n), 3, 14, 5) for n in (0, 1))
+    targets[1] = []
+    found = [
+        force(m, sources, [[*t, EOS_ID] for t in targets], attention=attention, batch_size=2) for m in (model, there)
+    ]
+    for mine, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other.log_probs, mine.log_probs, rtol=1e-10)
+        if attention:
+            np.testing.assert_allclose(other.attention, mine.attention, rtol=1e-9, atol=1e-12)
+
+
+def test_log_probs_are_the_scores_of_best_tokens(device):
+    rng = np.random.default_rng(0)
+    for V in (40, 1100):
+        logits, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, V), (V,)))
+        weights = Weights({"W": device.upload(np.eye(V, dtype=np.float32)), "b": device.upload(bias)})
+        layer = OutputLayer(weights, "W", "b", False, logits.dtype)
+        everything = device.download(device.log_probs(device.upload(logits), layer, 1))
+        tokens, scores = best(device, logits, bias, 0, 3)
+        np.testing.assert_array_equal(np.take_along_axis(everything, tokens.astype(np.int64), 1), scores)
 
 
 def test_greedy_and_a_limit_of_nothing(device):

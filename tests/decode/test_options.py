@@ -5,6 +5,7 @@ import pytest
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.options import Sampling, SearchOptions
+from nmt.decode.rules import Rule
 from tests.decode.test_beam import EOS, TableDecoder
 from tests.oracle import beam
 
@@ -26,6 +27,8 @@ def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best
     first_token = 1 if options.allow_unk else 2
     chooser = options.chooser(sources, beam_size, EOS)
     cell = BeamCell(decoder, limits, beam_size, penalty, n_best, first_token, BOS, options.word_reward, 0.0, chooser)
+    if options.expected_lengths is not None:
+        cell.expected = np.array(options.expected_lengths, np.float64)
     numbers = np.arange(len(order))
     blocks = [(part, [sources[n] for n in part]) for part in np.split(numbers, numbers[size::size])]
     found = dict(run(cell, iter(blocks), size))
@@ -107,6 +110,42 @@ def test_word_reward(reward, penalty):
         assert hypotheses[0].log_prob == pytest.approx(
             sum(plain(n)(tuple(hypotheses[0].ids[:t]))[w] for t, w in enumerate([*hypotheses[0].ids, EOS]))
         )
+
+
+@pytest.mark.parametrize("penalty", ["none", 1.0])
+@pytest.mark.parametrize("reward", [0.7, -0.7])
+def test_a_bounded_word_reward_ends_at_the_expected_length(reward, penalty):
+    lengths = [2.5, 1.0, 40.0]
+    options = SearchOptions(word_reward=reward, expected_lengths=lengths)
+    for n, hypotheses in find(options, penalty=penalty).items():
+        every = everything(plain(n), penalty=penalty)
+        expected = sorted((-score - reward * min(len(ids) + 1, lengths[n]), ids) for ids, score in every)
+        found = [(tuple(h.ids), h.score) for h in hypotheses if h.finished]
+        assert len(found) >= 1
+        for (ids, score), (want, want_ids) in zip(found, expected, strict=False):
+            assert (ids, score) == (want_ids, pytest.approx(-want))
+
+
+BONUS = np.array([0, -0.5, 0, -0.3, -2.0, -0.1, -0.9])
+
+
+class Favour(Rule):
+    """A score of its own for every token, as a language model would give."""
+
+    reweights = True
+
+    def apply(self, scores, beam, steps):
+        scores += BONUS
+
+
+def test_rules_of_others_take_part():
+    def fused(n):
+        return lambda prefix: plain(n)(prefix) + BONUS
+
+    for n, hypotheses in find(SearchOptions(more_rules=lambda: [Favour()])).items():
+        for h, (ids, score) in zip([h for h in hypotheses if h.finished], everything(fused(n)), strict=False):
+            assert (tuple(h.ids), h.score) == (ids, pytest.approx(score))
+            assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
 
 
 def true_log_prob(n, ids):

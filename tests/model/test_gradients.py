@@ -12,6 +12,7 @@ import pytest
 
 from nmt.data.subwords import EOS_ID, PAD_ID
 from tests import small_models
+from tests.devices import device_at
 from tests.oracle import compare, gradients
 
 VOCAB = 9
@@ -31,6 +32,10 @@ def embeddings(size=6, **more):
 
 def dropouts(**more):
     return {"num_layers": 2, "dropout": 0.3, **more}
+
+
+def conv(**more):
+    return {"type": "conv", "num_layers": 2, "hidden_size": 5, "embeddings": embeddings(4), "max_positions": 3, **more}
 
 
 SETUPS = {
@@ -61,6 +66,19 @@ SETUPS = {
         encoder={"rnn_type": "projected_lstm", "num_layers": 2, "residual": True},
         decoder={"rnn_type": "qrnn", "num_layers": 2},
     ),
+    # More tokens than positions; dropout everywhere; a window beyond the shortest sentences.
+    "conv": setup(
+        encoder=conv(kernel_size=5, dropout=0.3, embeddings=embeddings(4, dropout=0.2)),
+        decoder=conv(attention="dot", dropout=0.3, hidden_dropout=0.2, embeddings=embeddings(4, dropout=0.2)),
+        label_smoothing=0.1,
+    ),
+    "conv_tied_bahdanau": setup(
+        encoder=conv(hidden_size=3, embeddings=embeddings(5)),
+        decoder=conv(attention="bahdanau", attention_size=7, kernel_size=2, embeddings=embeddings(5)),
+        tied="all",
+    ),
+    "conv_to_lstm": setup(encoder=conv(num_layers=1), decoder={"num_layers": 2}),
+    "lstm_to_conv": setup(decoder=conv(num_layers=1, attention="general")),
     "relu_luong_scaled_embeddings": setup(
         encoder={"rnn_type": "rnn_relu", "embeddings": embeddings(4, scale=True)},
         decoder={
@@ -90,8 +108,8 @@ SETUPS = {
         ),
     ),
 }
-WITH_DROPOUT = ("dropout_everywhere", "variational_dropout_residual_gru")
-WITHOUT_DROPOUT = ("lstm_bahdanau_bridge", "gru_reset_before_dot_last_tied_all")
+WITH_DROPOUT = ("dropout_everywhere", "variational_dropout_residual_gru", "conv")
+WITHOUT_DROPOUT = ("lstm_bahdanau_bridge", "gru_reset_before_dot_last_tied_all", "conv_tied_bahdanau")
 
 # Sources and targets of mixed lengths, a repeated word, an empty target (only EOS), and an equal
 # pair of lengths.
@@ -132,7 +150,34 @@ def test_gradients_equal_finite_differences(name):
     assert not complaints, "\n".join(complaints)
 
 
-@pytest.mark.parametrize("name", ["lstm_bahdanau_bridge", "variational_dropout_residual_gru"])
+@pytest.mark.parametrize("name", SETUPS)
+def test_gradients_equal_a_finite_difference_on_a_card(name):
+    """The same setups along one direction through all parameters, which has a share of every gradient; and each
+    gradient beside the processor's."""
+    device, batch = device_at("cuda"), small_models.batch_of(PAIRS)
+    model = model_of(name, device=device)
+    _, grads = loss_and_gradients(model, name, batch)
+    grads = {key: device.download(value) for key, value in grads.items()}
+    ours = model_of(name)
+    _, expected = loss_and_gradients(ours, name, batch)
+    for key, value in expected.items():
+        compare.assert_close(grads[key], value, 1e-10, key)
+    params = copied(ours.params)
+
+    def loss():
+        for key, value in params.items():
+            model.params[key][...] = device.upload(value)
+        model.changed()
+        options = {"seed": SEED, "label_smoothing": SETUPS[name]["smoothing"], "threads": 1}
+        stats = model._run(batch, training=True, gradients=None, **options)  # dropout as in training
+        return stats.loss / batch.num_tgt_tokens
+
+    direction = gradients.random_direction(params, np.random.default_rng(3))
+    promised = gradients.inner(grads, direction)
+    assert gradients.along(loss, params, direction) == pytest.approx(promised, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["lstm_bahdanau_bridge", "variational_dropout_residual_gru", "conv"])
 def test_recomputed_gates_give_the_same_gradients(name):
     batch = small_models.batch_of(PAIRS)
     (stats, kept), (again, found) = (
@@ -179,7 +224,7 @@ def test_a_batch_is_the_sum_of_its_sentences(name):
         compare.assert_close(value * batch.num_tgt_tokens, sums[key], 1e-12, key)
 
 
-@pytest.mark.parametrize("name", [WITHOUT_DROPOUT[0], WITH_DROPOUT[0]])
+@pytest.mark.parametrize("name", [WITHOUT_DROPOUT[0], WITH_DROPOUT[0], "conv"])
 def test_two_threads_give_what_one_gives(name):
     model, batch = model_of(name), small_models.batch_of(PAIRS * 5)
     one, grads = loss_and_gradients(model, name, batch, threads=1)

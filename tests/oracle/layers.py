@@ -1,7 +1,7 @@
 """Cells over time: one direction, both, stacks, residual stacks, rows of different lengths.
 
-The conventions: y of a row beyond its length is 0; the final state is that of the row's last valid
-step; the reversed direction reads the valid prefix backwards, so its final state belongs to time 0.
+The conventions: y of a row beyond its length is 0, if `padding` says nothing else; the final state is that of the row's
+last valid step; the reversed direction reads the valid prefix backwards, so its final state belongs to time 0.
 """
 
 import numpy as np
@@ -40,8 +40,12 @@ def random_params(rng, kind, input_size, hidden_size, *, num_layers=1, bidirecti
     return params
 
 
-def run_direction(kind, p, x, h, c, lengths, *, reverse=False):
-    """One layer in one direction: x [T, B, D], h and c [B, H] -> y [T, B, H], h, c [B, H]."""
+def run_direction(kind, p, x, h, c, lengths, *, reverse=False, padding="zero", empty="initial"):
+    """One layer in one direction: x [T, B, D], h and c [B, H] -> y [T, B, H], h, c [B, H].
+
+    padding: "repeat" is written as Keras runs masked rows, "carry" as Caffe2 reverses and runs them; empty: "zero" is
+    ONNX Runtime's final state of a row without steps.
+    """
     T, B, _ = x.shape
     H = p["W_h"].shape[0]
     dtype = np.result_type(x, h, c, *p.values(), np.float64)
@@ -53,7 +57,14 @@ def run_direction(kind, p, x, h, c, lengths, *, reverse=False):
         for t in reversed(times) if reverse else times:
             h_t, c_t = cells.step(kind, p, x[t, row], h_t, c_t)
             y[t, row] = h_t
+        if empty == "zero" and not lengths[row]:
+            h_t, c_t = np.zeros_like(h_t), np.zeros_like(c_t)
         h_last[row], c_last[row] = h_t, c_t
+        previous = np.zeros_like(h_t)
+        for t in reversed(range(T)) if reverse else range(T):
+            if t >= lengths[row] and padding != "zero":
+                y[t, row] = previous if padding == "repeat" else h_t
+            previous = y[t, row]
     return y, h_last, c_last
 
 
@@ -67,7 +78,10 @@ def run(
     *,
     num_layers=1,
     bidirectional=False,
+    reverse=False,
     residual=False,
+    padding="zero",
+    empty="initial",
 ):
     """A stack: x [T, B, D], states [L*dirs, B, H] -> y [T, B, H*dirs], h and c [L*dirs, B, H].
 
@@ -75,8 +89,8 @@ def run(
     section 3.1).
     """
     T, B, _ = x.shape
-    H = params["W_h_l0"].shape[0]
-    suffixes = ("", "_reverse") if bidirectional else ("",)
+    H = next(p.shape[0] for name, p in params.items() if name.startswith("W_h"))
+    suffixes = ("", "_reverse") if bidirectional else ("_reverse",) if reverse else ("",)
     none = np.zeros((num_layers * len(suffixes), B, H))
     x, hx, cx = exact(x), exact(none if hx is None else hx), exact(none if cx is None else cx)
     lengths = [T] * B if lengths is None else [int(n) for n in lengths]
@@ -87,7 +101,7 @@ def run(
             state = len(h_all)
             y, h_last, c_last = run_direction(
                 kind, layer_params(params, layer, suffix), below, hx[state], cx[state], lengths,
-                reverse=suffix == "_reverse",
+                reverse=suffix == "_reverse", padding=padding, empty=empty,
             )  # fmt: skip
             sides.append(y)
             h_all.append(h_last)

@@ -46,6 +46,7 @@ class LayerCase:
     cx: np.ndarray | None
     lengths: np.ndarray | None
     expected: dict[str, np.ndarray]
+    options: dict[str, int] = field(default_factory=dict)
     cotangents: dict[str, np.ndarray] = field(default_factory=dict)
     gradients: dict[str, np.ndarray] = field(default_factory=dict)
     d_params: dict[str, np.ndarray] = field(default_factory=dict)
@@ -72,11 +73,6 @@ def arrays(source, name):
 def torch_config(name):
     """The description inside a PyTorch file."""
     return json.loads(str(arrays("torch", name)["config"]))
-
-
-def is_projected(name):
-    """Whether a PyTorch file is of an LSTM with projections, which is a cell here and no operator."""
-    return bool(torch_config(name).get("proj_size", 0))
 
 
 def torch_layer_names():
@@ -118,6 +114,7 @@ def torch_layer(name):
         cx=file.get("c0"),
         lengths=file.get("lengths"),
         expected=present(file, y="y", hy="hn", cy="cn"),
+        options={"proj_size": config["proj_size"]} if config.get("proj_size") else {},
         cotangents=present(file, d_y="gy", d_hy="ghn", d_cy="gcn"),
         gradients=present(file, d_x="dx", d_hx="dh0", d_cx="dc0"),
         d_params=from_torch(file, "d_"),
@@ -129,32 +126,19 @@ def onnx_attributes(name):
     return json.loads(str(arrays("onnx", name)["attrs"]))
 
 
-def onnx_feature(name):
-    """The feature of an ONNX file that is a cell's and not the operators', or None."""
+def onnx_is_plain(name):
+    """Whether an ONNX file is of a cell that the oracle knows: no peepholes, clip, coupled gates, other
+    activations."""
     file, attributes = arrays("onnx", name), onnx_attributes(name)
     op = str(file["op"])
-    if op == "ReverseSequence":
-        return None
-    if "in_P" in file:
-        return "peepholes"
-    if "clip" in attributes:
-        return "clip"
-    if attributes.get("input_forget", 0):
-        return "input_forget"
     given = set(attributes.get("activations", []))
-    if not (given <= set(DEFAULT_ACTIVATIONS[op]) or (op == "RNN" and given == {"Relu"})):
-        return "activations"
-    return None
+    usual = given <= set(DEFAULT_ACTIVATIONS[op]) or (op == "RNN" and given == {"Relu"})
+    return usual and "in_P" not in file and "clip" not in attributes and not attributes.get("input_forget", 0)
 
 
-def onnx_waits_for(name):
-    """What an ONNX file needs that is not there yet, or None."""
-    file = arrays("onnx", name)
-    if str(file["op"]) == "ReverseSequence":
-        return "ReverseSequence"
-    if "in_sequence_lens" in file and int(file["in_sequence_lens"].min()) == 0:
-        return "lengths of zero (ONNX Runtime's final state is then 0)"
-    return None
+def onnx_layer_names():
+    """The files of recurrent operators."""
+    return [n for n in names("onnx") if str(arrays("onnx", n)["op"]) in ONNX_GATES]
 
 
 def onnx_params(op, file, suffixes):
@@ -209,25 +193,3 @@ def onnx_layer(name):
         lengths=file.get("in_sequence_lens"),
         expected=expected,
     )
-
-
-def reverse_as_bidirectional(case):
-    """A reverse case for layers that only know both directions: the forward half is a filler.
-
-    Returns (params, hx, cx) of the bidirectional layer; its second half must give the case's
-    results.
-    """
-    params = dict(case.params)
-    for name, value in case.params.items():
-        params[name.removesuffix("_reverse")] = 0.5 * value
-
-    def both(state):
-        return None if state is None else np.concatenate([0.25 * state, state])
-
-    return params, both(case.hx), both(case.cx)
-
-
-def select_reverse(case, results):
-    """The second half of a bidirectional layer's y, hy, cy."""
-    width = case.hidden_size
-    return {k: v[..., width:] if k == "y" else v[1:] for k, v in results.items()}

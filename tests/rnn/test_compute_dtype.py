@@ -120,7 +120,7 @@ def test_layers_take_the_type_of_their_products(kind):
 @pytest.mark.parametrize(
     ("dtype", "compute_dtype", "choices"),
     [
-        ("float32", "float16", "float32 or bfloat16"),
+        ("float32", "float16", "float32 or bfloat16 or int8"),
         ("float64", "bfloat16", "float64"),
         ("float64", "float32", "float64"),
     ],

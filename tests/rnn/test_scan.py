@@ -9,7 +9,7 @@ from numba.core.dispatcher import Dispatcher
 
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
-from nmt.rnn import scan as engine
+from nmt.rnn import compiled as compiled_cells
 from nmt.rnn.kernels import emit_cpu, run_cpu
 from nmt.rnn.kernels.team import run_team
 from nmt.rnn.workspace import Fresh
@@ -42,7 +42,12 @@ def test_compiled_program_means_what_the_interpreter_says(name, dtype, lengths, 
 
 
 def check_against_interpreter(name, dtype, lengths, reverse, device=None):
-    case = cases.draw(cases.CELLS[name](), dtype, cases.LENGTHS[lengths])
+    check_case(cases.draw(cases.CELLS[name](), dtype, cases.LENGTHS[lengths]), reverse, device)
+
+
+def check_case(case, reverse, device=None):
+    """Outputs and gradients, in training and inference, are the interpreter's; what lies behind a row is zero."""
+    dtype = case.x.dtype.name
     outputs, found, masks = cases.compiled(case, reverse=reverse, device=device)
     tolerance = compare.TOLERANCE[dtype]
     expected, expected_gradients = cases.interpreted(case, masks, reverse=reverse)
@@ -161,9 +166,8 @@ def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, divi
     assert not any(divided)
 
 
-@pytest.mark.parametrize(("limit", "parts"), [(0, {2}), (1 << 40, {1})])
-def test_little_work_is_done_by_one_thread(limit, parts, monkeypatch):
-    monkeypatch.setattr(run_cpu, "ALONE_BELOW", limit)
+def _parts(monkeypatch, *, batch=cases.B, **options):
+    """Into how many parts the functions of a run on two threads are divided."""
     found = set()
 
     def spy(function, parts, table, keep):
@@ -171,8 +175,30 @@ def test_little_work_is_done_by_one_thread(limit, parts, monkeypatch):
         run_team(function, parts, table, keep)
 
     monkeypatch.setattr(run_cpu, "run_team", spy)
-    cases.compiled(cases.draw(cases.CELLS["gru"](), "float64"), threads=2)
-    assert found == parts
+    cases.compiled(cases.draw(cases.CELLS["gru"](), "float64", rows=batch), threads=2, **options)
+    return found
+
+
+_LIMITS = pytest.mark.parametrize(("limit", "parts"), [(0, {2}), (1 << 40, {1})])
+
+
+@_LIMITS
+def test_little_work_is_done_by_one_thread(limit, parts, monkeypatch):
+    monkeypatch.setattr(run_cpu, "ALONE_BELOW", limit)
+    assert _parts(monkeypatch) == parts
+
+
+@_LIMITS
+def test_small_steps_are_not_divided_into_units(limit, parts, monkeypatch):
+    """However many there are: the threads would meet after every product."""
+    monkeypatch.setattr(run_cpu, "ALONE_A_STEP", limit)
+    assert _parts(monkeypatch, division="units") == parts
+    assert _parts(monkeypatch, division="rows") == {2}
+
+
+def test_nobody_is_woken_for_no_rows(monkeypatch):
+    assert _parts(monkeypatch, batch=1, division="rows") == {1}
+    assert _parts(monkeypatch, batch=2, division="rows") == {2}
 
 
 def test_thread_count_never_shows_in_long_sums():
@@ -254,7 +280,7 @@ def test_other_sizes_of_a_batch_compile_nothing(name):
     cell = cases.CELLS[name]()
     cases.compiled(cases.draw(cell, "float64", (6, 2, 5, 1, 3)), threads=2)
     cases.inferred(cases.draw(cell, "float64"), threads=2)
-    before, plans = numba_signatures(), engine._compile.cache_info().misses
+    before, plans = numba_signatures(), compiled_cells.compile_step.cache_info().misses
     assert before[0] > 0
     for rows, steps, places in ((1, 1, 1), (2, 9, 3), (17, 3, 8)):
         lengths = tuple(1 + row % steps for row in range(rows))
@@ -264,7 +290,7 @@ def test_other_sizes_of_a_batch_compile_nothing(name):
                 cases.compiled(case, reverse=reverse, threads=2)
                 cases.inferred(case, reverse=reverse, threads=2)
     assert numba_signatures() == before
-    assert engine._compile.cache_info().misses == plans
+    assert compiled_cells.compile_step.cache_info().misses == plans
 
 
 # ------------------------------------------------------------ the oracle

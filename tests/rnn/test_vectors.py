@@ -1,8 +1,5 @@
-"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes.
-
-Files that need what the operators do not have yet are skipped one by one, with the feature they
-wait for.
-"""
+"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes, on every device. Every file is
+read."""
 
 import numpy as np
 import pytest
@@ -12,19 +9,23 @@ from tests.oracle import compare, layers, vectors
 if not vectors.PRESENT:
     pytest.skip(vectors.ABSENT, allow_module_level=True)
 
-from tests.rnn import cell_layers, operator_calls
+from nmt.rnn import layouts, operators
+from nmt.rnn.padding import reverse_sequence
+from tests.devices import ON_CARD, device_at
+from tests.rnn import operator_calls
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-DTYPES = ("float64", "float32")
+# The emulator takes its time: one dtype there, the exact one.
+RUNS = [("float64", "cpu"), ("float32", "cpu"), ("float64", "cuda"), *([("float32", "cuda")] if ON_CARD else [])]
 # ONNX's expected numbers are themselves float32: this is how exact they can be.
 ONNX_TOLERANCE = {"float64": 2e-6, "float32": compare.TOLERANCE["float32"]}
 
-pytestmark = pytest.mark.parametrize("dtype", DTYPES)
+pytestmark = pytest.mark.parametrize(("dtype", "device"), RUNS, indirect=["device"])
 
 
-def skip_if_waiting(feature):
-    if feature:
-        pytest.skip(f"waits for a later issue: {feature}")
+@pytest.fixture
+def device(request):
+    return device_at(request.param)
 
 
 def check(results, expected, tolerance, what):
@@ -34,8 +35,8 @@ def check(results, expected, tolerance, what):
         compare.assert_close(results[key], value, tolerance, f"{what} {key}")
 
 
-@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if not vectors.is_projected(n)])
-def test_torch_layers(name, dtype):
+@pytest.mark.parametrize("name", vectors.torch_layer_names())
+def test_torch_layers(name, dtype, device):
     case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
     layer = operator_calls.build(
         case.kind,
@@ -47,6 +48,8 @@ def test_torch_layers(name, dtype):
         bidirectional=case.bidirectional,
         bias=case.bias,
         batch_first=case.batch_first,
+        **case.options,
+        device=device,
     )
     inputs = (case.x, case.hx, case.cx, case.lengths)
     check(operator_calls.infer(layer, *inputs), case.expected, tolerance, name)
@@ -57,60 +60,31 @@ def test_torch_layers(name, dtype):
     check(found.params, case.d_params, tolerance, f"{name} gradient of")
 
 
-@pytest.mark.parametrize("name", [n for n in vectors.torch_layer_names() if vectors.is_projected(n)])
-def test_torch_projections(name, dtype):
-    case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
-    stack, ends = cell_layers.torch_projected(name, dtype)
-    y, final = cell_layers.forward(stack, case.x, {"h": case.hx, "c": case.cx}, case.lengths)
-    check({"y": y, "hy": final["h"], "cy": final["c"]}, case.expected, tolerance, name)
-    d_final = {"h": case.cotangents["d_hy"], "c": case.cotangents["d_cy"]}
-    d_x, d_initial, d_params = cell_layers.backward(stack, case.cotangents["d_y"], d_final)
-    found = {"d_x": d_x, "d_hx": d_initial["h"], "d_cx": d_initial["c"]}
-    check(found, case.gradients, tolerance, name)
-    for end, shares in zip(ends, d_params, strict=True):
-        twice = {"b_x": shares["b"], "b_h": shares["b"]}
-        ours = {k + end: v for k, v in (shares | twice).items() if k != "b"}
-        check(ours, {k: case.d_params[k] for k in ours}, tolerance, f"{name} gradient of")
-
-
-@pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if vectors.onnx_feature(n)])
-def test_onnx_cells(name, dtype):
-    """Peepholes, clip, coupled gates, other activations: options of the cells."""
-    case, stack = vectors.onnx_layer(name), cell_layers.onnx_stack(name, dtype)
-    initial = {k: v for k, v in (("h", case.hx), ("c", case.cx)) if v is not None}
-    y, final = cell_layers.forward(stack, case.x, initial, case.lengths)
-    found = {"y": y, "hy": final["h"], "cy": final.get("c")}
-    check(found, case.expected, ONNX_TOLERANCE[dtype], name)
-
-
-@pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if not vectors.onnx_feature(n)])
-def test_onnx_layers(name, dtype):
-    skip_if_waiting(vectors.onnx_waits_for(name))
-    case = vectors.onnx_layer(name)
-    reverse = case.direction == "reverse"
-    params, hx, cx = vectors.reverse_as_bidirectional(case) if reverse else (case.params, case.hx, case.cx)
-    both = case.direction != "forward"
-    layer = operator_calls.build(
-        case.kind,
-        case.input_size,
-        case.hidden_size,
-        params,
-        dtype,
-        bidirectional=both,
-        bias=case.bias,
-    )
-    results = operator_calls.infer(layer, case.x, hx, cx, case.lengths)
-    witness = layers.run(case.kind, params, case.x, hx, cx, case.lengths, bidirectional=both)
-    # The files are only as exact as float32; the oracle, which agrees with them, is exact.
-    check(
-        results,
-        dict(zip(results, witness, strict=False)),
-        compare.TOLERANCE[dtype],
-        f"{name} oracle",
-    )
-    if reverse:
-        results = vectors.select_reverse(case, results)
+@pytest.mark.parametrize("name", vectors.onnx_layer_names())
+def test_onnx_layers(name, dtype, device):
+    case, file, attributes = vectors.onnx_layer(name), vectors.arrays("onnx", name), vectors.onnx_attributes(name)
+    op = str(file["op"])
+    inputs = {key: file.get(f"in_{key}") for key in ("W", "R", "B", "P")}
+    options = layouts.onnx_options(op, attributes, [key for key, array in inputs.items() if array is not None])
+    layer = getattr(operators, op)(case.input_size, case.hidden_size, dtype=dtype, device=device, **options)
+    node = {"direction": case.direction, "input_forget": options.get("input_forget", False)}
+    layer.load(layouts.from_onnx(op, **inputs, **node))
+    results = operator_calls.infer(layer, case.x, case.hx, case.cx, case.lengths)
     check(results, case.expected, ONNX_TOLERANCE[dtype], name)
+    if vectors.onnx_is_plain(name):
+        # The files are only as exact as float32; the oracle, which agrees with them, is exact.
+        directions = {"bidirectional": case.bidirectional, "reverse": case.direction == "reverse", "empty": "zero"}
+        witness = layers.run(case.kind, case.params, case.x, case.hx, case.cx, case.lengths, **directions)
+        check(results, dict(zip(results, witness, strict=False)), compare.TOLERANCE[dtype], f"{name} oracle")
+
+
+@pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if n not in vectors.onnx_layer_names()])
+def test_onnx_reverse_sequence(name, dtype, device):
+    file, attributes = vectors.arrays("onnx", name), vectors.onnx_attributes(name)
+    assert str(file["op"]) == "ReverseSequence"
+    axes = {key: attributes[key] for key in ("time_axis", "batch_axis")}
+    found = reverse_sequence(file["in_input"].astype(dtype), file["in_sequence_lens"], **axes)
+    np.testing.assert_array_equal(found, file["out_Y"])
 
 
 def shared_layers(name, prefix, dtype, count, **options):
@@ -133,11 +107,11 @@ def shared_layers(name, prefix, dtype, count, **options):
 
 @pytest.mark.parametrize("mode", ["full", "cut"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_truncated_backpropagation(kind, mode, dtype):
+def test_truncated_backpropagation(kind, mode, dtype, device):
     """Two chunks of 4 steps with the state carried; the gradient flows between them, or is cut."""
     name, tolerance = f"tbptt_{kind}", compare.TOLERANCE[dtype]
     file = vectors.arrays("torch", name)
-    first, second = shared_layers(name, "w_", dtype, 2)
+    first, second = shared_layers(name, "w_", dtype, 2, device=device)
     early = operator_calls.forward(first, file["x"][:4])
     late = operator_calls.forward(second, file["x"][4:], early["hy"], early.get("cy"))
     y = np.concatenate([early["y"], late["y"]])
@@ -151,10 +125,10 @@ def test_truncated_backpropagation(kind, mode, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_step_by_step_feeding_the_output_back(kind, dtype):
+def test_step_by_step_feeding_the_output_back(kind, dtype, device):
     name = f"step_{kind}"
     file = vectors.arrays("torch", name)
-    (layer,) = shared_layers(name, "w_", dtype, 1)
+    (layer,) = shared_layers(name, "w_", dtype, 1, device=device)
     x, hx, cx, outputs = file["x0"], None, None, []
     for _ in range(vectors.torch_config(name)["steps"]):
         results = operator_calls.infer(layer, x, hx, cx)
@@ -166,11 +140,11 @@ def test_step_by_step_feeding_the_output_back(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_accumulated_gradients(kind, dtype):
+def test_accumulated_gradients(kind, dtype, device):
     """Two batches through one operator; the first gradients must survive the second call."""
     name, tolerance = f"accum_{kind}", compare.TOLERANCE[dtype]
     file = vectors.arrays("torch", name)
-    (layer,) = shared_layers(name, "w_", dtype, 1, bidirectional=True)
+    (layer,) = shared_layers(name, "w_", dtype, 1, bidirectional=True, device=device)
     operator_calls.forward(layer, file["x1"])
     first = operator_calls.backward(layer, file["gy1"])
     operator_calls.forward(layer, file["x2"])
@@ -181,13 +155,13 @@ def test_accumulated_gradients(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stack_of_different_sizes(kind, dtype):
+def test_stack_of_different_sizes(kind, dtype, device):
     """Operators of hidden sizes 6, 3, 5 chained by hand, forward and back."""
     name, tolerance = f"stack_{kind}", compare.TOLERANCE[dtype]
     file, below, chain = vectors.arrays("torch", name), 4, []
     for index, hidden_size in enumerate(vectors.torch_config(name)["hidden_sizes"]):
         params = vectors.from_torch(file, f"w{index}_")
-        chain.append(operator_calls.build(kind, below, hidden_size, params, dtype))
+        chain.append(operator_calls.build(kind, below, hidden_size, params, dtype, device=device))
         below = hidden_size
     y = file["x"]
     for index, layer in enumerate(chain):

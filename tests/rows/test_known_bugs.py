@@ -138,9 +138,9 @@ def test_what_to_compute_again_reaches_every_layer(make):
 
 
 def test_a_scan_of_the_same_kind_keeps_every_option():
-    """The same mistake here: `Scan.around`, for cells around a decoder's, forgot what to compute again, whether
-    inputs need gradients, and the device."""
-    options = {"dtype": np.dtype("float64"), "threads": 3, "want_inputs": False, "division": "units"}
+    """The same mistake here: `Scan.around`, for cells around a decoder's, forgot what to compute again and the
+    device."""
+    options = {"dtype": np.dtype("float64"), "threads": 3, "division": "units"}
     scan = Scan(LSTMCell(D, H), recompute="gates", **options)
     other = scan.around(GRUCell(D, H))
     for name in (*options, "recompute", "device", "packed"):

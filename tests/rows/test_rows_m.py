@@ -13,7 +13,7 @@ import pytest
 
 from nmt.errors import NMTError
 from nmt.rnn import GRU, LSTM, RNN, Cell, GRUCell, LSTMCell, LSTMVariantCell, Param, Scan, State, Weights, tanh
-from nmt.rnn import scan as engine
+from nmt.rnn import compiled as engine
 from nmt.rnn.kernels import activations, interpreter, run_cpu
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel
@@ -355,7 +355,7 @@ def test_M20_what_a_plan_is_kept_by(monkeypatch):
         plans(LSTMCell(D, 13), dtype="float32"),
         plans(LSTMCell(D, 13), dtype="float32", compute_dtype="bfloat16"),
         plans(LSTMCell(D, 13), recompute="gates"),
-        plans(LSTMCell(D, 13), want_inputs=False),
+        plans(LSTMCell(D, 13), needs=LSTMCell(D, 13).params()),
     ]
     assert changes == [1] * len(changes)
     scan, weights = Scan(LSTMCell(D, 13), dtype="float64"), Weights(cases.draw(LSTMCell(D, 13), "float64").params)

@@ -352,13 +352,13 @@ def test_R25_gradients_from_inside_and_outside_are_summed(cell):
 def test_R26_what_is_not_asked_for_is_the_default():
     case = cases.draw(LSTMCell(D, H), "float64")
     plain, plain_gradients, _ = cases.compiled(replace(case, captured={}))
-    given = cases.compiled(case, recompute="attention", division=None, want_inputs=True)
+    given = cases.compiled(case, recompute="attention", division=None, needs=None)
     same_bits(given[0], plain)
     same_bits(given[1], plain_gradients)
 
 
 def test_R27_internals_are_not_among_the_results():
-    assert [f.name for f in fields(Result)] == ["y", "final", "tape"]
+    assert [f.name for f in fields(Result)] == ["y", "final", "tape", "recorded", "lengths"]
     case = cases.draw(LSTMCell(D, H), "float64")
     result = Scan(case.cell, dtype="float64").forward(Weights(case.params), case.x)
     assert result.tape is None and set(result.final) == {"h", "c"}

@@ -76,6 +76,9 @@ class TranslationModel:
     def changed(self) -> None:
         pass
 
+    def adopt(self, params: dict[str, np.ndarray]) -> None:
+        self.params = dict(params)
+
     def loss_and_gradients(
         self, batch: Any, *, seed: int, label_smoothing: float, threads: int, into: Any = None
     ) -> tuple[LossStats, dict[str, np.ndarray]]:

@@ -1,26 +1,42 @@
 """The cells we ship, one idea a file."""
 
-from nmt.rnn.cells.attention import AttentionCell
+from nmt.rnn.cells.attention import Attention, AttentionCell
+from nmt.rnn.cells.conv_s2s import (
+    ConvDecoderLayer,
+    ConvEncoderLayer,
+    ConvEntryCell,
+    ConvMemoryCell,
+    ConvOutputCell,
+)
 from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
 from nmt.rnn.cells.deep_transition import DeepTransitionGRUCell
 from nmt.rnn.cells.elman import ElmanCell
 from nmt.rnn.cells.gru import GRUCell
 from nmt.rnn.cells.ind_rnn import IndRNNCell
 from nmt.rnn.cells.layer_norm import LayerNormGRUCell, LayerNormLSTMCell
+from nmt.rnn.cells.learned_start import LearnedStartCell
 from nmt.rnn.cells.lstm import LSTMCell
 from nmt.rnn.cells.lstm_variants import CoupledLSTMCell, LSTMVariantCell, PeepholeLSTMCell, ProjectedLSTMCell
 from nmt.rnn.cells.min_rnn import MinGRUCell, MinLSTMCell
 from nmt.rnn.cells.multiplicative import MILSTMCell
+from nmt.rnn.cells.past import Past, SkipCell
 from nmt.rnn.cells.probe import AttentionProbe, CoverageCell
 from nmt.rnn.cells.regularised import DropConnectCell, RecurrentDropoutCell, ZoneoutCell
 from nmt.rnn.cells.slstm import SLSTMCell
 from nmt.rnn.cells.sru import SRUCell
 from nmt.rnn.cells.ssru import SSRUCell
+from nmt.rnn.cells.unrolled import UnrolledCell
 from nmt.rnn.cells.wrappers import DropoutCell, LinearCell, ResidualCell, StackCell
 
 __all__ = [
+    "Attention",
     "AttentionCell",
     "AttentionProbe",
+    "ConvDecoderLayer",
+    "ConvEncoderLayer",
+    "ConvEntryCell",
+    "ConvMemoryCell",
+    "ConvOutputCell",
     "ConvolutionCell",
     "CoupledLSTMCell",
     "CoverageCell",
@@ -34,10 +50,12 @@ __all__ = [
     "LSTMVariantCell",
     "LayerNormGRUCell",
     "LayerNormLSTMCell",
+    "LearnedStartCell",
     "LinearCell",
     "MILSTMCell",
     "MinGRUCell",
     "MinLSTMCell",
+    "Past",
     "PeepholeLSTMCell",
     "ProjectedLSTMCell",
     "QRNNCell",
@@ -46,6 +64,8 @@ __all__ = [
     "SLSTMCell",
     "SRUCell",
     "SSRUCell",
+    "SkipCell",
     "StackCell",
+    "UnrolledCell",
     "ZoneoutCell",
 ]

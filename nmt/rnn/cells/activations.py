@@ -1,11 +1,14 @@
 """Activations by name, as ONNX's recurrent operators know them, from the engine's few operations."""
 
 from collections.abc import Callable
+from inspect import signature
 
 from nmt.errors import ShapeError
 from nmt.rnn.graph import Value, exp, maximum, positive, relu, sigmoid, softplus, tanh
 
 Activation = Callable[[Value], Value]
+ActivationSpec = str | tuple[str, float] | tuple[str, float, float]
+"""A name, alone or with the numbers of the function in the order it takes them, ONNX's alpha and beta."""
 
 
 def clip(x: Value, limit: float | None) -> Value:
@@ -43,7 +46,12 @@ def thresholded_relu(x: Value, alpha: float = 1.0) -> Value:
     return x * positive(x - alpha)
 
 
-_BY_NAME: dict[str, Activation] = {
+def affine(x: Value, alpha: float = 1.0, beta: float = 0.0) -> Value:
+    """alpha x + beta: x itself as it stands (ONNX: Affine; Keras: linear)."""
+    return alpha * x + beta
+
+
+_BY_NAME: dict[str, Callable[..., Value]] = {
     "sigmoid": sigmoid,
     "tanh": tanh,
     "relu": relu,
@@ -54,11 +62,16 @@ _BY_NAME: dict[str, Activation] = {
     "elu": elu,
     "scaled_tanh": scaled_tanh,
     "thresholded_relu": thresholded_relu,
+    "affine": affine,
 }
 
 
-def activation(name: str) -> Activation:
-    """The function of this name. Raises ShapeError where there is none."""
+def activation(spec: ActivationSpec) -> Activation:
+    """The function of this name, with its numbers. Raises ShapeError: there is none, or it does not take as many."""
+    name, *numbers = (spec,) if isinstance(spec, str) else spec
     if name not in _BY_NAME:
         raise ShapeError(f"activation: must be one of {', '.join(_BY_NAME)}, got {name}")
-    return _BY_NAME[name]
+    takes = len(signature(_BY_NAME[name]).parameters) - 1
+    if len(numbers) > takes:
+        raise ShapeError(f"activation {name}: must have at most {takes} numbers besides its name, got {len(numbers)}")
+    return lambda x: _BY_NAME[name](x, *numbers)

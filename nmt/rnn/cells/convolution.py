@@ -10,11 +10,13 @@ from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.graph import Value, sigmoid, split, tanh
 
 
-def window_params(window: int, input_size: int, width: int, gates: int) -> dict[str, Param]:
-    """`W_0` for the newest input to `W_{window - 1}` for the oldest, and a bias."""
+def window_params(
+    window: int, input_size: int, width: int, gates: int, deviation: float | None = None
+) -> dict[str, Param]:
+    """`W_0` for the newest input to `W_{window - 1}` for the oldest, and a bias. deviation: see `Param`."""
     if window < 1:
         raise ShapeError(f"window: must be at least 1, got {window}")
-    shapes = {f"W_{k}": Param((input_size, width), gates=gates) for k in range(window)}
+    shapes = {f"W_{k}": Param((input_size, width), gates=gates, deviation=deviation) for k in range(window)}
     return shapes | {"b": Param((width,), gates=gates)}
 
 
@@ -32,14 +34,19 @@ def convolve(p: Scope, x: Value, s: State, window: int) -> tuple[Value, State]:
 
 class ConvolutionCell(Cell):
     """Gated linear units over the last `window` inputs: y = a * sigmoid(b), [a, b] the convolution (Gehring et al.
-    2017, Convolutional Sequence to Sequence Learning, section 3.2; Dauphin et al. 2017, equation 1)."""
+    2017, Convolutional Sequence to Sequence Learning, section 3.2; Dauphin et al. 2017, equation 1).
 
-    def __init__(self, input_size: int, hidden_size: int, window: int = 3) -> None:
+    Weights start with the variance 4 p / (window * input_size), p the share `retained` by dropout of the input, so that
+    the output's variance is the input's: the gate takes three quarters of it (Gehring et al. 2017, section 3.5).
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, window: int = 3, retained: float = 1.0) -> None:
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
-        self.window = window
+        self.window, self.retained = window, retained
 
     def params(self) -> dict[str, Param]:
-        return window_params(self.window, self.input_size, 2 * self.hidden_size, 2)
+        deviation = (4 * self.retained / (max(1, self.window) * self.input_size)) ** 0.5
+        return window_params(self.window, self.input_size, 2 * self.hidden_size, 2, deviation)
 
     def states(self) -> dict[str, int]:
         return window_states(self.window, 2 * self.hidden_size)

@@ -1,7 +1,7 @@
 """Simple recurrent network (Elman 1990)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.activations import activation, clip
+from nmt.rnn.cells.activations import ActivationSpec, activation, clip
 from nmt.rnn.graph import Value
 
 
@@ -13,7 +13,7 @@ class ElmanCell(Cell):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        nonlinearity: str = "tanh",
+        nonlinearity: ActivationSpec = "tanh",
         clip: float | None = None,
     ) -> None:
         activation(nonlinearity)

@@ -1,7 +1,7 @@
 """Gated recurrent unit, both forms (Cho et al. 2014, section 2.3; the arXiv versions v1 and v3 differ in the reset)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.activations import activation, clip
+from nmt.rnn.cells.activations import ActivationSpec, activation, clip
 from nmt.rnn.graph import Value, split
 
 
@@ -21,7 +21,7 @@ class GRUCell(Cell):
         reset_after: bool = True,
         *,
         clip: float | None = None,
-        activations: tuple[str, str] = ("sigmoid", "tanh"),
+        activations: tuple[ActivationSpec, ActivationSpec] = ("sigmoid", "tanh"),
     ) -> None:
         for name in activations:
             activation(name)
@@ -61,4 +61,5 @@ class GRUCell(Cell):
             r, z = gate(clip(a_r + u_r, self.clip)), gate(clip(a_z + u_z, self.clip))
             n = candidate(clip(a_n + (r * s.h) @ p.W_n, self.clip))
         h = (1 - z) * n + z * s.h
+        p.note(r=r, z=z, n=n)
         return h, State(h=h)

@@ -28,4 +28,5 @@ class LSTMCell(Cell):
         i, f, g, o = split(a, 4)
         c = sigmoid(f) * s.c + sigmoid(i) * tanh(g)
         h = sigmoid(o) * tanh(c)
+        p.note(i=sigmoid(i), f=sigmoid(f), g=tanh(g), o=sigmoid(o))
         return h, State(h=h, c=c)

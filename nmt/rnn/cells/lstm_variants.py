@@ -3,7 +3,7 @@ gates, other activations; and the named members of the family."""
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.cells.activations import activation, clip
+from nmt.rnn.cells.activations import ActivationSpec, activation, clip
 from nmt.rnn.graph import Value, split
 
 
@@ -30,13 +30,15 @@ class LSTMVariantCell(Cell):
         clip: float | None = None,
         cell_clip: float | None = None,
         coupled: bool = False,
-        activations: tuple[str, str, str] = ("sigmoid", "tanh", "tanh"),
+        activations: tuple[ActivationSpec, ActivationSpec, ActivationSpec] = ("sigmoid", "tanh", "tanh"),
     ) -> None:
-        for name in activations:
-            activation(name)
+        for spec in activations:
+            activation(spec)
         for name, limit in (("clip", clip), ("cell_clip", cell_clip)):
             if limit is not None and limit <= 0:
                 raise ShapeError(f"{type(self).__name__}: {name} must be above 0 or None, got {limit}")
+        if projection is not None and projection < 1:
+            raise ShapeError(f"{type(self).__name__}: projection must be at least 1 or None, got {projection}")
         self.input_size, self.hidden_size = input_size, hidden_size
         self.output_size = hidden_size if projection is None else projection
         self.bias, self.peepholes, self.projection = bias, peepholes, projection
@@ -63,7 +65,9 @@ class LSTMVariantCell(Cell):
         i = gate(self._clipped(p, "w_i", a_i, s.c))
         f = 1 - i if self.coupled else gate(self._clipped(p, "w_f", a_f[0], s.c))
         c = clip(f * s.c + i * candidate(clip(a_g, self.clip)), self.cell_clip)
-        h = gate(self._clipped(p, "w_o", a_o, c)) * out(c)
+        o = gate(self._clipped(p, "w_o", a_o, c))
+        h = o * out(c)
+        p.note(i=i, f=f, o=o)
         if self.projection is not None:
             h = h @ p.W_p
         return h, State(h=h, c=c)

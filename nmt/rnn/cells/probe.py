@@ -25,6 +25,14 @@ class AttentionProbe(Cell):
         """Those of the inner cell."""
         return self.cell.states()
 
+    def learned(self) -> dict[str, str]:
+        """Those of the inner cell."""
+        return self.cell.learned()
+
+    def sequences(self) -> dict[str, int]:
+        """Those of the inner cell."""
+        return self.cell.sequences()
+
     def captured(self) -> dict[str, Captured]:
         """Those of the inner cell, and `positions`."""
         return self.cell.captured() | {"positions": Captured(self.positions)}

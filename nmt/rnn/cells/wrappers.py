@@ -27,8 +27,14 @@ class StackCell(Cell):
     def starts(self) -> tuple[str, ...]:
         return tuple(f"{n}.{name}" for n, cell in enumerate(self.cells) for name in cell.starts())
 
+    def learned(self) -> dict[str, str]:
+        return {f"{n}.{k}": f"{n}.{v}" for n, cell in enumerate(self.cells) for k, v in cell.learned().items()}
+
     def captured(self) -> dict[str, Captured]:
         return {k: v for cell in self.cells for k, v in cell.captured().items()}
+
+    def sequences(self) -> dict[str, int]:
+        return {k: v for cell in self.cells for k, v in cell.sequences().items()}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         new = State()
@@ -39,7 +45,7 @@ class StackCell(Cell):
 
 
 class Around(Cell):
-    """A wrapper that shares its inner cell's parameters, states and captured arrays under their own names."""
+    """A wrapper that shares all its inner cell has and reads, under the same names."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -54,8 +60,14 @@ class Around(Cell):
     def starts(self) -> tuple[str, ...]:
         return self.cell.starts()
 
+    def learned(self) -> dict[str, str]:
+        return self.cell.learned()
+
     def captured(self) -> dict[str, Captured]:
         return self.cell.captured()
+
+    def sequences(self) -> dict[str, int]:
+        return self.cell.sequences()
 
 
 class ResidualCell(Around):

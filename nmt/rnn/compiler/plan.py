@@ -6,13 +6,15 @@ the wanted gradients).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Recompute, choose_kept
 from nmt.rnn.compiler.phases import assign_phases
-from nmt.rnn.compiler.program import Entry, Place, Product, Program, in_block, with_blocks
+from nmt.rnn.compiler.program import Entry, Place, Product, Program, in_block, lasting, with_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, topological
 
@@ -42,7 +44,8 @@ class PlacedSink:
 
 @dataclass
 class Plan:
-    """Programs of a traced step. `backward` is None for inference. Places of outputs and gradients by name."""
+    """Programs of a traced step. `backward` is None for inference. Places of outputs and gradients by name; `receives`
+    are the outputs that the backward pass takes a gradient of."""
 
     trace: Trace
     forward: Pass
@@ -51,19 +54,21 @@ class Plan:
     sinks: list[PlacedSink] = field(default_factory=list)
     d_inputs: dict[str, Place] = field(default_factory=dict)
     d_captured: dict[str, Place] = field(default_factory=dict)
+    receives: frozenset[str] = frozenset()
 
 
 def make_plan(
     trace: Trace,
     *,
     training: bool,
-    want_inputs: bool = True,
+    needs: Collection[str] | None = None,
+    receives: Collection[str] | None = None,
     single_step: bool = False,
     recompute: Recompute = "attention",
 ) -> Plan:
-    """Compile a trace; `training` adds the backward pass for parameters, initial states, captured arrays and, where
-    wanted, inputs. `single_step`: for inference one step at a time, all of it inside the loop's function. `recompute`:
-    see `keep.py`."""
+    """Compile a trace; `training` adds the backward pass, for the initial states and for the inputs, captured arrays
+    and parameters named in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step
+    at a time, all of it inside the loop's function. `recompute`: see `keep.py`."""
     known = _leaf_places(trace)
     roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
     slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
@@ -73,7 +78,8 @@ def make_plan(
         alone = _make_pass(roots, known, trace, "state", leave_loop=not single_step)
         return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs)
     num_forward = len(trace.graph.values)
-    back = _backward_roots(trace, want_inputs)
+    received = frozenset(trace.outputs if receives is None else receives)
+    back = _backward_roots(trace, needs, received)
     operands = list(
         {v.id: v for s in back.sinks for v in (s.left, s.right) if v is not None for v in [_base(v)]}.values()
     )
@@ -101,7 +107,7 @@ def make_plan(
     forward = _in_blocks(forward, {p.name for p in outputs.values()} | _read(backward, placed, available))
     backward = _in_blocks(backward, {p.name for p in back.d_inputs.values()})
     placed = [_sink_in_block(s, backward) for s in placed]
-    return Plan(trace, forward, outputs, backward, placed, back.d_inputs, back.d_captured)
+    return Plan(trace, forward, outputs, backward, placed, back.d_inputs, back.d_captured, received)
 
 
 def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[str]:
@@ -127,15 +133,23 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
     return names
 
 
-def _in_blocks(one: Pass, lasting: set[str]) -> Pass:
+def with_operands(plan: Plan) -> Plan:
+    """The same plan, but what its sinks read outlives the backward pass: gradients of weights may be summed later."""
+    if plan.backward is None:
+        return plan
+    names = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}
+    backward = _moved(plan.backward, partial(lasting, names=names))
+    return replace(plan, backward=backward, sinks=[_sink_in_block(s, backward) for s in plan.sinks])
+
+
+def _in_blocks(one: Pass, outliving: set[str]) -> Pass:
     """Keep for a block of time only what nobody reads after the pass."""
-    names = set(one.arrays) - lasting
-    return Pass(
-        with_blocks(one.before, names),
-        with_blocks(one.loop, names),
-        with_blocks(one.after, names),
-        {name: in_block(place, names) for name, place in one.arrays.items()},
-    )
+    return _moved(one, partial(in_block, names=set(one.arrays) - outliving))
+
+
+def _moved(one: Pass, move: Callable[[Place], Place]) -> Pass:
+    before, loop, after = (with_places(program, move) for program in (one.before, one.loop, one.after))
+    return Pass(before, loop, after, {name: move(place) for name, place in one.arrays.items()})
 
 
 def _sink_in_block(placed: PlacedSink, one: Pass) -> PlacedSink:
@@ -197,23 +211,21 @@ def _cotangent(trace: Trace, name: str, v: Value) -> Value:
     return trace.graph._make("expand", (leaf,), leaf.axes, leaf.width, {})
 
 
-def _backward_roots(trace: Trace, want_inputs: bool) -> _Backward:
+def _backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collection[str]) -> _Backward:
     graph = trace.graph
     masks = {m.name for m in trace.masks}
-    outputs = [(v, _cotangent(trace, f"d_{k}", v)) for k, v in trace.outputs.items()]
+    outputs = [(v, _cotangent(trace, f"d_{k}", v)) for k, v in trace.outputs.items() if k in receives]
     outputs += [(v, _cotangent(trace, f"D_{name}", v)) for name, v in trace.new.items()]
-    captured = {k: v for k, v in trace.leaves.items() if v.op == "captured" and k not in masks}
-    wanted = {v.id for v in (*trace.states.values(), *captured.values())}
-    wanted |= {v.id for v in trace.leaves.values() if v.op == "param"}
-    if want_inputs:
-        wanted |= {v.id for v in trace.inputs.values()}
+    needed = {k: v for k, v in trace.leaves.items() if k not in masks and (needs is None or k in needs)}
+    captured = {k: v for k, v in needed.items() if v.op == "captured"}
+    wanted = {v.id for v in (*trace.states.values(), *needed.values())}
     gradients, sinks = differentiate(outputs, wanted)
     back = _Backward([], sinks, {}, {})
     for name, v in trace.states.items():
         zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width)
         back.roots.append(Entry(gradients.get(v.id, zero), Place("carry_out", f"D_{name}", False, v.width)))
     for name, v in trace.inputs.items():
-        if v.id in gradients:
+        if name in needed and v.id in gradients:
             back.d_inputs[name] = Place("seq", f"d_{name}", "S" in v.axes, v.width)
             back.roots.append(Entry(gradients[v.id], back.d_inputs[name]))
     for name, v in captured.items():

@@ -6,7 +6,7 @@ A program runs over all rows of one step (inside the time loop) or of all steps 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from nmt.rnn.graph import Value
@@ -91,15 +91,17 @@ def in_block(place: Place, names: Collection[str]) -> Place:
     return replace(place, kind="block") if place.kind == "seq" and place.name in names else place
 
 
-def with_blocks(program: Program, names: Collection[str]) -> Program:
-    """The program with the arrays of these names in memory of a block of time."""
+def lasting(place: Place, names: Collection[str]) -> Place:
+    """The place, in memory that outlives its block of time if its name is among `names`: undoes `in_block`."""
+    return replace(place, kind="seq") if place.kind == "block" and place.name in names else place
+
+
+def with_places(program: Program, move: Callable[[Place], Place]) -> Program:
+    """The program with its values in other places."""
 
     def row_work(step: RowWork) -> RowWork:
-        nests = [
-            replace(nest, entries=[replace(e, place=in_block(e.place, names)) for e in nest.entries])
-            for nest in step.nests
-        ]
+        nests = [replace(nest, entries=[replace(e, place=move(e.place)) for e in nest.entries]) for nest in step.nests]
         return RowWork(nests)
 
     steps = [row_work(step) if isinstance(step, RowWork) else step for step in program.steps]
-    return Program(steps, {i: in_block(place, names) for i, place in program.places.items()})
+    return Program(steps, {i: move(place) for i, place in program.places.items()})

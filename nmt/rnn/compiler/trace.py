@@ -44,8 +44,14 @@ class Trace:
     invariants: Trace | None = None
 
 
-def trace(cell: Cell, *, training: bool, cut: bool = True) -> Trace:
-    """Trace `cell.step`. With `cut` False the graph is left whole, as the interpreter wants it."""
+NOTED, SEQUENCE = "N_", "X_"
+"""Begin the names of outputs that the step has noted, and of inputs beside `x`: names that a cell's author has given
+are kept apart from those of our arrays."""
+
+
+def trace(cell: Cell, *, training: bool, cut: bool = True, record: Collection[str] = ()) -> Trace:
+    """Trace `cell.step`. With `cut` False the graph is left whole, as the interpreter wants it. record: names of noted
+    values that become outputs, `N_` before their names. Raises ShapeError."""
     graph = Graph()
     leaves: dict[str, Value] = {}
     for name, param in cell.params().items():
@@ -64,11 +70,17 @@ def trace(cell: Cell, *, training: bool, cut: bool = True) -> Trace:
         leaves[mask.name] = graph.leaf("captured" if variational else "input", mask.name, ("B",), x.width)
         return x * leaves[mask.name]
 
-    x = leaves["x"] = graph.leaf("input", "x", ("B",), cell.input_size)
+    inputs = {"x": graph.leaf("input", "x", ("B",), cell.input_size)}
+    for name, width in cell.sequences().items():
+        inputs[SEQUENCE + name] = graph.leaf("input", SEQUENCE + name, ("B",), width)
+    leaves |= inputs
+    readable = leaves | {name.removeprefix(SEQUENCE): v for name, v in inputs.items()}
+    noted: dict[str, Value] = {}
     states = {name: graph.leaf("state", name, ("B",), width) for name, width in cell.states().items()}
-    y, new = cell.step(Scope(leaves, dropout), x, State(states))
+    y, new = cell.step(Scope(readable, dropout, noted.__setitem__), inputs["x"], State(states))
     _check(cell, y, new, states)
-    whole = Trace(graph, {"x": x}, states, {"y": y}, dict(new), leaves | states, masks)
+    outputs = {"y": y, **_recorded(cell, noted, record)}
+    whole = Trace(graph, inputs, states, outputs, dict(new), leaves | states, masks)
     return _cut_invariants(whole) if cut else whole
 
 
@@ -79,6 +91,22 @@ def _param(graph: Graph, name: str, param: Param) -> Value:
 
 def _captured(graph: Graph, name: str, captured: Captured) -> Value:
     return graph.leaf("captured", name, ("S", "B") if captured.source_axis else ("B",), captured.width)
+
+
+def _recorded(cell: Cell, noted: Mapping[str, Value], record: Collection[str]) -> dict[str, Value]:
+    """The noted values of these names, one entry a row."""
+    unknown = sorted(set(record) - set(noted))
+    if unknown:
+        known = ", ".join(noted) or "none"
+        raise ShapeError(
+            f"{type(cell).__name__}: record must name values that the step notes, {known}, got {', '.join(unknown)}"
+        )
+    found: dict[str, Value] = {}
+    for name in record:
+        v = noted[name]
+        axes = v.axes if "B" in v.axes else (*v.axes, "B")
+        found[NOTED + name] = v.graph.apply("expand", v, axes=axes, width=v.width)
+    return found
 
 
 def _check(cell: Cell, y: Value, new: Mapping[str, Value], states: Mapping[str, Value]) -> None:
@@ -123,12 +151,17 @@ def _cut_invariants(whole: Trace) -> Trace:
     frontier: dict[int, Value] = {}
     for v in order:
         for a in v.args if v.id in moving else ():
-            if a.id not in moving and a.kind != "leaf" and "B" in a.axes:
+            if a.id not in moving and a.kind != "leaf" and "B" in a.axes and not _is_part(a):
                 frontier[a.id] = a
     if not frontier:
         return whole
     constant = {f"invariant{n}": value for n, value in enumerate(frontier.values())}
     return replace(cut_out(whole, constant), masks=whole.masks, invariants=small_step(whole, constant, {"captured"}))
+
+
+def _is_part(v: Value) -> bool:
+    """Whether a value is read from the captured array it is a slice of: nothing is to be computed."""
+    return v.op == "slice" and v.args[0].kind == "leaf"
 
 
 def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:

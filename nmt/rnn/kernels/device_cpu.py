@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.device import Device, OutputGradients, OutputLayer
+from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels import update
 from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.quantised import Quantised
 from nmt.rnn.workspace import Allocate
 
 if TYPE_CHECKING:
@@ -51,8 +52,13 @@ class CPUDevice(Device):
     def dropout_mask(self, out: np.ndarray, keep_probability: float, seed: int, offset: int, threads: int) -> None:
         run_parallel(update.dropout_mask, threads, out, keep_probability, np.uint64(seed % 2**64), np.uint64(offset))
 
-    def embedding_rows(self, ids: np.ndarray, table: np.ndarray, out: np.ndarray, scale: float, threads: int) -> None:
-        run_parallel(update.embedding_rows, threads, ids, table, out, scale)
+    def embedding_rows(
+        self, ids: np.ndarray, table: np.ndarray | Quantised, out: np.ndarray, scale: float, threads: int
+    ) -> None:
+        if isinstance(table, Quantised):
+            run_parallel(update.embedding_rows_int8, threads, ids, table.numbers, table.scales, out, scale)
+        else:
+            run_parallel(update.embedding_rows, threads, ids, table, out, scale)
 
     def embedding_gradient(
         self, ids: np.ndarray, d_out: np.ndarray, d_table: np.ndarray, scale: float, threads: int
@@ -105,10 +111,34 @@ class CPUDevice(Device):
         bias = layer.weights[layer.bias]
         return best_tokens(outputs, _packed(layer, layer.tied, threads), bias, first, places, threads)
 
-    def log_probs(self, outputs: np.ndarray, layer: OutputLayer, threads: int) -> np.ndarray:
+    def log_probs(
+        self, outputs: np.ndarray, layer: OutputLayer, threads: int, allocate: Allocate | None = None
+    ) -> np.ndarray:
         from nmt.rnn.kernels.search import log_probs
 
         return log_probs(outputs, _packed(layer, layer.tied, threads), layer.weights[layer.bias], threads)
+
+    def best_candidates(
+        self,
+        outputs: np.ndarray,
+        layer: OutputLayer,
+        lists: CandidateLists,
+        first: int,
+        places: int,
+        threads: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from nmt.rnn.kernels.candidates import best_candidates
+
+        packed, bias = _packed(layer, layer.tied, threads), layer.weights[layer.bias]
+        return best_candidates(outputs, packed, bias, lists, first, places, threads)
+
+    def candidate_log_probs(
+        self, outputs: np.ndarray, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
+    ) -> np.ndarray:
+        from nmt.rnn.kernels.candidates import candidate_log_probs
+
+        packed, bias = _packed(layer, layer.tied, threads), layer.weights[layer.bias]
+        return candidate_log_probs(outputs, packed, bias, lists, vocab_size, threads)
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
         from nmt.rnn.kernels.output import chunk_rows
@@ -150,7 +180,7 @@ class CPUDevice(Device):
 
 
 def _packed(layer: OutputLayer, transposed: bool, threads: int) -> np.ndarray:
-    rows = len(layer.weights[layer.matrix])
+    rows = layer.weights.shape(layer.matrix)[0]
     return layer.weights.packed(layer.matrix, 0, rows, transposed, threads, layer.packed)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.differentiate import Sink, differentiate
-from nmt.rnn.compiler.trace import Trace, trace
+from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Trace, trace
+from nmt.rnn.door import flat, shaped
 from nmt.rnn.graph import Value, topological
 
 Arrays = dict[str, np.ndarray]
@@ -23,10 +24,11 @@ Lengths = Sequence[int] | np.ndarray | None
 
 @dataclass
 class Interpretation:
-    """Outputs [T, B, n], final states, and what `backward` needs: `memory` before every step."""
+    """Outputs [T, B, n], final states, noted values by name, and what `backward` needs: `memory` before every step."""
 
     y: np.ndarray
     final: Arrays
+    recorded: Arrays
     run: _Run
     memory: dict[int, Arrays]
 
@@ -39,6 +41,7 @@ class Gradients:
     initial: Arrays
     captured: Arrays
     params: Arrays
+    sequences: Arrays
 
 
 def forward(
@@ -48,45 +51,71 @@ def forward(
     initial: Mapping[str, np.ndarray] | None = None,
     *,
     lengths: Lengths = None,
+    mask: np.ndarray | None = None,
+    sequences: Mapping[str, np.ndarray] | None = None,
     captured: Mapping[str, np.ndarray] | None = None,
     source_lengths: Lengths = None,
     reverse: bool = False,
     masks: Mapping[str, np.ndarray] | None = None,
+    record: Sequence[str] = (),
 ) -> Interpretation:
     """`nmt.rnn.scan.Scan.forward` in words of NumPy; shapes as there, unchecked.
 
     masks: the dropout masks by their names in the trace, [T, B, n] per step, [B, n] per sequence;
-    None is a run without dropout.
+    None is a run without dropout. record: names of noted values.
     """
-    run = _Run(cell, params, x, lengths, captured or {}, source_lengths, reverse, masks)
+    there = np.arange(len(x))[:, None] < (len(x) if lengths is None else np.asarray(lengths)) if mask is None else mask
+    there = np.broadcast_to(there, x.shape[:2])
+    x = flat(x, 2, cell.input_size)
+    others = {k: flat(a, 2, cell.sequences()[k]) for k, a in (sequences or {}).items()}
+    constant = {
+        k: flat(a, 1 + cell.captured()[k].source_axis, cell.captured()[k].width) for k, a in (captured or {}).items()
+    }
+    run = _Run(cell, params, x, there, others, constant, source_lengths, reverse, masks, record)
     traced, B = run.traced, x.shape[1]
-    given = initial or {}
+    given = {k: flat(a, 1, cell.states()[k]) for k, a in (initial or {}).items()}
+    for name, start in cell.learned().items():
+        given.setdefault(name, np.broadcast_to(params[start], (B, len(params[start]))))
     state = {name: given.get(name, np.zeros((B, v.width or 0), x.dtype)) for name, v in traced.states.items()}
     y, memory = np.zeros((len(x), B, cell.output_size), x.dtype), {}
+    recorded = {name: np.zeros(run.shape_of(traced.outputs[NOTED + name]), x.dtype) for name in record}
     for t in run.times:
         memory[t] = state
-        values = run.evaluate([traced.outputs["y"], *traced.new.values()], t, state)
+        values = run.evaluate([*traced.outputs.values(), *traced.new.values()], t, state)
         active = run.active(t)
         y[t] = np.where(active, _rows(values, traced.outputs["y"], B), 0)
+        for name, array in recorded.items():
+            array[t] = run.real_part(traced.outputs[NOTED + name], values, t).reshape(array.shape[1:])
         state = {name: np.where(active, _rows(values, v, B), state[name]) for name, v in traced.new.items()}
-    return Interpretation(y, state, run, memory)
+    run.learned = {name: start for name, start in cell.learned().items() if name not in (initial or {})}
+    final = {name: shaped(array, cell.states()[name]) for name, array in state.items()}
+    return Interpretation(shaped(y, cell.output_size), final, recorded, run, memory)
 
 
-def backward(result: Interpretation, d_y: np.ndarray, d_final: Mapping[str, np.ndarray] | None = None) -> Gradients:
+def backward(
+    result: Interpretation,
+    d_y: np.ndarray,
+    d_final: Mapping[str, np.ndarray] | None = None,
+    d_recorded: Mapping[str, np.ndarray] | None = None,
+) -> Gradients:
     """Gradients by reverse mode on the step's graph, steps in the opposite order."""
-    run, given = result.run, d_final or {}
+    run, given, cell = result.run, d_final or {}, result.run.cell
+    d_y = flat(d_y, 2, cell.output_size)
     gradients, sinks = run.differentiated()
     roots = [*gradients.values(), *(v for s in sinks for v in (s.left, s.right) if v is not None)]
-    carried = {k: given.get(k, np.zeros_like(v)) for k, v in result.final.items()}
+    carried = {k: flat(given.get(k, np.zeros_like(v)), 1, cell.states()[k]) for k, v in result.final.items()}
     total = Gradients(
         np.zeros_like(run.x),
         {},
         {k: np.zeros_like(v) for k, v in run.captured.items()},
         {k: np.zeros_like(v) for k, v in run.params.items()},
+        {k: np.zeros_like(v) for k, v in run.sequences.items()},
     )
+    seen = {f"d_{NOTED}{k}": (d_recorded or {}).get(k, np.zeros_like(a)) for k, a in result.recorded.items()}
     B = run.x.shape[1]
     for t in reversed(run.times):
         cotangents = {"d_y": d_y[t], **{f"D_{name}": g for name, g in carried.items()}}
+        cotangents |= {name: array[t] for name, array in seen.items()}
         values = run.evaluate(roots, t, result.memory[t], cotangents)
         active = run.active(t)
         for sink in sinks:
@@ -94,6 +123,8 @@ def backward(result: Interpretation, d_y: np.ndarray, d_final: Mapping[str, np.n
         for name, g in gradients.items():
             if name == "x":
                 total.x[t] = np.where(active, _rows(values, g, B), 0)
+            elif name.startswith(SEQUENCE):
+                total.sequences[name.removeprefix(SEQUENCE)][t] = np.where(active, _rows(values, g, B), 0)
             elif name in total.captured:
                 total.captured[name] += run.real_part(g, values, t).reshape(total.captured[name].shape)
         carried = {
@@ -101,6 +132,12 @@ def backward(result: Interpretation, d_y: np.ndarray, d_final: Mapping[str, np.n
             for name, g in carried.items()
         }
     total.initial = carried
+    for name, start in run.learned.items():
+        total.params[start] += carried[name].sum(axis=0)
+    total.x = shaped(total.x, cell.input_size)
+    total.initial = {k: shaped(a, cell.states()[k]) for k, a in total.initial.items()}
+    total.captured = {k: shaped(a, cell.captured()[k].width) for k, a in total.captured.items()}
+    total.sequences = {k: shaped(a, cell.sequences()[k]) for k, a in total.sequences.items()}
     return total
 
 
@@ -112,31 +149,39 @@ class _Run:
         cell: Cell,
         params: Mapping[str, np.ndarray],
         x: np.ndarray,
-        lengths: Lengths,
+        there: np.ndarray,
+        sequences: Mapping[str, np.ndarray],
         captured: Mapping[str, np.ndarray],
         source_lengths: Lengths,
         reverse: bool,
         masks: Mapping[str, np.ndarray] | None,
+        record: Sequence[str],
     ) -> None:
         T, B, _ = x.shape
         S = max((a.shape[0] for a in captured.values() if a.ndim == 3), default=1)
         sources = np.full(B, S) if source_lengths is None else np.asarray(source_lengths)
-        self.traced: Trace = trace(cell, training=masks is not None, cut=False)
-        self.x, self.params, self.captured = x, dict(params), dict(captured)
-        self.masks = dict(masks or {})
-        self.lengths = np.full(B, T) if lengths is None else np.asarray(lengths)
+        self.cell = cell
+        self.traced: Trace = trace(cell, training=masks is not None, cut=False, record=record)
+        self.x, self.params, self.captured, self.sequences = x, dict(params), dict(captured), dict(sequences)
+        self.masks, self.there = dict(masks or {}), there
+        self.learned: dict[str, str] = {}
         self.real = (np.arange(S)[:, None] < sources)[:, :, None]  # [S, B, 1]
         self.times = range(T - 1, -1, -1) if reverse else range(T)
 
     def active(self, t: int) -> np.ndarray:
         """Which rows take part in step t, [B, 1]."""
-        return (t < self.lengths)[:, None]
+        return self.there[t][:, None]
+
+    def shape_of(self, v: Value) -> tuple[int, ...]:
+        """Of all steps of a noted value."""
+        S, B, _ = self.real.shape
+        return (len(self.x), *((S,) if "S" in v.axes else ()), B, v.width or 1)
 
     def differentiated(self) -> tuple[dict[str, Value], list[Sink]]:
         """Gradients of input, states and captured arrays by name, and shares of parameters'."""
         traced = self.traced
-        results = {"d_y": traced.outputs["y"], **{f"D_{k}": v for k, v in traced.new.items()}}
-        outputs = [(v, traced.graph.leaf("cotangent", name, ("B",), v.width)) for name, v in results.items()]
+        results = {**{f"d_{k}": v for k, v in traced.outputs.items()}, **{f"D_{k}": v for k, v in traced.new.items()}}
+        outputs = [(v, traced.graph.leaf("cotangent", name, v.axes or ("B",), v.width)) for name, v in results.items()]
         leaves = {k: v for k, v in traced.leaves.items() if k not in self.masks}
         gradients, sinks = differentiate(outputs, {v.id for v in leaves.values()})
         named = {k: gradients[v.id] for k, v in leaves.items() if v.id in gradients}
@@ -182,7 +227,10 @@ class _Run:
         if name in self.masks:
             array = self.masks[name]
             return array[None] if array.ndim == 2 else array[t][None]
-        return (self.x[t] if v.op == "input" else of_step[name])[None]
+        if name.startswith(SEQUENCE):
+            return self.sequences[name.removeprefix(SEQUENCE)][t][None]
+        array = self.x[t] if v.op == "input" else of_step[name]
+        return array if array.ndim == 3 else array[None]
 
     def _apply(self, v: Value, args: list[np.ndarray]) -> np.ndarray:
         if v.rule.meaning is None:

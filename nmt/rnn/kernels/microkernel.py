@@ -4,8 +4,8 @@
 
 Every element of the product is one chain of multiply-adds in the order of k, whatever the height of
 the tile, and is added to C at the end: results do not depend on how rows were grouped. Of bfloat16,
-A and the panel hold pairs along k (see bfloat16.py), and K counts pairs. The idea of panels and
-register tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication
+A and the panel hold pairs along k (see bfloat16.py), and K counts pairs; of int8 they hold quads and
+a tail (see int8.py), K counts both, and the chain is a whole number. The idea of panels and register tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication
 (2008).
 """
 
@@ -16,6 +16,7 @@ from numba.core import cgutils
 
 from nmt.rnn.kernels.bfloat16 import add_products
 from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.int8 import TAIL, byte_sums
 from nmt.rnn.kernels.jit import external, intrinsic, numba_types
 
 _INT64, _INT32, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
@@ -52,13 +53,13 @@ class _Tile:
         size = self.number(self.bytes)
         c_bytes = b.mul(self.ldc, size)
         self.c_rows = [b.gep(self.c, [b.mul(c_bytes, self.number(i))]) for i in range(self.rows)]
-        for row in self.sums:
-            for slot in row:
-                b.store(ir.Constant(self.vector, None), slot)
+        self.start_sums()
         full = b.icmp_signed("==", self.columns, self.number(self.lanes * self.vectors))
         # C is wanted only after the sums: asked for now, it has arrived by then.
         self.each(lambda slot, at, j: self.prefetch(at))
-        self.loop(self.row_offsets())
+        offsets = self.row_offsets()
+        self.loop(offsets)
+        self.finish_sums(offsets)
         with b.if_then(b.icmp_signed("!=", self.accumulate, self.number(0))):
             with b.if_else(full) as (then, otherwise):
                 with then:
@@ -71,6 +72,14 @@ class _Tile:
             with otherwise:
                 self.each(lambda slot, at, j: self.masked_store(b.load(slot), at, j))
         b.ret_void()
+
+    def start_sums(self) -> None:
+        for row in self.sums:
+            for slot in row:
+                self.b.store(ir.Constant(self.vector, None), slot)
+
+    def finish_sums(self, row_offsets: list[ir.Value]) -> None:
+        """Make the sums what is added to C: they are."""
 
     def row_offsets(self) -> list[ir.Value]:
         """Bytes from the first row of A to each, as an odd multiple of the stride times 1, 2, 4 or
@@ -195,14 +204,17 @@ class _PairTile(_Tile):
 
     def __init__(self, function: ir.Function, rows: int) -> None:
         super().__init__(function, rows, double=False)
-        self.pairs = ir.VectorType(_INT32, self.lanes)
+        self.words = ir.VectorType(_INT32, self.lanes)
+
+    def columns_at(self, panel: ir.Value) -> list[ir.Value]:
+        """One row of the panel."""
+        b, vectors = self.b, range(self.vectors)
+        at = [b.gep(panel, [self.number(j * self.lanes * self.bytes)]) for j in vectors]
+        return [b.bitcast(self.load(place), self.words) for place in at]
 
     def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
         b = self.b
-        columns = []
-        for j in range(self.vectors):
-            at = b.gep(panel, [self.number(j * self.lanes * self.bytes)])
-            columns.append(b.bitcast(self.load(at), self.pairs))
+        columns = self.columns_at(panel)
         if TARGET.has_bf16:
             self.each_row(a, row_offsets, columns, lambda x, y, z: add_products(b, z, x, y))
             return
@@ -215,22 +227,68 @@ class _PairTile(_Tile):
     def each_row(self, a: ir.Value, row_offsets: list[ir.Value], columns: list[ir.Value], add: Any) -> None:
         b = self.b
         for offset, row in zip(row_offsets, self.sums, strict=True):
-            operand = self.broadcast(b.gep(a, [offset]), self.pairs)
+            operand = self.broadcast(b.gep(a, [offset]), self.words)
             for slot, column in zip(row, columns, strict=True):
                 b.store(add(operand, column, b.load(slot)), slot)
 
     def later(self, pairs: ir.Value) -> ir.Value:
-        upper = ir.Constant(self.pairs, [0xFFFF0000] * self.lanes)
+        upper = ir.Constant(self.words, [0xFFFF0000] * self.lanes)
         return self.b.bitcast(self.b.and_(pairs, upper), self.vector)
 
     def earlier(self, pairs: ir.Value) -> ir.Value:
-        return self.b.bitcast(self.b.shl(pairs, ir.Constant(self.pairs, [16] * self.lanes)), self.vector)
+        return self.b.bitcast(self.b.shl(pairs, ir.Constant(self.words, [16] * self.lanes)), self.vector)
+
+
+class _QuadTile(_PairTile):
+    """The tile of int8: A and the panel are quads, sums are whole numbers until they are scaled to C's float32."""
+
+    def __init__(self, function: ir.Function, rows: int) -> None:
+        super().__init__(function, rows)
+        b = self.b
+        self.sums = [[b.alloca(self.words) for _ in range(self.vectors)] for _ in range(rows)]
+        self.k = b.sub(self.k, self.number(TAIL))
+        self.tail = b.mul(self.k, self.number(self.bytes))  # from the begin of a row of A
+        self.starts = b.gep(self.panel, [b.mul(self.tail, self.number(self.lanes * self.vectors))])
+
+    def start_sums(self) -> None:
+        b = self.b
+        for j in range(self.vectors):
+            start = b.bitcast(self.of_columns(j), self.words)
+            for row in self.sums:
+                b.store(start, row[j])
+
+    def of_columns(self, j: int) -> ir.Value:
+        """Vector j behind the quads of the panel: starts, then scales."""
+        return self.load(self.b.gep(self.starts, [self.number(j * self.lanes * self.bytes)]))
+
+    def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
+        b = self.b
+        columns = self.columns_at(panel)
+        for step in byte_sums():
+            weights = [step.of_weights(b, column) for column in columns]
+            self.each_row(
+                a, row_offsets, weights, lambda x, y, z, step=step: step.add(b, z, step.of_rows(b, x), y)
+            )
+
+    def finish_sums(self, row_offsets: list[ir.Value]) -> None:
+        b = self.b
+        scales = [self.of_columns(self.vectors + j) for j in range(self.vectors)]
+        tail = b.gep(self.a, [self.tail])
+        numbers = []
+        for offset, row in zip(row_offsets, self.sums, strict=True):
+            of_row = self.broadcast(b.gep(tail, [offset]), self.vector)
+            numbers.append([b.alloca(self.vector) for _ in row])
+            for slot, whole, scale in zip(numbers[-1], row, scales, strict=True):
+                number = b.sitofp(b.load(whole), self.vector)
+                b.store(b.fmul(b.fmul(number, scale, flags=("nsz",)), of_row, flags=("nsz",)), slot)
+        self.sums = numbers
 
 
 _TILES: dict[str, Any] = {
     "f4": lambda function, rows: _Tile(function, rows, double=False),
     "f8": lambda function, rows: _Tile(function, rows, double=True),
     "bf16": _PairTile,
+    "int8": _QuadTile,
 }
 
 
@@ -270,7 +328,7 @@ def _make_tile(kind: str) -> Any:
     return intrinsic(tile)
 
 
-_tile_code_f4, _tile_code_f8, _tile_code_bf16 = (_make_tile(kind) for kind in _TILES)
+_tile_code_f4, _tile_code_f8, _tile_code_bf16, _tile_code_int8 = (_make_tile(kind) for kind in _TILES)
 
 
 def _tile_f4(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
@@ -285,8 +343,13 @@ def _tile_bf16(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, r
     _tile_code_bf16(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
 
 
+def _tile_int8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    _tile_code_int8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
+
+
 # tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to
 # TARGET.max_rows, columns at most the panel's width; more columns than that in C stay untouched.
 tile_f4 = external(_tile_f4, _TILE_ARGUMENTS)
 tile_f8 = external(_tile_f8, _TILE_ARGUMENTS)
 tile_bf16 = external(_tile_bf16, _TILE_ARGUMENTS)
+tile_int8 = external(_tile_int8, _TILE_ARGUMENTS)

@@ -3,7 +3,8 @@ TARGET.panel_width(dtype).
 
 The last panel is filled up with zeros, so that the tiles can always read whole vectors. Parts
 divide the panels. In bfloat16 an element is a pair along K, a uint32 (see bfloat16.py); an odd last
-row is paired with zeros.
+row is paired with zeros. In int8 it is a quad, an int32, and a panel ends in what its columns start at and in
+their scales (see int8.py).
 """
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import DTypeLike
 
 from nmt.rnn.kernels.bfloat16 import PAIR_LANES, pair_block, pair_columns, pair_rows
 from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.int8 import OFFSET, TAIL, quad_words
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.moves import address, copy_panel_row, transpose_f4, transpose_f8
 
@@ -19,11 +21,17 @@ _VECTORS = TARGET.vectors
 _PANELS_AT_A_TIME = 8
 
 
+def words_of(K: int, dtype: DTypeLike) -> int:
+    """Elements of a row of K numbers on their way into a product, and rows of a panel; `dtype` is that of packed
+    weights, uint32 for pairs of bfloat16, int32 for quads of int8."""
+    dtype = np.dtype(dtype)
+    return (K + 1) // 2 if dtype == np.uint32 else quad_words(K) if dtype == np.int32 else K
+
+
 def packed_size(K: int, N: int, dtype: DTypeLike) -> int:
-    """Elements of the packed form of a K x N matrix; `dtype` is theirs, uint32 for pairs of bfloat16."""
+    """Elements of the packed form of a K x N matrix, `dtype` as in `words_of`."""
     width = TARGET.panel_width(dtype)
-    rows = (K + 1) // 2 if np.dtype(dtype) == np.uint32 else K
-    return -(-N // width) * width * rows
+    return -(-N // width) * width * words_of(K, dtype)
 
 
 @kernel
@@ -116,3 +124,53 @@ def pack_transposed_bf16(part, parts, weights, row0, row1, out):  # type: ignore
                 out[at + k * width + j] = row[k - in_blocks]
         for k in range(in_blocks, half):
             out[at + k * width + columns : at + (k + 1) * width] = 0
+
+
+@kernel
+def _finish_panel(out, at, scales, sums, columns):  # type: ignore[no-untyped-def]
+    """The tail of a panel: starts and scales of its columns."""
+    floats, width = out.view(np.float32), PANEL_BYTES // 4
+    out[at : at + TAIL * width] = 0
+    for j in range(columns):
+        out[at + j] = -OFFSET * sums[j]
+        floats[at + width + j] = scales[j]
+
+
+@kernel
+def pack_int8(part, parts, numbers, scales, row0, row1, out):  # type: ignore[no-untyped-def]
+    """`pack` of numbers int8 [K, N] with the scales [N] of their columns."""
+    K, N = row1 - row0, numbers.shape[1]
+    width, quads = PANEL_BYTES // 4, (K + 3) // 4
+    panels = (N + width - 1) // width
+    sums = np.empty(width, np.int32)
+    for p in range(panels * part // parts, panels * (part + 1) // parts):
+        columns, at = min(width, N - p * width), p * (quads + TAIL) * width
+        panel = out[at : at + quads * width].reshape(quads, width)
+        panel[:] = 0
+        sums[:] = 0
+        for k in range(K):
+            row, words = numbers[row0 + k, p * width : p * width + columns], panel[k // 4]
+            shift = k % 4 * 8
+            for j in range(columns):
+                words[j] |= (row[j] & 0xFF) << shift
+                sums[j] += row[j]
+        _finish_panel(out, at + quads * width, scales[p * width :], sums, columns)
+
+
+@kernel
+def pack_transposed_int8(part, parts, numbers, scales, row0, row1, out):  # type: ignore[no-untyped-def]
+    """`pack_transposed` of numbers int8 with the scales of their rows."""
+    K, N = numbers.shape[1], row1 - row0
+    width, quads = PANEL_BYTES // 4, (K + 3) // 4
+    panels = (N + width - 1) // width
+    sums = np.empty(width, np.int32)
+    for p in range(panels * part // parts, panels * (part + 1) // parts):
+        columns, start, at = min(width, N - p * width), row0 + p * width, p * (quads + TAIL) * width
+        out[at : at + quads * width] = 0
+        for j in range(columns):
+            row, total = numbers[start + j], 0
+            for k in range(K):
+                out[at + k // 4 * width + j] |= (row[k] & 0xFF) << k % 4 * 8
+                total += row[k]
+            sums[j] = total
+        _finish_panel(out, at + quads * width, scales[start:], sums, columns)

@@ -1,7 +1,8 @@
 """Matrix products on packed weights, and the weight gradients they need.
 
 Arrays are C-contiguous; float32 or float64, one kind in a call. A weight packed in pairs of bfloat16
-(uint32, see bfloat16.py) multiplies float32 rows, which are rounded on the way in; sums are float32.
+(uint32, see bfloat16.py) or in quads of int8 (int32, see int8.py) multiplies float32 rows, which are rounded on the
+way in; results are float32.
 `segments` is int64 [n, 2]: start
 row and number of rows of each run of rows that takes part. Functions with (part, parts, ...) do one
 thread's share: see threads.run_parallel. Results are the same bits for any number of parts and any
@@ -15,16 +16,20 @@ import numpy as np
 from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.int8 import TAIL, holds_quads, to_quads
 from nmt.rnn.kernels.jit import external, kernel, numba_types
-from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8
+from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
 from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import (
     PANEL_BYTES,
     pack,
     pack_bf16,
+    pack_int8,
     pack_transposed,
     pack_transposed_bf16,
+    pack_transposed_int8,
     packed_size,
+    words_of,
 )
 from nmt.rnn.kernels.segments import by_panels, share
 
@@ -35,15 +40,22 @@ __all__ = [
     "columns_of",
     "pack",
     "pack_bf16",
+    "pack_int8",
     "pack_transposed",
     "pack_transposed_bf16",
+    "pack_transposed_int8",
     "packed_size",
     "product",
     "product_rows_bf16",
     "product_rows_f4",
     "product_rows_f8",
+    "product_rows_int8",
+    "round_rows",
+    "rows_product",
     "sum_rows",
     "to_pairs",
+    "to_quads",
+    "words_of",
     "weight_gradient",
     "weight_gradient_bf16",
 ]
@@ -57,7 +69,7 @@ _ROW_BLOCK = 24 * _MAX_ROWS
 _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
 
 
-_F4, _F8, _BF16 = 0, 1, 2
+_F4, _F8, _BF16, _INT8 = 0, 1, 2, 3
 
 
 @kernel
@@ -66,8 +78,10 @@ def _tile(kind, c, ldc, a, lda, panel, K, columns, accumulate, rows):  # type: i
         tile_f4(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
     elif kind == _F8:
         tile_f8(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
-    else:
+    elif kind == _BF16:
         tile_bf16(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
+    else:
+        tile_int8(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
 
 
 @kernel
@@ -99,6 +113,10 @@ def _product_rows_bf16(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[
     _all_rows(_BF16, _PANEL_F4, 4, a, lda, b, c, ldc, M, N, K, accumulate)
 
 
+def _product_rows_int8(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+    _all_rows(_INT8, _PANEL_F4, 4, a, lda, b, c, ldc, M, N, K, accumulate)
+
+
 _ROWS_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
 # product_rows(a, lda, b, c, ldc, M, N, K, accumulate), inside compiled code: C[M, N] (+)= A[M, K] @
 # B on one thread; a and c are addresses with row strides in elements, b the packed matrix,
@@ -107,23 +125,41 @@ product_rows_f4 = external(_product_rows_f4, _ROWS_ARGUMENTS)
 product_rows_f8 = external(_product_rows_f8, _ROWS_ARGUMENTS)
 # Of pairs: lda and K count pairs.
 product_rows_bf16 = external(_product_rows_bf16, _ROWS_ARGUMENTS)
-# By whether the elements are pairs of bfloat16, and whether the transpose is packed.
-PACKING: dict[tuple[bool, bool], Any] = {
-    (False, False): pack,
-    (False, True): pack_transposed,
-    (True, False): pack_bf16,
-    (True, True): pack_transposed_bf16,
+# Of quads: lda and K count words, tails included.
+product_rows_int8 = external(_product_rows_int8, _ROWS_ARGUMENTS)
+# By the dtype of packed weights, and whether the transpose is packed.
+PACKING: dict[tuple[np.dtype, bool], Any] = {
+    (np.dtype(np.float32), False): pack,
+    (np.dtype(np.float32), True): pack_transposed,
+    (np.dtype(np.float64), False): pack,
+    (np.dtype(np.float64), True): pack_transposed,
+    (np.dtype(np.uint32), False): pack_bf16,
+    (np.dtype(np.uint32), True): pack_transposed_bf16,
+    (np.dtype(np.int32), False): pack_int8,
+    (np.dtype(np.int32), True): pack_transposed_int8,
 }
 
 
 @kernel
-def _rows(packed, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+def rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+    """The product_rows of what `packed` holds; b is an address in it."""
     if holds_pairs(packed):
         product_rows_bf16(a, lda, b, c, ldc, M, N, K, accumulate)
+    elif holds_quads(packed):
+        product_rows_int8(a, lda, b, c, ldc, M, N, K, accumulate)
     elif packed.itemsize == 4:
         product_rows_f4(a, lda, b, c, ldc, M, N, K, accumulate)
     else:
         product_rows_f8(a, lda, b, c, ldc, M, N, K, accumulate)
+
+
+@kernel
+def round_rows(packed, a, lda, M, K, out):  # type: ignore[no-untyped-def]
+    """M rows of K float32 at address `a` as the pairs or quads that multiply what `packed` holds."""
+    if holds_pairs(packed):
+        to_pairs(a, lda, M, K, out)
+    else:
+        to_quads(a, lda, M, K, out)
 
 
 @kernel
@@ -147,30 +183,31 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
         low, high = total * part // parts, total * (part + 1) // parts
     pieces = share(segments, low, high, _ROW_BLOCK)
     lda, ldc = A.shape[1], C.shape[1]
-    in_pairs = holds_pairs(B)
-    steps = (K + 1) // 2 if in_pairs else K
-    rounded = np.empty(_ROW_BLOCK * steps if in_pairs else 0, np.uint32)
+    rounding = holds_pairs(B) or holds_quads(B)
+    steps = (K + 1) // 2 if holds_pairs(B) else (K + 3) // 4 + TAIL if holds_quads(B) else K
+    rounded = np.empty(_ROW_BLOCK * steps if rounding else 0, np.uint32)
     begin = 0
     while begin < len(pieces):
         end, rows = begin, 0
         while end < len(pieces) and (end == begin or rows + pieces[end, 1] <= _ROW_BLOCK):
             rows += pieces[end, 1]
             end += 1
-        if in_pairs:
+        if rounding:
             at = 0
             for i in range(begin, end):
-                to_pairs(address(A, pieces[i, 0] * lda + a_col), lda, pieces[i, 1], K, address(rounded, at * steps))
+                source = address(A, pieces[i, 0] * lda + a_col)
+                round_rows(B, source, lda, pieces[i, 1], K, address(rounded, at * steps))
                 at += pieces[i, 1]
         for p in range(first_panel, last_panel):
             panel, columns = address(B, p * steps * width), min(width, N - p * width)
             at = 0
             for i in range(begin, end):
                 a, stride = address(A, pieces[i, 0] * lda + a_col), lda
-                if in_pairs:
+                if rounding:
                     a, stride = address(rounded, at * steps), steps
                     at += pieces[i, 1]
                 c = address(C, pieces[i, 0] * ldc + c_col + p * width)
-                _rows(B, a, stride, panel, c, ldc, pieces[i, 1], columns, steps, accumulate)
+                rows_product(B, a, stride, panel, c, ldc, pieces[i, 1], columns, steps, accumulate)
         begin = end
 
 

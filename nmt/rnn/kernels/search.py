@@ -4,10 +4,9 @@ sentence."""
 import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
-from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.jit import carray, external, kernel, numba_types
 from nmt.rnn.kernels.packing import PANEL_BYTES
-from nmt.rnn.kernels.products import address, product_rows_bf16, product_rows_f4, product_rows_f8
+from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
 from nmt.rnn.kernels.softmax import row_max
 from nmt.rnn.kernels.threads import run_parallel
 
@@ -38,25 +37,28 @@ def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _in_pairs(part, parts, y, out):  # type: ignore[no-untyped-def]
-    """Rows of y rounded to pairs of bfloat16."""
+def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
+    """This part's rows of y as what multiplies `weights`."""
     low, high = y.shape[0] * part // parts, y.shape[0] * (part + 1) // parts
     if high > low:
-        width = out.shape[1]
-        to_pairs(address(y, low * y.shape[1]), y.shape[1], high - low, y.shape[1], address(out, low * width))
+        source, target = address(y, low * y.shape[1]), address(out, low * out.shape[1])
+        round_rows(weights, source, y.shape[1], high - low, y.shape[1], target)
+
+
+def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
+    """y as what multiplies `weights`: itself, or rows of pairs or quads."""
+    if weights.dtype == y.dtype:
+        return y
+    out = np.empty((len(y), words_of(y.shape[1], weights.dtype)), weights.dtype)
+    run_parallel(_round_share, parts, y, weights, out)
+    return out
 
 
 @kernel
 def _logits(y, first, rows, weights, column, columns, out):  # type: ignore[no-untyped-def]
     """out[rows, :columns] = y[first : first + rows] @ weights[:, column : column + columns], packed like y."""
     K, source, target = y.shape[1], address(y, first * y.shape[1]), address(out, 0)
-    panels = address(weights, column * K)
-    if holds_pairs(weights):
-        product_rows_bf16(source, K, panels, target, out.shape[1], rows, columns, K, 0)
-    elif y.itemsize == 4:
-        product_rows_f4(source, K, panels, target, out.shape[1], rows, columns, K, 0)
-    else:
-        product_rows_f8(source, K, panels, target, out.shape[1], rows, columns, K, 0)
+    rows_product(weights, source, K, address(weights, column * K), target, out.shape[1], rows, columns, K, 0)
 
 
 @kernel
@@ -179,8 +181,8 @@ def best_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The K = `places` most probable tokens of each row and their log-probabilities, without logits in memory.
 
-    y [R, H] outputs of the decoder, weights the packed [H, V] matrix of the output layer (in bfloat16 pairs: y is
-    rounded as well), bias [V]. Returns tokens
+    y [R, H] outputs of the decoder, weights the packed [H, V] matrix of the output layer (in pairs of
+    bfloat16 or quads of int8 y is rounded as well), bias [V]. Returns tokens
     [R, K] int32 and log-probabilities [R, K], best first; of equal ones the lower token. Tokens below `first`
     (padding and the like) count for the normalisation but are never chosen; unused places have token -1. A chunk of
     columns has its own sum, so that the bits are the same for any number of threads.
@@ -192,11 +194,7 @@ def best_tokens(
     counts = np.empty((parts, R), np.int64)
     # A row's chunks are neighbours: the order of their sum must not depend on how many rows there are.
     tops, totals = np.empty((R, chunks), y.dtype), np.empty((R, chunks), y.dtype)
-    left = y
-    if weights.dtype == np.uint32:
-        left = np.empty((R, (y.shape[1] + 1) // 2), np.uint32)
-        run_parallel(_in_pairs, parts, y, left)
-    run_parallel(_chunks, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
+    run_parallel(_chunks, parts, _rounded(y, weights, parts), weights, bias, first, tokens, logits, counts, tops, totals)
     best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
     _merge(tokens, logits, counts, tops, totals, best, scores)
     return best, scores
@@ -272,10 +270,6 @@ def log_probs(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int
     parts = min(threads, chunks)
     tops, totals = np.empty((len(y), chunks), y.dtype), np.empty((len(y), chunks), y.dtype)
     out = np.empty((len(y), len(bias)), y.dtype)
-    left = y
-    if weights.dtype == np.uint32:
-        left = np.empty((len(y), (y.shape[1] + 1) // 2), np.uint32)
-        run_parallel(_in_pairs, parts, y, left)
-    run_parallel(_store_chunks, parts, left, weights, bias, out, tops, totals)
+    run_parallel(_store_chunks, parts, _rounded(y, weights, parts), weights, bias, out, tops, totals)
     run_parallel(_normalise, parts, out, tops, totals)
     return out

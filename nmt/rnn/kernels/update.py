@@ -108,6 +108,16 @@ def embedding_rows(part, parts, ids, table, out, scale):  # type: ignore[no-unty
 
 
 @kernel
+def embedding_rows_int8(part, parts, ids, numbers, scales, out, scale):  # type: ignore[no-untyped-def]
+    """`embedding_rows` of a table int8 [V, E] with the scales [V] of its rows."""
+    for i in range(ids.size * part // parts, ids.size * (part + 1) // parts):
+        source, target = numbers[ids[i]], out[i]
+        factor = scales[ids[i]] * out.dtype.type(scale)
+        for j in range(target.size):
+            target[j] = out.dtype.type(source[j]) * factor
+
+
+@kernel
 def embedding_gradient(part, parts, ids, d_out, d_table, scale):  # type: ignore[no-untyped-def]
     """d_table[ids[i]] += d_out[i] * scale for every i in order; parts divide the columns, so the
     bits never depend on them."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn import AttentionCell, LayerNormLSTMCell
-from nmt.rnn import scan as engine
+from nmt.rnn import compiled as engine
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.device import cpu
@@ -24,10 +24,10 @@ def test_a_decoder_of_normalised_cells_can_be_trained():
 def test_arrays_that_share_a_scope_give_the_same_numbers(scopes, monkeypatch):
     case = cases.draw(cases.CELLS["gru"](), "float64", cases.LENGTHS["mixed"])
     expected = cases.compiled(case)
-    engine._compile.cache_clear()
+    engine.compile_step.cache_clear()
     monkeypatch.setattr(emit_cpu, "MAX_SCOPES", scopes)
     found = cases.compiled(case, threads=2, division="units")
-    engine._compile.cache_clear()
+    engine.compile_step.cache_clear()
     for one, other in zip(found[:2], expected[:2], strict=True):
         assert set(one) == set(other)
         for name, array in other.items():

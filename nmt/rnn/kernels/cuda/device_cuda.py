@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Array
+from nmt.rnn.group import Group
 from nmt.rnn.kernels.cuda import row_kernels
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
 from nmt.rnn.kernels.cuda.kernel import Runtime
@@ -17,6 +19,9 @@ from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 
 KEPT_INDICES = 512
 """Arrays of whole numbers that stay on the card, for the same lengths come again in every layer and direction."""
+
+ALIGNED = 64
+"""Numbers: an array in a group begins at a line of the cache, and where tensor cores may read it."""
 
 MOST_RECORDED = 128
 """Recordings that are kept, and keys that are remembered in case they come again."""
@@ -60,6 +65,14 @@ class CudaDevice(ModelOperations):
         if role not in self._buffers or self._buffers[role].size < size:
             self._buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
         return self._buffers[role][:size].view(dtype)
+
+    def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
+        """In one piece of memory, each at a multiple of ALIGNED numbers."""
+        sizes = [prod(shape) for shape in shapes.values()]
+        ends = np.cumsum([-(-size // ALIGNED) * ALIGNED for size in sizes]).tolist()
+        whole = self.xp.zeros(ends[-1] if ends else 0, dtype)
+        places = zip(shapes.items(), [0, *ends], sizes, strict=False)
+        return Group(((name, whole[at : at + size].reshape(shape)) for (name, shape), at, size in places), whole)
 
     def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
         """Do what `launch` does, recorded where the same key and places of the arrays it uses come again.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from nmt.errors import ShapeError
+from nmt.rnn.beam_rules import BeamRules
 from nmt.rnn.beam_state import BeamState
 from nmt.rnn.device import Device, OutputGradients, OutputLayer
-from nmt.rnn.kernels.cuda import optimizer, output, rows, search
+from nmt.rnn.kernels.cuda import best, choose, ensemble, optimizer, output, rows, search
 from nmt.rnn.kernels.cuda.kernel import Runtime
 from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.weights import PAIRS
@@ -73,13 +74,47 @@ class ModelOperations(Device):
     ) -> tuple[Any, Any]:
         allocate, R, bias = allocate or self.xp.empty, len(outputs), layer.weights[layer.bias]
         tokens, scores = allocate((R, places), np.int32), allocate((R, places), outputs.dtype)
-        logits = allocate((R, len(bias)), outputs.dtype)
-        output.output_logits(self._matrices(layer, outputs), outputs, layer, logits)
-        search.best_tokens(self.runtime, logits, bias, first, tokens, scores)
+        best.best_tokens(self.runtime, self._logits(outputs, layer, allocate), bias, first, tokens, scores)
         return tokens, scores
 
-    def beam_step(self, tokens: Any, scores: Any, state: BeamState, *, eos: int, never: int, n_best: int) -> None:
-        search.beam_step(self.runtime, tokens, scores, state, eos=eos, never=never, n_best=n_best)
+    def log_probs(self, outputs: Any, layer: OutputLayer, threads: int, allocate: Allocate | None = None) -> Any:
+        found = self._logits(outputs, layer, allocate or self.xp.empty)
+        best.log_probs(self.runtime, found, layer.weights[layer.bias])
+        return found
+
+    def _logits(self, outputs: Any, layer: OutputLayer, allocate: Any) -> Any:
+        found = allocate((len(outputs), len(layer.weights[layer.bias])), outputs.dtype)
+        output.output_logits(self._matrices(layer, outputs), outputs, layer, found)
+        return found
+
+    def choose_tokens(
+        self, log_probs: Any, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
+    ) -> tuple[Any, Any, Any]:
+        return choose.choose_tokens(self.runtime, log_probs, rules, state, places, allocate)
+
+    def beam_step(
+        self,
+        tokens: Any,
+        scores: Any,
+        plain: Any,
+        state: BeamState,
+        *,
+        eos: int,
+        never: int,
+        n_best: int,
+        reward: float = 0.0,
+        rules: BeamRules | None = None,
+    ) -> None:
+        settings: dict[str, Any] = {"eos": eos, "never": never, "n_best": n_best, "reward": reward}
+        search.beam_step(self.runtime, tokens, scores, plain, state, **settings)
+        if rules is not None:
+            choose.extend_words(self.runtime, rules, state)
+
+    def average_log_probs(self, arrays: Sequence[Any], kind: Literal["log_prob", "prob"]) -> Any:
+        return ensemble.average(self.runtime, arrays, kind)
+
+    def coverage_bonus(self, coverage: Any, factor: float, out: Any) -> None:
+        ensemble.coverage_bonus(self.runtime, coverage, factor, out)
 
     def trace_back(self, state: BeamState) -> Any:
         return search.trace_back(self.runtime, state)

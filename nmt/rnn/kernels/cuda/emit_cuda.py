@@ -30,7 +30,7 @@ from numba import cuda
 from nmt.rnn.kernels.cuda.row_functions import activations, block_max, block_sum, warp_sum
 F = np.{dtype}
 ZERO, ONE, LOWEST = F(0), F(1), F(-np.inf)
-sigmoid, tanh, exp, relu = activations(F)
+sigmoid, tanh, exp, relu, sqrt, softplus, maximum = activations(F)
 """
 
 FIXED = ("first", "last", "old", "lowest", "B", "C", "S", "flip")

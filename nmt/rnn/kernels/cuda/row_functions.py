@@ -15,8 +15,9 @@ __all__ = ["activations", "block_max", "block_sum", "warp_sum"]
 WARP = 32
 
 
-def activations(number: Any) -> tuple[Any, Any, Any, Any]:
-    """sigmoid, tanh, exp and relu of numbers of a type; NaN stays NaN, infinities give the limits."""
+def activations(number: Any) -> tuple[Any, ...]:
+    """sigmoid, tanh, exp, relu, sqrt, softplus and maximum of numbers of a type; NaN stays NaN, infinities give the
+    limits."""
     zero, one = number(0), number(1)
 
     @device_function
@@ -35,7 +36,20 @@ def activations(number: Any) -> tuple[Any, Any, Any, Any]:
     def relu(x):  # type: ignore[no-untyped-def]
         return zero if x < zero else x
 
-    return sigmoid, tanh, exp, relu
+    @device_function
+    def sqrt(x):  # type: ignore[no-untyped-def]
+        return math.sqrt(x)
+
+    @device_function
+    def softplus(x):  # type: ignore[no-untyped-def]
+        rest = math.log1p(math.exp(x if x < zero else -x))
+        return rest if x < zero else x + rest
+
+    @device_function
+    def maximum(x, y):  # type: ignore[no-untyped-def]
+        return x if x > y or x != x else y
+
+    return sigmoid, tanh, exp, relu, sqrt, softplus, maximum
 
 
 @device_function

@@ -17,7 +17,7 @@ from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
-from nmt.rnn.kernels.cuda.run_persistent import TAPE, PersistentRun, recognise
+from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.row_writer import INDEX, weight_key
 from nmt.rnn.kernels.run_cpu import Block, Rows, shape_of_step
 from nmt.rnn.profile import operation
@@ -59,15 +59,29 @@ class CudaExecutable:
             raise RuntimeError("a plan for inference has no backward pass")
         if self.persistent and TAPE in arrays:
             with operation(rows.label, " gradients: persistent"):
-                self.persistent.backward(arrays, weights, rows, gradients)
+                self.persistent.backward(arrays, weights, rows)
+                if gradients:
+                    self.persistent.add_gradients(arrays, gradients)
+                    del arrays[SUMS]
             return
         run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
         with run.block_memory():
             for block in rows.blocks(turned=True):
                 run.block(block)
-                for placed in self.plan.sinks:
-                    if placed.sink.name in gradients:
-                        run.add_gradient(placed, gradients[placed.sink.name], block)
+                run.add_gradients(self.plan, gradients, block)
+
+    def weight_gradients(
+        self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays
+    ) -> None:
+        """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands`."""
+        if self.plan.backward is None or self.backward_module is None:
+            raise RuntimeError("a plan for inference has no backward pass")
+        if self.persistent and SUMS in arrays:
+            self.persistent.add_gradients(arrays, gradients)
+            return
+        run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
+        for block in rows.blocks(turned=True):
+            run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Shapes of the memory of one step, or of a block of threads, that a pass takes besides its arrays."""
@@ -275,7 +289,13 @@ class _Run:
 
     # ------------------------------------------------------------ gradients
 
-    def add_gradient(self, placed: PlacedSink, target: Array, block: Block) -> None:
+    def add_gradients(self, plan: Plan, gradients: Arrays, block: Block) -> None:
+        """Add to all gradients that are there, for one block of time."""
+        for placed in plan.sinks:
+            if placed.sink.name in gradients:
+                self._add_gradient(placed, gradients[placed.sink.name], block)
+
+    def _add_gradient(self, placed: PlacedSink, target: Array, block: Block) -> None:
         """Add one sink's share of a parameter's gradient for one block of time. Only rows that take part are summed:
         what lies in padding may be no number."""
         sink = placed.sink

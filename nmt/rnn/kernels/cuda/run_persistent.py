@@ -29,12 +29,16 @@ if TYPE_CHECKING:
 Arrays = dict[str, Array]
 TAPE = "persistent run"
 """The name under which a forward run keeps what its backward run needs."""
+SUMS = "persistent sums"
+"""The name under which a backward run keeps what gradients of weights are summed from."""
 
 
 def recognise(plan: Plan) -> str | None:
     """`lstm` or `gru` where the plan's step is that of the cell, else None."""
     found = plan.trace
     if set(found.inputs) != {"x"} or "h" not in found.states:
+        return None
+    if plan.backward is not None and "y" not in plan.receives:
         return None
     D, H = found.inputs["x"].width or 0, found.states["h"].width or 0
     kinds: tuple[tuple[str, Callable[[int, int], Cell]], ...] = (("lstm", LSTMCell), ("gru", GRUCell))
@@ -95,29 +99,34 @@ class PersistentRun:
 
     # ------------------------------------------------------------ backward
 
-    def backward(self, arrays: Arrays, weights: Weights, rows: Rows, gradients: Arrays) -> None:
-        """Gradients of input and first states; those of the parameters are added."""
+    def backward(self, arrays: Arrays, weights: Weights, rows: Rows) -> None:
+        """Gradients of input and first states; `add_gradients` may follow."""
         layer, run, states, matrices, taking = arrays.pop(TAPE)
         d_last = tuple(self.device.xp.array(arrays[f"D_{name}"][0]) for name in self.states)
         lengths = self.device.index(rows.lengths)
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):
             arrays[f"D_{name}"][...] = first  # of both slots, whichever is looked at
-        d_a, G = _rows(found.d_a), found.d_a.shape[-1]
+        d_a = _rows(found.d_a)
+        arrays[SUMS] = d_a, _rows(run.before), _rows(found.d_product), found.d_inner, matrices, taking
         if self.wants_inputs:
             arrays["d_x"] = self.device.xp.empty((rows.T, rows.B, self.inputs), self.dtype)
             matrices.multiply(d_a, ("W_x", 0, self.inputs, True), _rows(arrays["d_x"]), taking)
             self.device.clear_ended(arrays["d_x"], rows.lengths, 1)
+
+    def add_gradients(self, arrays: Arrays, gradients: Arrays) -> None:
+        """Add to those of the parameters, after `backward`."""
+        d_a, before, d_product, d_inner, matrices, taking = arrays[SUMS]
         if "W_x" in gradients:
             matrices.add_outer(_rows(arrays["x"]), d_a, taking, gradients["W_x"])
         if "W_h" in gradients:
-            matrices.add_outer(_rows(run.before), _rows(found.d_product), taking, gradients["W_h"])
+            matrices.add_outer(before, d_product, taking, gradients["W_h"])
         if "b" in gradients:
             matrices.add_sum(d_a, taking, gradients["b"])
         if "b_h" in gradients:
-            shared = G - self.hidden  # r and z; of n only what the reset lets through
+            shared = len(gradients["b_h"]) - self.hidden  # r and z; of n only what the reset lets through
             matrices.add_sum(d_a.columns(0, shared), taking, gradients["b_h"][:shared])
-            matrices.add_sum(_rows(found.d_inner), taking, gradients["b_h"][shared:])
+            matrices.add_sum(_rows(d_inner), taking, gradients["b_h"][shared:])
 
 
 def _rows(array: Array) -> Matrix:

@@ -1,4 +1,4 @@
-"""Beam search on a card: the best tokens of each row, and one step of all sentences' beams.
+"""Beam search on a card: one step of all sentences' beams, and how the translations are read.
 
 N sentences of K rows each. Rows of a sentence that have no hypothesis are computed along; nobody reads them.
 """
@@ -10,85 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import cuda, float32, float64, int32, int64
+from numba import cuda, float64, int32, int64
 
 from nmt.rnn.beam_state import BeamState
-from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, registers_for, row_threads
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.rows import NUMBERS
 
-_ALL_LANES = 0xFFFFFFFF
-_LOWEST = float32(-3.0e38)  # a number, so that the exponential of a difference of two is one
-_NOBODY = int64(1 << 62)  # behind every token
 _NEVER = float64(-math.inf)
-
-
-@lru_cache
-def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS) -> Kernel:
-    """A block a row, one pass over its logits [V]: the `places` best tokens from `first` on and their
-    log-probabilities.
-
-    Every thread keeps the sum of exponentials relative to its largest logit, and the best of its own in registers;
-    then the block takes the best of all, a place at a time.
-    """
-    number = NUMBERS[dtype]
-
-    def best_tokens(logits, bias, V, first, tokens, scores):  # type: ignore[no-untyped-def]
-        shared = cuda.shared.array(WARPS, number)
-        sums = cuda.shared.array(WARPS, number)
-        at = cuda.shared.array(WARPS, int64)
-        best = cuda.local.array(places, number)
-        ids = cuda.local.array(places, int64)
-        row = int64(cuda.blockIdx.x)
-        for k in range(places):
-            best[k], ids[k] = number(_LOWEST), _NOBODY
-        top, total = number(_LOWEST), number(0)
-        for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
-            x = logits[row * V + j] + bias[j]
-            if x > top:
-                total = total * math.exp(top - x) + number(1)
-                top = x
-            else:
-                total += math.exp(x - top)
-            if j >= first:
-                token = j
-                for k in range(places):  # without branches: values move between registers
-                    larger = x > best[k]
-                    value, index = best[k], ids[k]
-                    best[k], ids[k] = (x, token) if larger else (value, index)
-                    x, token = (value, index) if larger else (x, token)
-        for offset in (16, 8, 4, 2, 1):
-            other = cuda.shfl_xor_sync(_ALL_LANES, top, offset)
-            its = cuda.shfl_xor_sync(_ALL_LANES, total, offset)
-            larger_top = max(top, other)
-            # The same operands in the same order in both lanes of a pair, so that all lanes hold the same bits.
-            one, two = total * math.exp(top - larger_top), its * math.exp(other - larger_top)
-            total, top = one + two, larger_top
-        if cuda.threadIdx.x & 31 == 0:
-            shared[cuda.threadIdx.x >> 5] = top
-            sums[cuda.threadIdx.x >> 5] = total
-        cuda.syncthreads()
-        top = shared[0]
-        for warp in range(1, cuda.blockDim.x >> 5):
-            top = max(top, shared[warp])
-        total = number(0)
-        for warp in range(cuda.blockDim.x >> 5):
-            total += sums[warp] * math.exp(shared[warp] - top)
-        norm = top + math.log(total)
-        cuda.syncthreads()
-        for place in range(places):
-            value, token = block_first_max(best[0], ids[0], shared, at)
-            if cuda.threadIdx.x == 0:
-                there = token != _NOBODY
-                tokens[row * places + place] = int32(token) if there else int32(-1)
-                scores[row * places + place] = value - norm
-            if ids[0] == token:
-                for k in range(places - 1):
-                    best[k], ids[k] = best[k + 1], ids[k + 1]
-                best[places - 1], ids[places - 1] = number(_LOWEST), _NOBODY
-
-    signature = (number[::1], number[::1], int64, int64, int32[::1], number[::1])
-    return Kernel(best_tokens, signature, threads, registers=registers_for(2))
 
 
 @lru_cache
@@ -101,20 +29,24 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
     def beam_step(  # type: ignore[no-untyped-def]
         found,
         scores,
+        plain,
         eos,
         never,
         n_best,
+        reward,
         T,
         tokens,
         parents,
         sums,
+        log_probs,
+        bonus,
         live,
         room,
         steps,
         limits,
         to_beat,
         divisors,
-        end_sums,
+        end_log_probs,
         end_scores,
         end_steps,
         end_tokens,
@@ -127,6 +59,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
         words = cuda.shared.array(candidates, int32)
         heads = cuda.shared.array(K, int32)
         chosen_sums = cuda.shared.array(K, float64)
+        chosen_log_probs = cuda.shared.array(K, float64)
         chosen_words = cuda.shared.array(K, int32)
         chosen_rows = cuda.shared.array(K, int32)
         n = int64(cuda.blockIdx.x)
@@ -154,7 +87,9 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
             if at < 0:
                 break
             chosen_sums[count], chosen_rows[count] = best, int32(at)
-            chosen_words[count] = words[at * places + int64(heads[at])]
+            head = at * places + int64(heads[at])
+            chosen_words[count] = words[head]
+            chosen_log_probs[count] = log_probs[n * K + at] + float64(plain[n * K * places + head])
             heads[at] += int32(1)
             count += 1
         step = int64(steps[n]) + 1
@@ -166,8 +101,9 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
             finished = chosen_words[c] == eos
             if finished or step >= int64(limits[n]):
                 place = n * K + ended
-                end_sums[place] = chosen_sums[c]
-                end_scores[place] = chosen_sums[c] / divisors[step]
+                end_log_probs[place] = chosen_log_probs[c]
+                scored = chosen_sums[c] / divisors[step] + reward * float64(step)
+                end_scores[place] = scored + bonus[n * K + int64(chosen_rows[c])]
                 end_steps[place] = int32(step)
                 end_tokens[place] = chosen_words[c]
                 end_parents[place] = int32(n * K + int64(chosen_rows[c]))
@@ -175,7 +111,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
                 ended += 1
             else:
                 chosen_sums[kept], chosen_rows[kept] = chosen_sums[c], chosen_rows[c]
-                chosen_words[kept] = chosen_words[c]
+                chosen_words[kept], chosen_log_probs[kept] = chosen_words[c], chosen_log_probs[c]
                 kept += 1
         room[n] = int32(K - ended)
         for i in range(ended):  # the n-th best score: fewer than n are better, n or more are as good
@@ -190,7 +126,8 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
             if end_finished[n * K + i] != 0 and better < n_best and n_best <= better + equal:
                 to_beat[n] = mine
         # Log-probabilities only fall: a hypothesis can at best keep its sum up to the maximum length.
-        if kept > 0 and not chosen_sums[0] / divisors[int64(limits[n])] > to_beat[n]:
+        length = int64(limits[n]) if reward > 0 else step + 1
+        if kept > 0 and not chosen_sums[0] / divisors[int64(limits[n])] + reward * float64(length) > to_beat[n]:
             kept = int64(0)
         R = int64(cuda.gridDim.x) * K
         for row in range(K):
@@ -200,6 +137,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
             parent = n * K + int64(chosen_rows[row]) if there else r
             parents[r] = parent
             sums[r] = chosen_sums[row] if there else float64(0)
+            log_probs[r] = chosen_log_probs[row] if there else float64(0)
             history[(step - 1) * R + r] = tokens[r]
             history[(T + step - 1) * R + r] = int32(parent)
         live[n] = int32(kept)
@@ -207,8 +145,9 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
             cuda.atomic.add(going, 0, int32(-1))
 
     rows_of, words_of, sums_of = int64[::1], int32[::1], float64[::1]
-    state = (words_of, rows_of, sums_of, *[words_of] * 4, sums_of, sums_of, sums_of, sums_of, *[words_of] * 6)
-    signature = (words_of, number[::1], int32, int32, int64, int64, *state)
+    by_row = words_of, rows_of, *[sums_of] * 3
+    state = (*by_row, *[words_of] * 4, *[sums_of] * 4, *[words_of] * 6)
+    signature = (words_of, number[::1], number[::1], int32, int32, int64, float64, int64, *state)
     return Kernel(beam_step, signature, 32, registers=128)
 
 
@@ -231,27 +170,22 @@ TRACE_BACK = Kernel(
 )
 
 
-def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any) -> None:
-    """The K best tokens of each row and their log-probabilities, best first; of equal ones the lower token.
-
-    logits [R, V] (without bias), bias [V]; tokens int32 [R, K], scores [R, K]. Tokens below `first` count for the
-    normalisation but are never chosen; unused places have token -1.
-    """
-    R, V = logits.shape
-    if R:
-        kernel = best_tokens_kernel(logits.dtype, tokens.shape[1], row_threads(V))
-        flat = tokens.reshape(-1), scores.reshape(-1)
-        runtime.launch(kernel, R, logits.reshape(-1), bias, V, first, *flat)
-
-
 def beam_step(
-    runtime: Runtime, tokens: Any, scores: Any, state: BeamState, *, eos: int, never: int, n_best: int
+    runtime: Runtime,
+    tokens: Any,
+    scores: Any,
+    plain: Any,
+    state: BeamState,
+    *,
+    eos: int,
+    never: int,
+    n_best: int,
+    reward: float,
 ) -> None:
-    """Extend every live hypothesis by one token and keep the best, in place; tokens and scores from `best_tokens`."""
+    """Extend every live hypothesis by one token and keep the best, in place; see `Device.beam_step`."""
     N, T = len(state.live), state.history.shape[1]
     kernel = beam_step_kernel(scores.dtype, len(state.tokens) // N, tokens.shape[1])
-    flat = tokens.reshape(-1), scores.reshape(-1)
-    runtime.launch(kernel, N, *flat, eos, never, n_best, T, *state.arrays())
+    runtime.launch(kernel, N, tokens, scores, plain, eos, never, n_best, reward, T, *state.arrays())
 
 
 def trace_back(runtime: Runtime, state: BeamState) -> Any:
@@ -269,6 +203,6 @@ def example_kernels() -> dict[str, Kernel]:
     found = {"trace_back": TRACE_BACK}
     for kind in NUMBERS:
         for K in (1, 5, 10):
-            found[f"best_tokens {kind} of {K + 1}"] = best_tokens_kernel(kind, K + 1)
             found[f"beam_step {kind} of {K}"] = beam_step_kernel(kind, K, K + 1)
+        found[f"beam_step {kind}, drawn"] = beam_step_kernel(kind, 5, 1)
     return found

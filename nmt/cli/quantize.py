@@ -1,0 +1,46 @@
+"""nmt-quantize: a model in int8."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nmt.cli.command import Command, version_option
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="MODEL_DIR")
+@click.option("-o", "--output", metavar="DIR", required=True, help="New folder for the model in int8.")
+@click.option(
+    "--checkpoint",
+    type=click.Choice(["best", "last"]),
+    show_default="best, or last where there is no best yet",
+    help="Which parameters of the model folder to use.",
+)
+@version_option()
+def quantize(model_dir: str, output: str, checkpoint: str | None) -> None:
+    """Write the model in MODEL_DIR with its matrices in int8: a quarter of the size, several times as fast.
+
+    The new folder translates like any other, with compute_dtype int8 unless --compute-dtype says otherwise, and on any
+    processor. Each output channel of a matrix has a scale of its own; biases and all arithmetic between products stay
+    float32. It cannot be trained further: keep MODEL_DIR. To see what int8 costs, compare nmt-evaluate of both.
+
+    \b
+    Examples:
+        nmt-quantize runs/de-en -o runs/de-en-int8
+        nmt-evaluate runs/de-en-int8 --src test.de --ref test.en
+    """
+    from nmt.model_folder import BEST_NAME
+    from nmt.quantised_model import save_quantised
+    from nmt.saved_model import load_saved_model
+
+    saved, out = load_saved_model(Path(model_dir), checkpoint), Path(output)
+    save_quantised(out, saved)
+    size = (out / BEST_NAME).stat().st_size
+    former = sum(array.nbytes for array in saved.params.values())
+    click.echo(f"{output}: {size:,} bytes of parameters, from {former:,}", err=True)
+
+
+if __name__ == "__main__":
+    quantize()

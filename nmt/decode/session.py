@@ -1,0 +1,140 @@
+"""Completing what a person types: the decoder's states after the typed words are kept, and only new words are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmt.decode.beam import Beam, BeamCell, Decoder, Hypothesis, States
+from nmt.decode.options import SearchOptions
+from nmt.decode.penalty import LengthPenalty
+from nmt.errors import DeviceError
+from nmt.special_tokens import BOS_ID, UNK_ID
+
+if TYPE_CHECKING:
+    from nmt.decode.ensemble import Ensemble
+    from nmt.model import TranslationModel
+
+_PLACES = 32
+"""States kept along the typed words; see `Session`."""
+
+
+@dataclass
+class _Place:
+    """A place between typed tokens: the states there, the token to read next, the log-probability so far."""
+
+    states: States
+    token: np.ndarray
+    log_prob: float
+
+
+class Session:
+    """One source sentence, encoded once, whose translation is completed again and again.
+
+    Where a prefix goes on from an earlier one, only the new tokens are read. Where something was deleted, reading
+    starts at the last place before the change that is kept. Memory does not grow with the text: of at most 32 places
+    that are kept, every second one goes when another is to come.
+    """
+
+    def __init__(self, model: TranslationModel | Ensemble, src_ids: Sequence[int], threads: int = 1) -> None:
+        """`src_ids` without EOS. Raises DeviceError for a model on a card."""
+        if model.device.name != "cpu":
+            raise DeviceError(
+                f"session: must run on the processor, got the device {model.device.name}; use device cpu, every model "
+                "runs there"
+            )
+        self.src_ids = list(src_ids)
+        self.tokens_read = 0  # how many typed tokens the decoder has read so far
+        self._decoder: Decoder = model.search_decoder(threads)
+        self._names, states, token = self._decoder.admit([self.src_ids])
+        self._typed: list[int] = []
+        self._places: dict[int, _Place] = {0: _Place(states, token, 0.0)}
+        self._gap = 1  # places are kept at multiples of it
+
+    def complete(
+        self,
+        prefix: Sequence[int] = (),
+        *,
+        beam_size: int = 5,
+        length_penalty: LengthPenalty = 1.0,
+        n_best: int = 1,
+        max_length_ratio: float = 2.0,
+        max_length_extra: int = 10,
+        options: SearchOptions | None = None,
+    ) -> list[Hypothesis]:
+        """The n best translations that begin with the tokens `prefix`, which their ids hold.
+
+        The same as `search` gives with `SearchOptions(prefixes=[prefix])`, bit for bit. Options are those of one
+        sentence; they cannot have prefixes of their own, a shortlist, groups or sampling, nor a coverage penalty.
+        """
+        options = options or SearchOptions()
+        self._check(options)
+        place = self._read(list(prefix))
+        limits = options.limits([self.src_ids], max_length_ratio, max_length_extra) + len(prefix)
+        chooser = options.chooser([self.src_ids], beam_size, self._decoder.eos_id)
+        first_token = UNK_ID if options.allow_unk else BOS_ID
+        expected = None if options.expected_lengths is None else np.array(options.expected_lengths)
+        more = options.word_reward, 0.0, chooser, expected
+        cell = BeamCell(_Kept(self._decoder), limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *more)
+        zero, words = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
+        first = Beam(place.states, zero, place.token, np.array([place.log_prob]), zero, words)
+        beam = cell.extend(None, zero, self._names, first)
+        for token in prefix:
+            chooser.follow(beam.extra, np.array([token], np.int32))
+        if "log_prob" in beam.extra:
+            beam.extra["log_prob"][:] = place.log_prob
+        ended = cell.ended()
+        while not ended:
+            beam = cell.step(beam)
+            ended = cell.ended()
+        return ended[0][1]
+
+    def _read(self, prefix: list[int]) -> _Place:
+        """The place behind a prefix; the decoder reads what it has not read or not kept."""
+        same = next((n for n, (a, b) in enumerate(zip(prefix, self._typed, strict=False)) if a != b), None)
+        same = min(len(prefix), len(self._typed)) if same is None else same
+        self._places = {at: place for at, place in self._places.items() if at <= same}
+        start = max(self._places)
+        place = self._places[start]
+        for at, token in enumerate(prefix[start:], start=start + 1):
+            outputs, states = self._decoder.step(place.token, place.states, np.zeros(1, np.int64), self._names)
+            log_prob = place.log_prob + float(self._decoder.log_probs(outputs)[0, token])
+            kept = {name: array.copy() for name, array in states.items()}
+            place = _Place(kept, np.array([token], np.int32), log_prob)
+            self.tokens_read += 1
+            if at % self._gap == 0 or at == len(prefix):
+                self._keep(at, place, len(prefix))
+        self._typed = prefix
+        return place
+
+    def _keep(self, at: int, place: _Place, last: int) -> None:
+        self._places[at] = place
+        while len(self._places) > _PLACES:
+            self._gap *= 2
+            self._places = {n: p for n, p in self._places.items() if n % self._gap == 0 or n == last}
+
+    def _check(self, options: SearchOptions) -> None:
+        given = {
+            "prefixes": options.prefixes is not None,
+            "a shortlist": options.shortlist is not None,
+            "groups": options.groups > 1,
+            "sampling": options.sampling is not None,
+            "a coverage penalty": bool(options.coverage_penalty),
+        }
+        if wrong := [name for name, is_given in given.items() if is_given]:
+            raise ValueError(f"Session.complete: must have no {' nor '.join(wrong)}, got it; search without a session")
+
+
+class _Kept:
+    """A decoder whose sentence stays when a search over it has ended."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder, self.eos_id = decoder, decoder.eos_id
+        self.admit, self.step = decoder.admit, decoder.step
+        self.best_tokens, self.log_probs = decoder.best_tokens, decoder.log_probs
+
+    def release(self, names: np.ndarray) -> None:
+        """The session keeps it."""

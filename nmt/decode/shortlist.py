@@ -1,0 +1,44 @@
+"""Which target tokens a sentence's translation may hold: few enough that the output layer is no longer the most work.
+
+A token is a candidate of a sentence if it is one of the frequent ones, or one of those that translate one of the
+source's tokens (lexical shortlist of Jean et al. 2015, section 2.3, and Junczys-Dowmunt et al. 2018, section 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.special_tokens import EOS_ID, UNK_ID
+
+
+class Shortlist:
+    """Candidates by source token.
+
+    Args:
+        starts: int64 [source vocabulary + 1].
+        tokens: int32 [n]; those of source token s are tokens[starts[s] : starts[s + 1]].
+        always: int32 [m], candidates of every sentence.
+        vocab_size: Of the target.
+
+    Raises:
+        ShapeError: The arrays do not fit one another.
+    """
+
+    def __init__(self, starts: np.ndarray, tokens: np.ndarray, always: np.ndarray, vocab_size: int) -> None:
+        whole = len(starts) > 0 and starts[0] == 0 and starts[-1] == len(tokens) and (np.diff(starts) >= 0).all()
+        every = np.concatenate([tokens, always])
+        if not whole or (len(every) and not 0 <= every.min() <= every.max() < vocab_size):
+            raise ShapeError(
+                f"Shortlist: must have rising starts up to {len(tokens)} and tokens below {vocab_size}, got others"
+            )
+        self.starts, self.tokens, self.vocab_size = starts, tokens, vocab_size
+        self.always = np.union1d(always, [UNK_ID, EOS_ID]).astype(np.int32)
+
+    def candidates(self, src_ids: Sequence[int], needed: Iterable[int] = ()) -> np.ndarray:
+        """The candidates of a sentence, in rising order, int32 [U]: a function of its tokens and of those `needed` for
+        what it is made to say, so that neither its batch nor its neighbours change them."""
+        parts = [self.tokens[self.starts[s] : self.starts[s + 1]] for s in set(src_ids) if s + 1 < len(self.starts)]
+        return np.unique(np.concatenate([self.always, *parts, np.fromiter(needed, np.int32)]))

@@ -1,0 +1,76 @@
+"""The output layer narrowed to what the sentences in work may say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nmt.rnn.device import CandidateLists, Device, OutputLayer
+from nmt.rnn.quantised import Quantised
+from nmt.rnn.weights import Weights
+
+
+@dataclass
+class NarrowOutput:
+    """An output layer over the union of the candidates of sentences that come and go.
+
+    Rows of the matrix are gathered when sentences come in. A sentence's probabilities are those of its own candidates
+    alone: what else is in work changes no bit of them.
+    """
+
+    device: Device
+    layer: OutputLayer
+    threads: int
+    _live: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def admit(self, names: np.ndarray, candidates: Sequence[np.ndarray]) -> None:
+        """Sentences [B] with their candidates, int32 in rising order and at least one."""
+        self._live |= dict(zip(names.tolist(), candidates, strict=True))
+        self._names = np.fromiter(self._live, np.int64)
+        lists = list(self._live.values())
+        every = np.concatenate(lists)
+        used = np.zeros(len(self.layer.weights[self.layer.bias]), np.bool_)
+        used[every] = True
+        self._ids = np.flatnonzero(used).astype(np.int32)
+        place = np.zeros(len(used), np.int32)
+        place[self._ids] = np.arange(len(self._ids))
+        self._places = place[every]
+        self._starts = np.concatenate([[0], np.cumsum([len(tokens) for tokens in lists])])
+        self._narrow = narrowed(self.layer, self._ids)
+
+    def release(self, names: np.ndarray) -> None:
+        """These sentences are translated; the layer loses their candidates when the next ones come in."""
+        for name in names.tolist():
+            del self._live[name]
+
+    def best_tokens(
+        self, outputs: np.ndarray, names: np.ndarray, first: int, places: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `Decoder.best_tokens`; names [R] of the rows' sentences."""
+        return self.device.best_candidates(outputs, self._narrow, self._lists(names), first, places, self.threads)
+
+    def log_probs(self, outputs: np.ndarray, names: np.ndarray) -> np.ndarray:
+        """See `Decoder.log_probs`; -inf for all but a row's candidates."""
+        vocab_size = len(self.layer.weights[self.layer.bias])
+        return self.device.candidate_log_probs(outputs, self._narrow, self._lists(names), vocab_size, self.threads)
+
+    def _lists(self, names: np.ndarray) -> CandidateLists:
+        return CandidateLists(self._ids, self._places, self._starts, np.searchsorted(self._names, names))
+
+
+def narrowed(layer: OutputLayer, ids: np.ndarray) -> OutputLayer:
+    """The layer of these tokens alone: rows of its matrix, which is stored by tokens where it is tied, else kept so
+    beside the original; in int8 with the numbers and scales of the whole."""
+    weights = layer.weights
+    held = weights.quantised(layer.matrix)
+    rows = weights[layer.matrix] if held is None else held.numbers
+    if not layer.tied:
+        rows = weights.derived(layer.matrix, ("by token",), lambda former: np.ascontiguousarray(rows.T))
+    own = Weights({"b": weights[layer.bias][ids]})
+    if held is None:
+        own["W"] = rows[ids]
+    else:
+        own.hold_quantised("W", Quantised(rows[ids], held.scales[ids], by_rows=True))
+    return OutputLayer(own, "W", "b", True, layer.packed)

@@ -1,0 +1,66 @@
+"""Learned vectors of positions, added to embeddings (Gehring et al. 2017, section 3.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmt.config import ModelConfig
+from nmt.config.model_section import DecoderConfig, EncoderConfig
+from nmt.rnn.cell import Param
+from nmt.rnn.device import Device
+from nmt.rnn.profile import operation
+from nmt.rnn.weights import Weights
+
+
+DEVIATION = 0.1
+"""Of first embeddings, of words and positions, below convolutions (section 3.5)."""
+
+
+class Positions:
+    """The parameter `name` [N, E]: a row for each of the first N positions; those beyond share the last one."""
+
+    def __init__(self, name: str, count: int, width: int, deviation: float, device: Device) -> None:
+        self.name, self.device, self.count = name, device, count
+        self._param = Param((count, width), deviation=deviation)
+
+    def params(self) -> dict[str, Param]:
+        """The table."""
+        return {self.name: self._param}
+
+    def add(self, weights: Weights, x: Any) -> None:
+        """Add the vectors of positions 0, 1, ... to x [T, B, E], in place."""
+        with operation("position embeddings"):
+            x += self.rows(weights, np.arange(len(x)))[:, None]
+
+    def rows(self, weights: Weights, positions: np.ndarray) -> Any:
+        """The vectors of positions [R] of the host: [R, E]."""
+        return weights[self.name][self.device.index(np.minimum(positions, self.count - 1))]
+
+    def gradient(self, d_x: Any, gradients: dict[str, Any], threads: int) -> None:
+        """Add d_x [T, B, E], which is zero beyond the lengths, to the table's."""
+        with operation("position embeddings: gradient"):
+            rows = np.minimum(np.arange(len(d_x)), self.count - 1).astype(np.int32)
+            summed = self.device.xp.ascontiguousarray(d_x.sum(axis=1))
+            self.device.embedding_gradient(rows, summed, gradients[self.name], 1.0, threads)
+
+
+def make_positions(config: ModelConfig, device: Device) -> dict[str, Positions]:
+    """Those of `src` and `tgt`, where the encoder or decoder cannot tell positions apart by itself."""
+    found = {}
+    for side, one in (("src", config.encoder), ("tgt", config.decoder)):
+        if one.type == "conv":
+            width = one.embeddings.embedding_dim
+            deviation = DEVIATION * (width**0.5 if one.embeddings.scale else 1.0)
+            found[side] = Positions(f"{side}_position_embeddings", one.max_positions, width, deviation, device)
+    return found
+
+
+def embedding_deviation(side: EncoderConfig | DecoderConfig) -> float | None:
+    """What the embeddings of an encoder's or decoder's words start with; None where it need not be small.
+
+    Convolutions keep the variance of what goes through them. Large embeddings would sharpen attention before it has
+    learned where to look, and the output with it.
+    """
+    return DEVIATION if side.type == "conv" else None

@@ -1,0 +1,89 @@
+"""What a search on a card is asked for beyond the best continuations, as arrays of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Tokens are drawn instead of searched for: keys uint64 [N] of the device decide each sentence's random numbers;
+    temperature, top_k and top_p as in `kernels.choose.draw_tokens`."""
+
+    keys: Any
+    temperature: float
+    top_k: int
+    top_p: float
+
+
+@dataclass(frozen=True)
+class BeamRules:
+    """Rules for the beams of N sentences with K rows each (what each means: decode/rules.py).
+
+    first_token: lower ones are never produced, nor is `never`; eos: not before min_length tokens. repetition_penalty: 1
+    for none, no_repeat: 0. forbidden int32 [n], tokens; phrases int32, sequences of more one after another, number p
+    from starts[p] to starts[p + 1]; prefixes int32 [N, P], -1 behind each. words int32 [2, N * K, 1 + T], by parity of
+    the step: which sample a row is, then its tokens so far. drawing: None to search.
+    """
+
+    first_token: int
+    never: int
+    eos: int
+    min_length: int
+    repetition_penalty: float
+    no_repeat: int
+    forbidden: Any
+    phrases: Any
+    starts: Any
+    prefixes: Any
+    words: Any
+    drawing: Drawing | None
+
+    @classmethod
+    def make(
+        cls,
+        device: Any,
+        *,
+        N: int,
+        K: int,
+        T: int,
+        first_token: int,
+        never: int,
+        eos: int,
+        min_length: int = 0,
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+        forbidden: Sequence[Sequence[int]] = (),
+        prefixes: Sequence[Sequence[int]] = (),
+        drawing: Drawing | None = None,
+    ) -> BeamRules:
+        """Rules from lists of the host; T: the most tokens of a translation. prefixes: of each sentence, or none."""
+        longer = [tuple(s) for s in forbidden if len(s) > 1]
+        starts = np.cumsum([0, *(len(s) for s in longer)])
+        begin = np.full((N, max((len(p) for p in prefixes), default=0)), -1, np.int32)
+        for row, prefix in zip(begin, prefixes, strict=False):
+            row[: len(prefix)] = prefix
+        words = np.zeros((2, N * K, 1 + T), np.int32)
+        words[:, :, 0] = np.tile(np.arange(K), N)
+
+        def whole(numbers: Sequence[int] | np.ndarray) -> Any:
+            return device.upload(np.asarray(numbers, np.int32).reshape(-1))
+
+        return cls(
+            first_token=first_token,
+            never=never,
+            eos=eos,
+            min_length=min_length,
+            repetition_penalty=repetition_penalty,
+            no_repeat=no_repeat,
+            forbidden=whole(sorted({s[0] for s in forbidden if len(s) == 1})),
+            phrases=whole([token for phrase in longer for token in phrase]),
+            starts=whole(starts),
+            prefixes=device.upload(begin),
+            words=device.upload(words),
+            drawing=drawing,
+        )

@@ -1,0 +1,87 @@
+"""The cache of plans: a cell's step, compiled once for each kind of run.
+
+The key is the cell (its class and all it was made with), device, dtype, dtype of packed weights, and what a run is
+asked for: never a batch's sizes or lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.compiler.plan import Plan, make_plan, with_operands
+from nmt.rnn.compiler.trace import trace
+from nmt.rnn.compiler.wanted import Wanted
+from nmt.rnn.device import Device, Executable
+
+
+@dataclass
+class Compiled:
+    """A plan ready to run, with the plan of what is constant over time."""
+
+    step: Executable
+    constant: Executable | None
+    make: Callable[[Plan], Executable]
+
+    @cached_property
+    def apart(self) -> Compiled:
+        """The same, but what gradients of weights are summed from outlives the backward pass (see
+        `Scan.backward_weights`)."""
+        constant = self.constant and self.make(with_operands(self.constant.plan))
+        return Compiled(self.make(with_operands(self.step.plan)), constant, self.make)
+
+
+@lru_cache(maxsize=256)
+def compile_step(
+    signature: Any,
+    device: Device,
+    dtype: np.dtype,
+    packed: np.dtype,
+    training: bool,
+    want: Wanted,
+    single_step: bool,
+    recompute: Recompute,
+) -> Compiled:
+    """What runs the cell `remembered` under this signature."""
+    traced = trace(recalled(signature), training=training, record=want.record)
+    small = traced.invariants
+    through = want.through(small) if small else frozenset[str]()
+    needs = None if want.needs is None else want.needs | through
+    plan = make_plan(
+        traced,
+        training=training,
+        needs=needs,
+        receives=want.cotangents,
+        single_step=single_step,
+        recompute=recompute,
+    )
+
+    def make(plan: Plan) -> Executable:
+        return device.executable(plan, dtype, packed)
+
+    constant = None
+    if small is not None:
+        alone = make_plan(small, training=training and bool(through), needs=want.needs, receives=through)
+        constant = make(alone)
+    return Compiled(make(plan), constant, make)
+
+
+_CELLS: dict[Any, Cell] = {}  # what the keys of the plan cache stand for
+
+
+def remembered(cell: Cell) -> tuple[Any, ...]:
+    """The signature that stands for the cell in the key of a cache."""
+    signature = (cell.signature(),)
+    _CELLS.setdefault(signature, cell)
+    return signature
+
+
+def recalled(signature: tuple[Any, ...]) -> Cell:
+    """The cell remembered under a signature."""
+    return _CELLS[signature]

@@ -1,0 +1,84 @@
+"""What the caller gets of rows that end early: systems differ there, and each way is an option.
+
+The engine's own way is PyTorch's, cuDNN's and MXNet's: y is zero beyond a row's length, and the final state of a row
+without steps is the state it began with.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.device import Array, Device
+
+Padding = Literal["zero", "repeat", "carry"]
+"""y beyond a row's length.
+
+`zero`    zero: PyTorch, cuDNN, MXNet, ONNX Runtime
+`repeat`  the output of the step that ran before: Keras without zero_output_for_mask. Of a direction that runs backwards
+          nothing has run before the padding, nor in a row without steps: zero there
+`carry`   the row's final state, in both directions, and in a row without steps its first: Caffe2
+"""
+
+Empty = Literal["initial", "zero"]
+"""The final state of a row without steps: the one it began with (Caffe2, Keras, Flax), or zero (ONNX Runtime)."""
+
+
+class RowEnds:
+    """The rows of one batch that end before T; maps what the engine gives to what the caller gets, and gradients
+    back."""
+
+    def __init__(self, device: Device, lengths: np.ndarray, T: int, padding: Padding, empty: Empty) -> None:
+        """lengths [B], checked already."""
+        self._xp, self._padding, self._empty = device.xp, padding, empty
+        has_steps = lengths > 0
+        ended = np.arange(T)[:, None] >= lengths
+        if padding == "repeat":
+            ended &= has_steps
+        self._has_steps = device.upload(has_steps[:, None])
+        self._ended = device.upload(np.ascontiguousarray(ended)[:, :, None])
+
+    def final(self, state: Array) -> Array:
+        """The final state [B, n]; its gradient takes the same way back."""
+        return self._chosen(self._has_steps, state) if self._empty == "zero" else state
+
+    def output(self, y: Array, final: Array, reverse: bool) -> Array:
+        """y [T, B, n] of one direction, filled from its final output [B, n]."""
+        return self._xp.where(self._ended, final, y) if self._fills(reverse) else y
+
+    def output_gradient(self, d_y: Array, reverse: bool) -> Array | None:
+        """The share of the final output's gradient [B, n] that comes by `output`; None for none."""
+        return self._chosen(self._ended, d_y).sum(axis=0) if self._fills(reverse) else None
+
+    def _fills(self, reverse: bool) -> bool:
+        return self._padding == "carry" or (self._padding == "repeat" and not reverse)
+
+    def _chosen(self, where: Array, array: Array) -> Array:
+        return self._xp.where(where, array, self._xp.zeros((), array.dtype))
+
+
+def reverse_sequence(
+    array: np.ndarray, lengths: Any, *, time_axis: int = 0, batch_axis: int = 1, xp: Any = np
+) -> np.ndarray:
+    """The first lengths[row] steps of each row in reverse order, the rest where it was: ONNX's ReverseSequence.
+
+    array: any dtype, at least 2 axes; lengths: [B] integers from 0 to T. Returns a new array. The map is its own
+    inverse and its own adjoint: a gradient comes back by the same call. Raises ShapeError.
+    """
+    axes = time_axis, batch_axis
+    if array.ndim < 2 or sorted(axes) != sorted({n % array.ndim for n in axes if -array.ndim <= n < array.ndim}):
+        raise ShapeError(
+            f"reverse_sequence: time_axis and batch_axis must be two axes of the array, counted from 0, got {axes} for "
+            f"an array of {array.ndim} axes"
+        )
+    T, B = array.shape[time_axis], array.shape[batch_axis]
+    steps = np.asarray(lengths)
+    if steps.shape != (B,) or (B and (steps.dtype.kind not in "iu" or steps.min() < 0 or steps.max() > T)):
+        raise ShapeError(f"reverse_sequence: lengths must be {B} integers from 0 to {T}, got {steps.tolist()}")
+    t = np.arange(T)[:, None]
+    source = np.where(t < steps, steps - 1 - t, t)
+    moved = xp.moveaxis(array, axes, (0, 1))
+    result = moved[xp.asarray(source), xp.arange(B)]
+    return xp.ascontiguousarray(xp.moveaxis(result, (0, 1), axes))

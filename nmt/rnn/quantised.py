@@ -1,0 +1,46 @@
+"""Matrices as whole numbers of 8 bits with a scale for each output channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+LARGEST = 127
+"""Of the whole numbers: their range is the same on both sides of zero."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """numbers int8 [K, N], from -127 to 127, and scales float32: [K] where each row is an output channel (`by_rows`,
+    an embedding table), else [N]."""
+
+    numbers: np.ndarray
+    scales: np.ndarray
+    by_rows: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the matrix."""
+        return self.numbers.shape
+
+    def restored(self) -> np.ndarray:
+        """The matrix in float32, as near as the numbers tell."""
+        return self.numbers * (self.scales[:, None] if self.by_rows else self.scales)
+
+
+def quantise(matrix: np.ndarray, *, by_rows: bool) -> Quantised:
+    """The nearest numbers (of equally near ones the even) to a float32 matrix [K, N], whose largest magnitude in a
+    channel becomes 127.
+
+    A channel that is all zero, or below what float32 can divide by, becomes zero; one with an infinity or NaN gets the
+    scale NaN, so that it stays visible.
+    """
+    largest = np.abs(matrix).max(1 if by_rows else 0, initial=0)
+    finite = np.isfinite(largest)
+    plain = finite & (largest >= np.float32(2.0**-119))
+    scales = np.where(plain, largest / np.float32(LARGEST), np.where(finite, np.float32(0), np.float32(np.nan)))
+    inverse = np.divide(np.float32(LARGEST), largest, out=np.zeros_like(largest), where=plain)
+    kept = plain[:, None] if by_rows else plain
+    scaled = np.where(kept, matrix, np.float32(0)) * (inverse[:, None] if by_rows else inverse)
+    return Quantised(np.rint(scaled, out=scaled).astype(np.int8), scales, by_rows)

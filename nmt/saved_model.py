@@ -1,0 +1,185 @@
+"""A model as it is kept: a folder that nmt-train wrote, or the one file that nmt-bundle makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError, DataError
+from nmt.files import explain
+from nmt.length_model import LengthModel, load_length_model
+from nmt.model_folder import (
+    BEST_NAME,
+    LENGTHS_NAME,
+    PARAMS_PREFIX,
+    SHORTLIST_NAME,
+    build_model,
+    find_checkpoint,
+    load_folder_config,
+    load_subwords,
+    set_params,
+    subwords_digest,
+)
+from nmt.shortlist import load_shortlist, shortlist_from, shortlist_tensors
+from nmt.tensor_file import map_tensors, write_tensors
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.subwords import Subwords
+    from nmt.decode import Shortlist
+    from nmt.model.translation import TranslationModel
+    from nmt.rnn.device import Device
+
+BUNDLE_SUFFIX = ".nmt"
+_KIND = "bundle"
+_SUBWORDS_PREFIX = "subwords/"
+_KEPT = ("quantization", "averaged")
+"""What else of a checkpoint's content a bundle keeps."""
+_SIZES = "hidden_size", "embedding_dim", "attention_size"
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """All that translating needs. `params`: by name with PARAMS_PREFIX, views of the file; `content`: what else the
+    file says of them."""
+
+    path: Path
+    config: Config
+    src_subwords: Subwords
+    tgt_subwords: Subwords
+    params: dict[str, np.ndarray]
+    content: dict[str, Any]
+    shortlist: Shortlist | None
+    lengths: LengthModel | None
+
+    def build(self, compute_dtype: str | None = None, device: Device | None = None) -> TranslationModel:
+        """The model with its parameters, which stay in the file's map on the processor. Raises CheckpointError."""
+        sizes = self.src_subwords.vocab_size, self.tgt_subwords.vocab_size
+        try:
+            model = build_model(self.config, *sizes, compute_dtype, device)
+        except MemoryError as error:
+            raise CheckpointError(
+                f"{self.path}: must hold a model of the sizes in its settings, got sizes that no memory has room for; "
+                "put back a copy"
+            ) from error
+        set_params(model, self.params, self.path, adopt=True)
+        return model
+
+
+def load_saved_model(path: Path, checkpoint: str | None = None) -> SavedModel:
+    """Read a model folder, or a file of nmt-bundle.
+
+    Args:
+        path: The folder or file.
+        checkpoint: Of a folder, `best` or `last`; None takes the best, or the last where there is no best yet.
+
+    Raises:
+        CheckpointError: It is missing, damaged, or its parts do not fit one another.
+        ConfigError: Its settings were changed into something impossible.
+    """
+    saved = _read_bundle(path, checkpoint) if path.is_file() else _read_folder(path, checkpoint)
+    _check_sizes(saved)
+    return saved
+
+
+def save_bundle(path: Path, saved: SavedModel) -> None:
+    """Write a model as one file.
+
+    Raises:
+        CheckpointError: It cannot be written, or its cells are not of this package: their code would be missing.
+    """
+    _check_cells(saved.config, path)
+    joint = saved.config.data.subwords.joint
+    texts = {"joint": saved.src_subwords} if joint else {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
+    tensors = dict(saved.params)
+    tensors |= {_SUBWORDS_PREFIX + k: np.frombuffer(v.model_bytes, np.uint8) for k, v in texts.items()}
+    if saved.shortlist is not None:
+        tensors |= shortlist_tensors(saved.shortlist)
+    state = saved.content.get("state", {})
+    content = {
+        "kind": _KIND,
+        "config": saved.config.to_dict(),
+        "subwords": subwords_digest(saved.src_subwords, saved.tgt_subwords),
+        "lengths": None if saved.lengths is None else saved.lengths.to_dict(),
+        "scores": saved.content.get("scores") or {"update": state.get("best_update"), **state.get("best_scores", {})},
+        **{key: saved.content[key] for key in _KEPT if key in saved.content},
+    }
+    try:
+        write_tensors(path, tensors, content)
+    except OSError as error:
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
+
+
+def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
+    config = load_folder_config(folder)
+    path = find_checkpoint(folder, checkpoint)
+    params, content = map_tensors(path, PARAMS_PREFIX)
+    digest = content.get("subwords")
+    src, tgt = load_subwords(folder, joint=config.data.subwords.joint, digest=digest, of=path)
+    shortlist = load_shortlist(folder / SHORTLIST_NAME, tgt.vocab_size, str(digest))
+    return SavedModel(path, config, src, tgt, params, content, shortlist, load_length_model(folder / LENGTHS_NAME))
+
+
+def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
+    from nmt.config import config_from_dict
+
+    tensors, content = map_tensors(path)
+    if content.get("kind") != _KIND:
+        raise CheckpointError(
+            f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give the folder it lies in"
+        )
+    if checkpoint not in (None, Path(BEST_NAME).stem):
+        raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
+    values = content.get("config")
+    config = config_from_dict(values if isinstance(values, dict) else {}, str(path))
+    _check_cells(config, path)
+    joint = config.data.subwords.joint
+    src = _subwords(tensors, "joint" if joint else "src", path)
+    tgt = src if joint else _subwords(tensors, "tgt", path)
+    params = {name: array for name, array in tensors.items() if name.startswith(PARAMS_PREFIX)}
+    lengths = None if content.get("lengths") is None else LengthModel.from_dict(content["lengths"], path)
+    return SavedModel(path, config, src, tgt, params, content, shortlist_from(tensors, tgt.vocab_size, path), lengths)
+
+
+def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:
+    from nmt.data.subwords import Subwords
+
+    try:
+        return Subwords.from_bytes(tensors[_SUBWORDS_PREFIX + side].tobytes())
+    except (KeyError, DataError) as error:
+        raise CheckpointError(
+            f"{path}: must hold the subwords of the model ({side}), got none that can be read; put back a copy"
+        ) from error
+
+
+def _check_cells(config: Config, path: Path) -> None:
+    """A file that comes from anywhere must not say which code is loaded."""
+    for part in ("encoder", "decoder"):
+        name = getattr(getattr(config.model, part), "rnn_type", "")
+        if "." in name:
+            raise CheckpointError(
+                f"{path}: must have cells that come with nmt in model.{part}.rnn_type, got {name}; such a model "
+                "stays a folder"
+            )
+
+
+def _check_sizes(saved: SavedModel) -> None:
+    """Sizes beyond the number of parameters, or more layers than arrays of them, would cost memory or time before it
+    shows that settings and parameters do not fit."""
+    most = {"num_layers": len(saved.params)}
+    most |= dict.fromkeys(_SIZES, sum(array.size for array in saved.params.values()))
+
+    def look(section: dict[str, Any], where: str) -> None:
+        for key, value in section.items():
+            if isinstance(value, dict):
+                look(value, f"{where}.{key}")
+            elif type(value) is int and value > most.get(key, value):
+                raise CheckpointError(
+                    f"{saved.path}: must hold parameters for {where}.{key} {value}, got none that large; put back the "
+                    "settings that belong to it"
+                )
+
+    look(saved.config.model.to_dict(), "model")

@@ -1,0 +1,54 @@
+"""Translating with a person: a sentence whose translation is completed while it is typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+from nmt.translation import SearchSettings, Translation, candidate_counts, chosen_settings, search_options
+
+if TYPE_CHECKING:
+    from nmt.translator import Translator
+
+
+class TypingSession:
+    """One sentence to translate; made by `Translator.session`.
+
+    The source is encoded once. Each call reads only the subwords that were typed since the call before, in memory that
+    does not grow with the text.
+    """
+
+    def __init__(self, translator: Translator, sentence: str) -> None:
+        from nmt.decode import Session
+
+        (src_ids,) = translator.source_ids([sentence])
+        self._translator = translator
+        self._session = Session(translator.model, src_ids, translator.num_threads) if src_ids else None
+
+    @property
+    def subwords_read(self) -> int:
+        """Typed subwords that the decoder has read so far, all calls together."""
+        return self._session.tokens_read if self._session is not None else 0
+
+    def complete(self, typed: str = "", *, n_best: int = 1, **settings: Unpack[SearchSettings]) -> list[Translation]:
+        """Whole translations that begin with what was typed, in whole words; the best first, at least one.
+
+        The same as `translate_nbest` gives with `Wishes(prefixes=[typed])`. Settings: see `SearchSettings`; sampling,
+        groups and the coverage penalty are not for sessions, and raise ValueError.
+        """
+        translator, empty = self._translator, [Translation("", 0.0, 0.0)]
+        if self._session is None:
+            return empty
+        chosen = chosen_settings(translator.config.decoding, settings)
+        (prefix,) = translator.target_ids([typed])
+        learnt = translator.learnt_for(chosen, False, [self._session.src_ids])
+        beam_size, keep = candidate_counts(chosen, n_best)
+        found = self._session.complete(
+            prefix,
+            beam_size=beam_size,
+            length_penalty=chosen["length_penalty"],
+            n_best=keep,
+            max_length_ratio=chosen["max_length_ratio"],
+            max_length_extra=chosen["max_length_extra"],
+            options=search_options(chosen, learnt),
+        )
+        return translator.translations_of(found) or empty

@@ -1,0 +1,193 @@
+"""Files of tensors (safetensors) with a JSON content and checksums: written aside, read through a memory map.
+
+The reader is ours and trusts nothing: whatever the bytes are, it gives whole arrays or one CheckpointError. Nothing in
+such a file can run code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError
+from nmt.files import explain, write_bytes
+
+FORMAT_VERSION = 1
+METADATA_KEY = "nmt"
+_CHECKSUM_KEY = "nmt_crc32"
+"""CRC-32 of the content: without it a changed setting would go unnoticed."""
+
+_DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "U64": "<u8",
+    "I32": "<i4",
+    "U32": "<u4",
+    "I16": "<i2",
+    "U16": "<u2",
+    "I8": "i1",
+    "U8": "u1",
+}
+_LENGTH_BYTES = 8
+_MOST_HEADER_BYTES = 100_000_000
+_MOST_AXES = 8
+_LONGEST_AXIS = 2**40
+
+
+class _MalformedError(Exception):
+    """What is wrong with a header, for the error's `got`."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Where a tensor lies, counted from the first byte after the header."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], content: Mapping[str, Any]) -> None:
+    """Write a file aside, wait for the disk, then rename it onto `path`.
+
+    Args:
+        path: The file to create or replace.
+        tensors: Arrays of any of the usual dtypes.
+        content: What JSON can hold; `format_version` and `checksums` are added.
+
+    Raises:
+        OSError: It cannot be written; the former file is untouched and nothing is left beside it.
+    """
+    from safetensors.numpy import save
+
+    whole = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    checksums = {name: tensor_checksum(array) for name, array in whole.items()}
+    text = json.dumps({"format_version": FORMAT_VERSION, **content, "checksums": checksums})
+    metadata = {METADATA_KEY: text, _CHECKSUM_KEY: str(_text_checksum(text))}
+    # save, not save_file: the latter has a temporary file of its own, which a killed run would
+    # leave behind under a name that nobody could tell from the user's files.
+    write_bytes(path, save(whole, metadata=metadata), sync=True)
+
+
+def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Map the tensors whose names start with `prefix` into memory, and read the content.
+
+    Returns:
+        Views of a private map of the file by their name in it: pages are read when first used and shared with other
+        processes; writing into a view changes neither the file nor them. The content that `write_tensors` was given.
+
+    Raises:
+        CheckpointError: The file is missing, cut short, damaged, or not one of ours.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            if size <= _LENGTH_BYTES:
+                raise _MalformedError(f"{size} bytes")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        start, entries, metadata = _read_header(mapped)
+    except (_MalformedError, OSError, ValueError) as error:
+        fact = str(error) if isinstance(error, _MalformedError) else explain(error)
+        raise CheckpointError(
+            f"{path}: must be a whole checkpoint, got a damaged or cut file ({fact}); put back a copy, or remove it"
+        ) from error
+    content = _parse_content(path, metadata)
+    tensors = {name: _view(mapped, start, e) for name, e in entries.items() if name.startswith(prefix)}
+    checksums = content["checksums"]
+    for name, tensor in tensors.items():
+        if checksums.get(name) != tensor_checksum(tensor):
+            raise CheckpointError(
+                f"{path}: must be a whole checkpoint, got other bytes than were written in {name!r:.80}; "
+                "put back a copy, or remove it"
+            )
+    return tensors, content
+
+
+def tensor_checksum(tensor: np.ndarray) -> int:
+    """Return the CRC-32 of an array: safetensors notices missing bytes, but not changed ones."""
+    return zlib.crc32(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
+
+
+def _text_checksum(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def _read_header(mapped: mmap.mmap) -> tuple[int, dict[str, _Entry], dict[str, str]]:
+    """The first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
+    length = int.from_bytes(mapped[:_LENGTH_BYTES], "little")
+    start = _LENGTH_BYTES + length
+    if length > _MOST_HEADER_BYTES or start > len(mapped):
+        raise _MalformedError(f"a header of {length} bytes in a file of {len(mapped)}")
+    try:
+        header = json.loads(mapped[_LENGTH_BYTES:start])
+    except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, or a number of thousands of digits
+        raise _MalformedError("a header that is not JSON") from error
+    if not isinstance(header, dict):
+        raise _MalformedError("a header without tensors")
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict):
+        raise _MalformedError("a header with other metadata")
+    entries = {name: _entry(name, value) for name, value in header.items()}
+    position = 0
+    for entry in sorted(entries.values(), key=lambda e: (e.begin, e.end)):
+        if entry.begin != position:
+            raise _MalformedError("tensors that overlap or leave holes")
+        position = entry.end
+    if position != len(mapped) - start:
+        raise _MalformedError(f"{len(mapped) - start} bytes of data instead of {position}")
+    return start, entries, metadata
+
+
+def _entry(name: str, value: Any) -> _Entry:
+    try:
+        dtype, shape, (begin, end) = np.dtype(_DTYPES[value["dtype"]]), value["shape"], value["data_offsets"]
+        numbers = [*shape, begin, end]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _MalformedError(f"no dtype, shape or place of {name!r:.80}") from error
+    if len(shape) > _MOST_AXES or any(type(n) is not int or not 0 <= n <= _LONGEST_AXIS for n in numbers):
+        raise _MalformedError(f"an impossible shape of {name!r:.80}")
+    if math.prod(shape) * dtype.itemsize != end - begin:
+        raise _MalformedError(f"a shape of {name!r:.80} that does not fit its bytes")
+    return _Entry(dtype, tuple(shape), begin, end)
+
+
+def _view(mapped: mmap.mmap, start: int, entry: _Entry) -> np.ndarray:
+    count = math.prod(entry.shape)
+    if not count:
+        return np.zeros(entry.shape, entry.dtype)
+    array = np.frombuffer(mapped, entry.dtype, count, start + entry.begin).reshape(entry.shape)
+    return array if array.flags.aligned else array.copy()
+
+
+def _parse_content(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        text = metadata[METADATA_KEY]
+        content: dict[str, Any] = json.loads(text)
+        version = int(content["format_version"])
+        checksum = metadata.get(_CHECKSUM_KEY)
+    except (KeyError, ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise CheckpointError(
+            f"{path}: must be a checkpoint that nmt-train wrote, got another safetensors file"
+        ) from error
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path}: must have checkpoint format {FORMAT_VERSION}, got {version}; use the version of nmt that wrote it"
+        )
+    if not isinstance(content.get("checksums"), dict) or checksum not in (None, str(_text_checksum(text))):
+        raise CheckpointError(
+            f"{path}: must be a whole checkpoint, got other settings than were written; put back a copy, or remove it"
+        )
+    return content

@@ -1,0 +1,44 @@
+"""The devices that a test may be parametrised over: the processor, and a card, or what stands for one.
+
+`place` is a name, `cpu` or `cuda`. The card is that of this machine where NMT_TEST_DEVICE is `cuda`, else the emulator.
+"""
+
+import os
+from functools import lru_cache
+
+import pytest
+
+ON_CARD = os.environ.get("NMT_TEST_DEVICE") == "cuda"
+PLACES = ("cpu", "cuda")
+
+
+@lru_cache(maxsize=1)
+def _card():
+    from nmt.rnn.kernels.cuda.runtime import CupyRuntime
+
+    return CupyRuntime()
+
+
+def runtime_with(multiprocessors=None, seed=None):
+    """A runtime; the emulator with this many multiprocessors, in the order of `seed`."""
+    if ON_CARD:
+        return _card()
+    pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
+    from tests.cuda_emulator import EmulatedRuntime
+
+    runtime = EmulatedRuntime(seed)
+    if multiprocessors:
+        runtime.multiprocessors = multiprocessors
+    return runtime
+
+
+@lru_cache(maxsize=2)
+def device_at(place):
+    """The device of a place; None is the processor. The emulator's threads take turns in a random order, another in
+    every launch."""
+    if place == "cpu":
+        return None
+    runtime = runtime_with(seed=1)
+    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+    return CudaDevice(runtime)

@@ -1,0 +1,50 @@
+"""A few hundred odd inputs and broken models; `python -m tests.fuzz.run` does a hundred thousand and ten thousand."""
+
+import shutil
+
+import pytest
+
+from nmt.saved_model import load_saved_model, save_bundle
+from tests.fuzz.check import check_inputs, check_models, run_translate
+from tests.fuzz.inputs import is_text, line_bytes
+from tests.fuzz.run import make_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("fuzz"))
+
+
+def test_odd_inputs(model):
+    done = check_inputs(model, 0, 150)
+    assert done["not UTF-8"] >= 5 and done["text"] >= 120
+
+
+def test_every_kind_of_input_comes():
+    lines = [line_bytes(number) for number in range(2000)]
+    texts = [line.decode() for line in lines if is_text(line)]
+    assert 60 < sum(not is_text(line) for line in lines) < 300
+    assert {ord(c) >> 16 for text in texts for c in text} == set(range(17))
+    assert any(text.count(" ") > 9000 for text in texts) and "" in texts
+    assert not any(b"\n" in line for line in lines)
+    assert {chr(c) for c in range(32)} - {"\n"} <= {c for text in texts for c in text}
+
+
+def test_broken_models(model, tmp_path):
+    done = check_models(model.parent / "model", model, tmp_path, 0, 120)
+    assert done["refused"] >= 70, "most changes are found"
+
+
+def test_a_model_that_lacks_a_file_is_one_line(model, tmp_path):
+    for name in ("joint.spm", "best.safetensors", "config.yaml"):
+        shutil.copytree(model.parent / "model", tmp_path / name)
+        (tmp_path / name / name).unlink()
+        result = run_translate([str(tmp_path / name)], b"kara\n")
+        assert result.exit_code == 1 and result.stderr.count("\n") == 1 and result.stderr.startswith("Error: ")
+
+
+def test_the_model_of_these_tests_has_everything(model):
+    saved = load_saved_model(model)
+    assert saved.shortlist is not None and saved.lengths is not None
+    save_bundle(model.parent / "again.nmt", saved)
+    assert (model.parent / "again.nmt").read_bytes() == model.read_bytes()

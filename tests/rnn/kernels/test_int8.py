@@ -1,0 +1,262 @@
+"""Quads of int8: rounding, packing and products against whole-number arithmetic, on every kind of row."""
+
+import os
+import platform
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.rnn.kernels import int8, products
+from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.quantised import quantise
+
+ROOT = Path(__file__).resolve().parents[3]
+WIDTH = TARGET.panel_width("f4")
+SIZES = [(1, 1), (7, 31), (13, 64), (32, WIDTH), (33, WIDTH + 1), (64, 2 * WIDTH), (129, 100), (514, 70)]
+ROWS = [0, 1, 3, 11, 247]
+
+
+def normal(rng, *shape):
+    return rng.standard_normal(shape).astype("f4")
+
+
+def in_whole_numbers(x, axis):
+    """float32 -> q and scale along an axis, number by number as the module's docstring says."""
+    moved = np.moveaxis(np.asarray(x, "f4"), axis, -1)
+    q, scales = np.zeros(moved.shape, np.int64), np.zeros(moved.shape[:-1], "f4")
+    for index in np.ndindex(moved.shape[:-1]):
+        line = moved[index]
+        if not np.isfinite(line).all():
+            scales[index] = np.nan
+            continue
+        largest = np.abs(line).max(initial=0)
+        if largest >= 2.0**-119:
+            scales[index] = largest / np.float32(127)
+            inverse = np.float32(127) / largest
+            q[index] = np.rint(line * inverse)
+    return np.moveaxis(q, -1, axis), scales
+
+
+def expected_product(A, W):
+    """Exact sums of whole numbers, scaled as the tile does it: float32(sum) * column * row."""
+    (a, rows), (w, columns) = in_whole_numbers(A, 1), in_whole_numbers(W, 0)
+    sums = a @ w
+    assert np.abs(sums).max(initial=0) < 2**31
+    return sums.astype("f4") * columns * rows[:, None]
+
+
+def packed_of(weights, row0=0, row1=None, parts=1):
+    row1 = len(weights) if row1 is None else row1
+    q = quantise(weights, by_rows=False)
+    out = np.full(products.packed_size(row1 - row0, weights.shape[1], "i4"), -1, "i4")
+    run_parallel(products.pack_int8, parts, q.numbers, q.scales, row0, row1, out)
+    return out
+
+
+def segments_of(rows):
+    """Two runs of rows out of order, one empty; and the rows themselves."""
+    runs = np.array([[rows // 2, rows - rows // 2], [0, rows // 3], [rows // 3, 0]], np.int64)
+    return runs, np.r_[rows // 2 : rows, 0 : rows // 3]
+
+
+@kernel
+def _quads(source, out):
+    rows, K = source.shape
+    int8.to_quads(products.address(source, 0), K, rows, K, products.address(out, 0))
+
+
+def rounded(x):
+    """The bytes of each row as q, what lies behind the last number, and the scales."""
+    words = products.words_of(x.shape[1], "i4")
+    out = np.full((len(x), words), -1, "i4")
+    _quads(x, out)
+    read = out[:, : words - int8.TAIL].view("u1").astype(int) - int8.OFFSET
+    return read[:, : x.shape[1]], read[:, x.shape[1] :], out[:, words - int8.TAIL].view("f4")
+
+
+def hostile_rows(K):
+    """Rows that are hard on a scale: special numbers first and last, extremes, ties, nothing at all."""
+    rng = np.random.default_rng(K)
+    rows = [np.zeros(K), np.full(K, 3.0), np.full(K, -0.0), np.full(K, 1e-45), np.full(K, 1e-39), np.full(K, 3.4e38)]
+    rows += [normal(rng, K) * scale for scale in (1, 1e-37, 1.6e-36, 1e-30, 1e30, 3e37)]
+    rows += [np.r_[254.0, np.arange(K - 1) + 0.5], np.r_[np.arange(K - 1) - 0.5, -254.0]]
+    for value in (np.inf, -np.inf, np.nan, 3.4e38, 1e-45):
+        rows += [np.r_[value, normal(rng, K - 1)], np.r_[normal(rng, K - 1), value]]
+    return np.array(rows, "f4")
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 15, 16, 17, 31, 33, 64, 515])
+def test_rows_become_the_nearest_whole_numbers(K):
+    x = hostile_rows(K)
+    found, behind, scales = rounded(x)
+    q, expected = in_whole_numbers(x, 1)
+    np.testing.assert_array_equal(scales, expected)
+    finite = np.isfinite(scales)
+    np.testing.assert_array_equal(found[finite], q[finite])
+    assert np.abs(found[finite]).max() <= 127
+    np.testing.assert_array_equal(behind[finite], 0)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("K", [1, 2, 17, 515])
+def test_weights_become_the_nearest_whole_numbers_by_channel(K, by_rows):
+    channels = hostile_rows(K)
+    with np.errstate(divide="raise", over="raise", invalid="raise"):
+        found = quantise(channels if by_rows else np.ascontiguousarray(channels.T), by_rows=by_rows)
+    q, scales = in_whole_numbers(channels, 1)
+    np.testing.assert_array_equal(found.scales, scales)
+    np.testing.assert_array_equal(found.numbers if by_rows else found.numbers.T, q)
+    restored = found.restored() if by_rows else found.restored().T
+    finite = np.isfinite(scales)
+    # Half a step, and the rounding of the number in float32.
+    near = np.abs(restored - channels)[finite].astype("f8") <= (0.5 * scales[finite, None].astype("f8")) * (1 + 1e-5) + 2.0**-119
+    assert near.all()
+    assert np.isnan(restored[~finite]).all()
+
+
+@pytest.mark.parametrize(("K", "N"), SIZES)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_packing_is_panels_of_quads_with_starts_and_scales(K, N, parts):
+    weights = normal(np.random.default_rng(K), K + 2, N)
+    q, scales = in_whole_numbers(weights, 0)
+    words, panels = (K + 3) // 4, -(-N // WIDTH)
+    padded = np.zeros((4 * words, panels * WIDTH), np.int8)
+    padded[:K, :N] = q[1 : K + 1]
+    quads = np.ascontiguousarray(padded.reshape(words, 4, -1).transpose(0, 2, 1)).view("i4")[..., 0]
+    starts = -int8.OFFSET * padded.sum(0, dtype="i4")
+    ends = np.zeros(panels * WIDTH, "f4")
+    ends[:N] = scales
+    expected = np.vstack([quads, starts, ends.view("i4")]).reshape(-1, panels, WIDTH).transpose(1, 0, 2).ravel()
+    np.testing.assert_array_equal(packed_of(weights, 1, K + 1, parts), expected)
+
+
+@pytest.mark.parametrize(("K", "N"), SIZES)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_packing_the_transpose(K, N, parts):
+    weights = normal(np.random.default_rng(K), K, N)
+    rows = np.ascontiguousarray(np.vstack([np.ones((1, K), "f4"), weights.T]))
+    q = quantise(rows, by_rows=True)
+    out = np.full(products.packed_size(K, N, "i4"), -1, "i4")
+    run_parallel(products.pack_transposed_int8, parts, q.numbers, q.scales, 1, N + 1, out)
+    np.testing.assert_array_equal(out, packed_of(weights))
+
+
+@pytest.mark.parametrize(("K", "N"), SIZES)
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("parts", "accumulate"), [(1, 0), (3, 1)])
+def test_product_on_segments_and_column_offsets(K, N, rows, parts, accumulate):
+    rng = np.random.default_rng(rows)
+    A, W, C = normal(rng, rows, K + 3), normal(rng, K, N), normal(rng, rows, N + 5)
+    segments, active = segments_of(rows)
+    before = C.copy()
+    run_parallel(products.product, parts, A, 2, packed_of(W), C, 3, K, N, segments, accumulate)
+    before[active, 3 : 3 + N] = before[active, 3 : 3 + N] * np.float32(accumulate) + expected_product(A[active, 2 : 2 + K], W)
+    np.testing.assert_array_equal(C, before)
+
+
+@pytest.mark.parametrize("rows", range(1, 22))
+@pytest.mark.parametrize("K", [1, 45, 512])
+def test_product_of_few_rows(rows, K):
+    rng = np.random.default_rng(rows)
+    A, W, C = normal(rng, rows, K), normal(rng, K, 70), np.empty((rows, 70), "f4")
+    products.product(0, 1, A, 0, packed_of(W), C, 0, K, 70, np.array([[0, rows]]), 0)
+    np.testing.assert_array_equal(C, expected_product(A, W))
+
+
+def test_the_largest_sums_are_exact():
+    """All bytes at their ends, 30,000 of them: no sum on the way may overflow or saturate."""
+    K = 30_000
+    A = np.where(np.arange(4)[:, None] % 2, np.float32(1), np.float32(-1)) * np.ones((4, K), "f4")
+    A[2:, ::2] *= -1
+    W = np.where(np.arange(6) % 2, np.float32(1), np.float32(-1)) * np.ones((K, 6), "f4")
+    W[::2, 3:] *= -1
+    C = np.empty((4, 6), "f4")
+    products.product(0, 1, A, 0, packed_of(W), C, 0, K, 6, np.array([[0, 4]]), 0)
+    np.testing.assert_array_equal(C, expected_product(A, W))
+    np.testing.assert_allclose(C, A @ W, rtol=1e-5)
+
+
+def test_a_product_is_near_that_of_the_numbers_themselves():
+    """Both sides are off by half a step at most, evenly spread: an error of step / sqrt(12) a number."""
+    rng = np.random.default_rng(1)
+    A, W, C = normal(rng, 50, 512), normal(rng, 512, 300), np.empty((50, 300), "f4")
+    products.product(0, 1, A, 0, packed_of(W), C, 0, 512, 300, np.array([[0, 50]]), 0)
+    error = np.linalg.norm(C - A @ W) / np.linalg.norm(A @ W)
+    step_of_rows, step_of_columns = np.abs(A).max(1).mean() / 127, np.abs(W).max(0).mean() / 127
+    expected = np.hypot(step_of_rows, step_of_columns) / 12**0.5
+    assert 0.8 * expected < error < 1.2 * expected
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+def test_what_is_not_finite_stays_visible_and_in_its_row_and_column(special):
+    rng = np.random.default_rng(2)
+    A, W, C = normal(rng, 23, 33), normal(rng, 33, 50), np.empty((23, 50), "f4")
+    A[7, 0], A[9, 32], W[5, 3] = special, -special, special
+    products.product(0, 1, A, 0, packed_of(W), C, 0, 33, 50, np.array([[0, 23]]), 0)
+    assert np.isnan(C[[7, 9]]).all()
+    assert np.isnan(C[:, 3]).all()
+    assert np.isfinite(np.delete(np.delete(C, [7, 9], axis=0), 3, axis=1)).all()
+
+
+def test_a_row_has_the_same_bits_in_any_company():
+    rng = np.random.default_rng(3)
+    A, packed = normal(rng, 29, 77) * np.float32(10) ** rng.integers(-9, 9, (29, 1)), packed_of(normal(rng, 77, 70))
+    A = A.astype("f4")
+    whole = np.empty((29, 70), "f4")
+    products.product(0, 1, A, 0, packed, whole, 0, 77, 70, np.array([[0, 29]]), 0)
+    for runs in ([[3, 1]], [[0, 5], [20, 9]], [[28, 1], [0, 1], [7, 12]]):
+        some = np.empty((29, 70), "f4")
+        products.product(0, 1, A, 0, packed, some, 0, 77, 70, np.array(runs), 0)
+        for start, count in runs:
+            np.testing.assert_array_equal(some[start : start + count], whole[start : start + count])
+
+
+def results(parts):
+    """Bytes of products of ordinary and of hostile rows."""
+    rng = np.random.default_rng(4)
+    hostile = hostile_rows(131)
+    A, W = np.vstack([normal(rng, 300, 131), hostile[np.isfinite(hostile).all(1)]]), normal(rng, 131, 300)
+    C = np.empty((len(A), 300), "f4")
+    run_parallel(products.product, parts, A, 0, packed_of(W), C, 0, 131, 300, np.array([[7, len(A) - 7], [0, 7]]), 0)
+    return sha256(C.tobytes()).hexdigest()
+
+
+def test_results_have_the_same_bits_for_any_number_of_parts():
+    assert len({results(parts) for parts in (1, 2, 3, 5)}) == 1
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 targets")
+@pytest.mark.parametrize(
+    ("name", "sums"),
+    [
+        ("avx512_vnni", "vnni"),
+        ("avx512", "pairs"),
+        ("avx2_vnni", "vnni"),
+        ("avx2", "pairs"),
+        ("generic", "pairs"),
+        ("generic", "bytes"),
+    ],
+)
+def test_every_target_gives_the_same_bits(name, sums, tmp_path):
+    lanes = {"avx512_vnni": 16, "avx512": 16, "avx2_vnni": 8, "avx2": 8}.get(name, 0)
+    if lanes > TARGET.lanes or (sums == "vnni" and TARGET.byte_sums != "vnni"):
+        pytest.skip(f"this machine has no {name}")
+    code = (
+        "from dataclasses import replace; from nmt.rnn.kernels import features; "
+        f"features.TARGET = replace(features.TARGET, byte_sums={sums!r}); "
+        "from tests.rnn.kernels.test_int8 import results; print(features.TARGET.name, results(2))"
+        if sums == "bytes"
+        else "from nmt.rnn.kernels.features import TARGET; from tests.rnn.kernels.test_int8 import results; "
+        f"assert TARGET.byte_sums == {sums!r}; print(TARGET.name, results(2))"
+    )
+    environment = {**os.environ, "NMT_CPU": name, "PYTHONPATH": str(ROOT)}
+    if sums == "bytes":
+        environment["NUMBA_CACHE_DIR"] = str(tmp_path)  # the target's name stands for other code there
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert found.stdout.split() == [name, results(1)], found.stderr

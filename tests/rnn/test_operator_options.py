@@ -1,0 +1,312 @@
+"""What the operators know beyond a plain stack: gradients by difference quotients, and against what is the same in
+another way."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from nmt.errors import NMTError, ShapeError
+from nmt.rnn import GRU, LSTM, RNN
+from nmt.rnn.layer_stack import LayerOptions, LayerStack
+from tests.oracle import compare, gradients, layers
+from tests.rnn import operator_calls
+
+D, H, T, B = 3, 4, 5, 4
+LENGTHS = [5, 0, 2, 4]
+SOFT = (("hard_sigmoid", 0.3, 0.45), ("leaky_relu", 0.2), "softsign")
+
+OPERATORS = {
+    "lstm": (LSTM, {}),
+    "peepholes_projection": (LSTM, {"num_layers": 2, "peepholes": True, "proj_size": 2, "bidirectional": True}),
+    "coupled": (LSTM, {"input_forget": True, "peepholes": True, "activations": SOFT}),
+    "clipped": (LSTM, {"clip": 0.4, "cell_clip": 0.3}),
+    "gru_clipped": (GRU, {"clip": 0.5, "activations": (("elu", 0.7), ("scaled_tanh", 1.2, 0.6))}),
+    "gru_before": (GRU, {"reset_after": False, "num_layers": 2, "reverse": True}),
+    "rnn_elu": (RNN, {"nonlinearity": ("elu", 0.5), "clip": 0.8}),
+    "sizes": (LSTM, {"hidden_size": (5, 2, 3), "bidirectional": True}),
+    "gru_sizes": (GRU, {"hidden_size": (2, 5), "bias": False}),
+    "learnt": (LSTM, {"learn_initial": True, "num_layers": 2, "bidirectional": True}),
+    "gru_learnt": (GRU, {"learn_initial": True, "reset_after": False}),
+    "carry": (LSTM, {"padding": "carry", "bidirectional": True}),
+    "carry_zero": (GRU, {"padding": "carry", "empty": "zero", "num_layers": 2}),
+    "repeat": (RNN, {"padding": "repeat", "bidirectional": True, "empty": "zero"}),
+    "batch_first": (GRU, {"batch_first": True, "padding": "repeat"}),
+}
+
+
+def make(name, **more):
+    operator, options = OPERATORS[name]
+    options = {"hidden_size": H, "dtype": np.float64, **options, **more}
+    layer = operator(D, **options)
+    rng = np.random.default_rng(3)
+    layer.load({k: 0.5 * rng.standard_normal(a.shape) for k, a in layer.params.items()})
+    return layer
+
+
+def draw(layer, *, steps=T, rows=B, seed=0, given=True):
+    """x and states, by name; those of layers of several sizes are tuples."""
+    rng = np.random.default_rng(seed)
+    shape = (rows, steps, D) if layer.batch_first else (steps, rows, D)
+    inputs = {"x": rng.standard_normal(shape).astype(layer.dtype)}
+    for name, states in layer._states.items() if given else ():
+        arrays = tuple(rng.standard_normal(s).astype(layer.dtype) for s in states.shapes(rows))
+        inputs[f"{name}x"] = arrays if len(arrays) > 1 else arrays[0]
+    return inputs
+
+
+def flat(results):
+    """Arrays, those of tuples too."""
+    return [a for r in results for a in (r if isinstance(r, tuple) else (r,))]
+
+
+def cotangents(results, seed=1):
+    rng = np.random.default_rng(seed)
+
+    def of(a):
+        return rng.standard_normal(a.shape).astype(a.dtype)
+
+    return [tuple(map(of, r)) if isinstance(r, tuple) else of(r) for r in results]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_are_difference_quotients(name):
+    layer = make(name)
+    inputs = draw(layer, given="learnt" not in name)
+    results = layer.forward(**inputs, lengths=LENGTHS)
+    d = cotangents(results)
+
+    def loss():
+        return sum(np.sum(a * b) for a, b in zip(flat(layer(**inputs, lengths=LENGTHS)), flat(d), strict=True))
+
+    found = layer.backward(*d)
+    arrays = {f"{key}{n}": a for key, value in inputs.items() for n, a in enumerate(flat([value]))}
+    slopes = {f"{key}{n}": a for key in inputs for n, a in enumerate(flat([getattr(found, f"d_{key}")]))}
+    # Central differences of step 1e-6 in float64 are good to about 1e-9.
+    options = {"step": 1e-6, "rtol": 1e-6, "atol": 1e-7}
+    rng = np.random.default_rng(5)
+    assert not gradients.check(loss, arrays | layer.params, slopes | found.params, rng, **options)
+    assert set(found.params) == set(layer.params)
+
+
+@pytest.mark.parametrize("options", [{}, {"recompute": "gates"}, {"threads": 1}], ids=str)
+@pytest.mark.parametrize("name", ["lstm", "peepholes_projection", "gru_before", "learnt", "carry", "sizes"])
+def test_data_and_weights_apart_have_the_bits_of_one_call(name, options):
+    """More rows of time than a block holds, so that what the sums read would be gone."""
+    layer = make(name, **options)
+    inputs = draw(layer, steps=70, rows=40, given=name != "learnt")
+    lengths = np.random.default_rng(0).integers(0, 71, 40)
+    d = cotangents(layer.forward(**inputs, lengths=lengths))
+    whole = layer.backward(*d)
+    layer.forward(**inputs, lengths=lengths)
+    data = layer.backward_data(*d)
+    assert not data.params
+    for key in inputs:
+        for a, b in zip(flat([getattr(data, f"d_{key}")]), flat([getattr(whole, f"d_{key}")]), strict=True):
+            np.testing.assert_array_equal(a, b)
+    for _ in range(2):
+        weights = layer.backward_weights()
+        for key, value in whole.params.items():
+            np.testing.assert_array_equal(weights[key], value, key)
+
+
+@pytest.mark.parametrize("name", ["coupled", "gru_before", "learnt"])
+def test_gradients_are_added_to_what_is_there(name):
+    layer = make(name)
+    inputs = draw(layer, given=False)
+    d = cotangents(layer.forward(**inputs))
+    once = layer.backward(*d).params
+    vector = np.ones_like(layer.flat)
+    layer.forward(**inputs)
+    into = layer.views(vector)
+    found = layer.backward(*d, into=vector).params
+    layer.forward(**inputs)
+    layer.backward_data(*d)
+    again = layer.backward_weights(into)
+    for key, value in once.items():
+        np.testing.assert_allclose(into[key], 1 + 2 * value, rtol=1e-14, atol=1e-14, err_msg=key)
+        assert np.shares_memory(found[key], vector) and np.shares_memory(again[key], vector)
+
+
+def test_parameters_are_views_of_one_vector_without_gaps():
+    layer = LSTM(7, 10)
+    assert layer.flat.shape == (760,)  # 4 * 10 * (7 + 10 + 2)
+    np.testing.assert_array_equal(layer.flat, np.concatenate([p.ravel() for p in layer.params.values()]))
+    x = np.ones((2, 1, 7), "f4")
+    before = layer(x)[0]
+    layer.flat[...] *= 0.5
+    assert not np.array_equal(layer(x)[0], before)
+    mine = np.full((10, 40), 0.25, "f4")
+    layer.params["W_h_l0"] = mine
+    with_mine = layer(x)[0]
+    assert not np.shares_memory(layer.flat, mine)
+    np.testing.assert_array_equal(layer.params["W_h_l0"], mine)
+    np.testing.assert_array_equal(layer(x)[0], with_mine)
+    layer.flat[...] = 0
+    assert not layer.params["W_h_l0"].any()
+
+
+def test_sizes_by_layer_are_a_chain_of_operators():
+    layer = make("sizes")
+    inputs = draw(layer)
+    y, hy, cy = layer(**inputs, lengths=LENGTHS)
+    below = inputs["x"]
+    for n, size in enumerate((5, 2, 3)):
+        one = LSTM(below.shape[-1], size, bidirectional=True, dtype=np.float64)
+        one.load({k.replace("_l0", "_l0"): layer.params[k.replace("_l0", f"_l{n}")] for k in one.params})
+        below, h, c = one(below, inputs["hx"][n], inputs["cx"][n], lengths=LENGTHS)
+        np.testing.assert_array_equal(hy[n], h)
+        np.testing.assert_array_equal(cy[n], c)
+    np.testing.assert_array_equal(y, below)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("name", ["learnt", "gru_learnt"])
+def test_learnt_states_are_states_given(name, frozen):
+    layer = make(name)
+    if frozen:
+        layer.freeze()
+    x = draw(layer)["x"][:2]
+    for given in ({}, {"hx": draw(layer)["hx"]}):
+        for _ in range(2):  # the second call of a frozen layer is a short one
+            first = {}
+            for key in layer.states:
+                starts = [a for k, a in layer.params.items() if k.startswith(f"start_{key}_l")]
+                first[f"{key}x"] = np.stack([np.tile(a, (B, 1)) for a in starts])
+            expected = layer(x, **(first | given))
+            for a, b in zip(layer(x, **given), expected, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("empty", ["initial", "zero"])
+@pytest.mark.parametrize("padding", ["zero", "repeat", "carry"])
+@pytest.mark.parametrize("directions", [{}, {"reverse": True}, {"bidirectional": True}], ids=str)
+@pytest.mark.parametrize("kind", ["lstm", "gru_reset_before"])
+def test_rows_that_end_early_follow_the_convention(kind, directions, padding, empty):
+    rng = np.random.default_rng(0)
+    options = {"num_layers": 2, "bidirectional": directions.get("bidirectional", False)}
+    params = layers.random_params(rng, kind, D, H, **options)
+    if directions.get("reverse"):
+        params = {f"{k}_reverse": v for k, v in params.items()}
+    x = rng.standard_normal((T, B, D))
+    hx = rng.standard_normal((len(params) // 4, B, H))
+    cx = rng.standard_normal(hx.shape) if kind == "lstm" else None
+    conventions = {"padding": padding, "empty": empty, **directions}
+    layer = operator_calls.build(kind, D, H, params, "float64", num_layers=2, **conventions)
+    expected = layers.run(kind, params, x, hx, cx, LENGTHS, num_layers=2, **conventions)
+    for call in (operator_calls.infer, operator_calls.forward):
+        found = call(layer, x, hx, cx, LENGTHS)
+        for key, value in zip(found, expected, strict=False):
+            compare.assert_close(found[key], value, 1e-12, key)
+    none = operator_calls.infer(layer, x[:0], hx, cx)
+    np.testing.assert_array_equal(none["hy"], hx if empty == "initial" else 0 * hx)
+
+
+def test_repeated_outputs_are_those_of_keras():
+    """Numbers of Keras's own test: kernels of ones, no activation, masks [1, 1, 1, 0] and [1, 1, 0, 0]."""
+    layer = RNN(3, 2, bias=False, nonlinearity="affine", batch_first=True, padding="repeat")
+    layer.flat[...] = 1
+    y, hy = layer(np.arange(24, dtype="f4").reshape(2, 4, 3), lengths=[3, 2])
+    np.testing.assert_array_equal(y[:, :, 0], [[3, 18, 57, 57], [39, 126, 126, 126]])
+    np.testing.assert_array_equal(hy, [[[57, 57], [126, 126]]])
+
+
+def test_needs_leave_out_work():
+    full, x_only, weights_only = (LSTM(D, H, needs=needs) for needs in (("x", "states", "params"), "x", ["params"]))
+    x = np.ones((2, 3, D), "f4")
+    found = []
+    for layer in (full, x_only, weights_only):
+        y, *_ = layer.forward(x)
+        found.append(layer.backward(np.ones_like(y)))
+    np.testing.assert_array_equal(found[1].d_x, found[0].d_x)
+    assert found[1].d_hx is None and found[1].d_cx is None and found[1].params == {}
+    assert found[2].d_x is None and found[2].d_hx is None
+    for key, value in found[0].params.items():
+        np.testing.assert_array_equal(found[2].params[key], value)
+
+
+def test_a_bidirectional_stack_without_gradient_of_x():
+    layer = GRU(D, H, 2, bidirectional=True, needs=["params", "states"])
+    full = GRU(D, H, 2, bidirectional=True)
+    x = np.random.default_rng(0).standard_normal((T, B, D), "f4")
+    for one in (layer, full):
+        one.found = one.backward(np.ones_like(one.forward(x)[0]))
+    assert layer.found.d_x is None
+    np.testing.assert_array_equal(layer.found.d_hx, full.found.d_hx)
+    np.testing.assert_array_equal(layer.found.params["W_x_l0"], full.found.params["W_x_l0"])
+
+
+def test_reserves_hold_several_passes():
+    """Two chunks of one sequence through one operator, gradients flowing between them, equal one long pass."""
+    layer = make("peepholes_projection", bidirectional=False)
+    x = draw(layer, steps=8)["x"]
+    d_y = np.random.default_rng(9).standard_normal((8, B, layer.output_size))
+    layer.forward(x)
+    whole = layer.backward(d_y)
+    early, late = layer.reserve(), layer.reserve()
+    _, hy, cy = layer.forward(x[:3], reserve=early)
+    layer.forward(x[3:], hy, cy, reserve=late)
+    second = layer.backward(d_y[3:], reserve=late)
+    first = layer.backward(d_y[:3], second.d_hx, second.d_cx, into=second.params, reserve=early)
+    compare.assert_close(np.concatenate([first.d_x, second.d_x]), whole.d_x, 1e-12, "d_x")
+    for key, value in whole.params.items():
+        compare.assert_close(first.params[key], value, 1e-12, key)
+
+
+def test_release_lets_memory_go_and_changes_no_bit():
+    layer = make("lstm", dtype=np.float32)
+    inputs = draw(layer)
+    layer.forward(**inputs)
+    expected, held = layer(**inputs), layer.workspace_bytes
+    assert held > 0
+    layer.release()
+    assert layer.workspace_bytes == 0
+    with pytest.raises(NMTError, match="must follow a forward"):
+        layer.backward(None)
+    for a, b in zip(layer(**inputs), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    layer.forward(**inputs)
+    assert layer.workspace_bytes == held
+
+
+def test_keywords_are_known_in_one_place():
+    known = inspect.signature(LayerStack.__init__).parameters.values()
+    assert set(LayerOptions.__annotations__) == {p.name for p in known if p.kind is p.KEYWORD_ONLY}
+
+
+def backward_after(split):
+    layer = RNN(D, H)
+    y, _ = layer.forward(np.ones((2, 2, D), "f4"))
+    if split:
+        layer.backward_data(y)
+        return lambda: layer.backward(y)
+    return layer.backward_weights
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda: LSTM(D, H, padding="nothing"), "padding must be among zero, repeat, carry, got nothing"),
+        (lambda: LSTM(D, H, empty="full"), "empty must be among initial, zero, got full"),
+        (lambda: LSTM(D, H, needs=["y"]), "needs must be among x, states, params, got y"),
+        (lambda: GRU(D, H, bidirectional=True, reverse=True), "must not both be set"),
+        (lambda: GRU(D, (2, 3), 3), "num_layers must be 2"),
+        (lambda: GRU(D, (2, 0)), "hidden_size must be at least 1, got 0"),
+        (lambda: GRU(D, ()), "hidden_size must be at least 1"),
+        (lambda: GRU(D, H, 0), "num_layers must be at least 1, got 0"),
+        (lambda: LSTM(D, H, proj_size=0), "projection must be at least 1 or None, got 0"),
+        (lambda: LSTM(D, H, clip=-1.0), "clip must be above 0"),
+        (lambda: RNN(D, H, nonlinearity=("tanh", 1.0)), "at most 0 numbers"),
+        (lambda: GRU(D, (2, 3))(np.ones((1, 1, D), "f4"), np.ones((2, 1, 3), "f4")), "hx must be a tuple of 2 arrays"),
+        (lambda: RNN(D, H).load({}), "parameters must be W_x_l0"),
+        (lambda: RNN(D, H).load({**RNN(D, H).params, "W_x_l0": np.ones(3)}), r"W_x_l0 must be \[3, 4\], got \[3\]"),
+        (lambda: RNN(D, H).views(np.ones(3, "f4")), r"must be contiguous float32 \[36\]"),
+        (backward_after(split=False), "must follow backward_data"),
+        (backward_after(split=True), "must come once for each forward"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_mistakes_are_one_line(act, words):
+    with pytest.raises((NMTError, ShapeError), match=words) as caught:
+        act()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,70 @@
+"""A model folder as nmt-train writes it, with the real model and without training: what is in it is not good, but all
+of it is there."""
+
+from pathlib import Path
+
+import numpy as np
+
+from nmt.config import config_from_dict, dump_config
+from nmt.data.subwords import train_subwords
+from nmt.length_model import LengthModel, save_length_model
+from nmt.model_folder import BEST_NAME, LENGTHS_NAME, build_model, save_subwords, subwords_digest
+from nmt.special_tokens import EOS_ID
+from nmt.train.checkpoint import save_checkpoint
+from tests.small_models import model_settings
+
+WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "té", "ß") for b in ("ra", "su", "ti", "x", "yo")]
+
+
+def sentences(count, seed=0, longest=9):
+    """Lines of words the model knows."""
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, rng.integers(1, longest + 1))) for _ in range(count)]
+
+
+def write_folder(folder: Path, *, joint=True, seed=0, side=None, subwords="unigram", vocab_size=48, **model) -> Path:
+    """Write a folder; `model` are changes of the model section as `model_settings` takes them."""
+    folder.mkdir(parents=True)
+    side = side or {}
+    values = {
+        "model_dir": str(folder),
+        "threads": 1,
+        "data": {
+            "train": str(folder / "train"),
+            "dev": str(folder / "dev"),
+            "src": {"lang": "xx", **side},
+            "tgt": {"lang": "yy", **side},
+            "subwords": {"joint": joint, "type": subwords, "vocab_size": vocab_size},
+        },
+        "model": model_settings(**model).to_dict(),
+    }
+    config = config_from_dict(values)
+    text = sentences(400)
+    src = train_subwords(text, type=subwords, vocab_size=vocab_size)
+    tgt = src if joint else train_subwords(text[::-1][:300], type=subwords, vocab_size=vocab_size - 6)
+    for name, lines in (("train", text), ("dev", text[:40])):
+        for lang in ("xx", "yy"):
+            (folder / f"{name}.{lang}").write_text("\n".join(lines) + "\n", "utf-8")
+    (folder / "config.yaml").write_text(dump_config(config), "utf-8")
+    save_subwords(folder, src, tgt, joint=joint)
+    save_length_model(folder / LENGTHS_NAME, LengthModel(0.9, 1.5, 0.5, 400))
+    save_checkpoint(
+        folder / BEST_NAME,
+        params=random_params(config, src, tgt, seed),
+        optimizer={},
+        metadata={
+            "state": {"update": 8, "best_update": 8, "best_scores": {"bleu": 1.5}},
+            "subwords": subwords_digest(src, tgt),
+            "config": config.to_dict(),
+        },
+    )
+    return folder
+
+
+def random_params(config, src, tgt, seed):
+    """Parameters that decide something, and translations that end."""
+    model = build_model(config, src.vocab_size, tgt.vocab_size)
+    rng = np.random.default_rng(seed)
+    params = {name: rng.normal(0.0, 0.6, p.shape).astype(np.float32) for name, p in sorted(model.params.items())}
+    params["output.b"][EOS_ID] += 2.5
+    return params

@@ -1,0 +1,146 @@
+"""Models in int8: the same translations from a folder that was quantised as from one rounded at load, and one line
+where there is none."""
+
+import numpy as np
+import pytest
+
+from nmt.config import config_from_dict
+from nmt.errors import CheckpointError, ConfigError, NMTError
+from nmt.quantised_model import save_quantised
+from nmt.saved_model import load_saved_model, save_bundle
+from nmt.tensor_file import map_tensors, write_tensors
+from nmt.train.prepare import check_trainable
+from nmt.translator import Translator
+from tests import small_models
+from tests.saved_models import sentences, write_folder
+
+LINES = sentences(20, seed=5)
+KINDS = {
+    "plain": {},
+    "tied": {"tied": "all", "encoder": {"embeddings": {"embedding_dim": 6}}, "decoder": {"embeddings": {"embedding_dim": 6}}},
+    "gru": {"encoder": {"rnn_type": "gru"}, "decoder": {"rnn_type": "gru", "attention": "general"}},
+}
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def folders(request, tmp_path_factory):
+    """A model folder, and that folder quantised."""
+    found = write_folder(tmp_path_factory.mktemp("int8") / "model", **KINDS[request.param])
+    save_quantised(found.parent / "int8", load_saved_model(found))
+    return found, found.parent / "int8"
+
+
+def translations(path, compute_dtype=None):
+    return Translator.load(path, threads=1, compute_dtype=compute_dtype).translate_nbest(LINES, n_best=2)
+
+
+def test_a_quantised_folder_translates_as_its_origin_rounded_at_load(folders):
+    origin, quantised = folders
+    assert translations(quantised) == translations(origin, "int8")
+    assert translations(quantised) != translations(origin)
+
+
+def test_any_model_runs_in_each_dtype(folders):
+    _, quantised = folders
+    found = [translations(quantised, dtype) for dtype in ("float32", "bfloat16", "int8")]
+    near, exact = ([one[0].log_prob for one in kind] for kind in (found[2], found[0]))
+    assert near != exact
+
+
+def test_quantising_twice_changes_nothing(folders):
+    origin, quantised = folders
+    save_quantised(origin.parent / "again", load_saved_model(quantised))
+    one, other = (map_tensors(path / "best.safetensors")[0] for path in (quantised, origin.parent / "again"))
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        np.testing.assert_array_equal(other[name], tensor, name)
+
+
+def test_matrices_are_numbers_and_scales_and_the_rest_as_it_was(folders):
+    origin, quantised = folders
+    before, after = (map_tensors(path / "best.safetensors")[0] for path in (origin, quantised))
+    for name, tensor in before.items():
+        if tensor.ndim == 1:
+            np.testing.assert_array_equal(after.pop(name), tensor)
+            continue
+        numbers, scales = after.pop(name), after.pop(f"{name}#scales")
+        assert (numbers.dtype, numbers.shape) == (np.int8, tensor.shape)
+        by_rows = name.endswith("embeddings")
+        steps = scales[:, None] if by_rows else scales
+        assert scales.shape == (tensor.shape[0 if by_rows else 1],)
+        assert (np.abs(numbers * steps - tensor) <= 0.5001 * steps).all()
+    assert not after
+
+
+def test_numbers_stay_in_the_map_and_nothing_becomes_float32(folders):
+    saved = load_saved_model(folders[1])
+    model = saved.build()
+    Translator(model, saved.src_subwords, saved.tgt_subwords, saved.config).translate(LINES)
+    for name, param in model.shapes.items():
+        held = model.weights.quantised(name)
+        assert (held is not None) == (len(param.shape) == 2)
+        if held is not None:
+            assert np.shares_memory(held.numbers, saved.params[f"params/{name}"])
+            assert not any(key[:2] == (name, "restored") for key in model.weights._packed)
+
+
+def test_a_bundle_holds_a_quantised_model(folders):
+    path = folders[1].parent / "model.nmt"
+    save_bundle(path, load_saved_model(folders[1]))
+    assert translations(path) == translations(folders[1])
+
+
+def test_batches_and_threads_do_not_show(folders):
+    translator = Translator.load(folders[1], threads=2)
+    whole = translator.translate_nbest(LINES, batch_size=20)
+    assert translator.translate_nbest(LINES, batch_size=3) == whole
+    assert Translator.load(folders[1], threads=1).translate_nbest(LINES, batch_size=1) == whole
+
+
+def damaged(path, change):
+    """Change a checkpoint's tensors in place, checksums and all."""
+    tensors, content = map_tensors(path / "best.safetensors")
+    tensors = {name: tensor.copy() for name, tensor in tensors.items()}
+    change(tensors)
+    write_tensors(path / "best.safetensors", tensors, content)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.pop("params/output.W#scales"),
+        lambda t: t.update({"params/output.W#scales": t["params/output.W#scales"][1:]}),
+        lambda t: t.update({"params/output.W#scales": t["params/output.W#scales"].astype("f8")}),
+        lambda t: t.update({"params/output.b": t["params/output.b"].astype("i1")}),
+        lambda t: t.update({"params/output.W": t["params/output.W"].astype("i4")}),
+        lambda t: t.update({"params/output.W": t["params/output.W"][:-1]}),
+        lambda t: t.update({"params/other#scales": t["params/output.W#scales"]}),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_in_one_line(tmp_path, change):
+    save_quantised(tmp_path / "int8", load_saved_model(write_folder(tmp_path / "model")))
+    damaged(tmp_path / "int8", change)
+    with pytest.raises(CheckpointError) as caught:
+        Translator.load(tmp_path / "int8")
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / "int8") in str(caught.value)
+
+
+def test_a_folder_that_holds_a_model_is_left_alone(tmp_path):
+    folder = write_folder(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="must be a new folder"):
+        save_quantised(folder, load_saved_model(folder))
+
+
+def test_training_in_int8_is_refused_in_one_line():
+    data = {"train": "t", "dev": "d", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
+    config = config_from_dict({"model_dir": "unused", "data": data, "compute_dtype": "int8"})
+    with pytest.raises(ConfigError, match="must be float32 or bfloat16 for training, got int8; train in one"):
+        check_trainable(config)
+    check_trainable(config.model_copy(update={"compute_dtype": "bfloat16"}))
+
+
+def test_a_model_refuses_gradients_in_int8(folders):
+    model = load_saved_model(folders[1]).build()
+    with pytest.raises(NMTError, match="for training, got int8"):
+        model.loss_and_gradients(small_models.batch_of([([5, 6], [7])]), seed=0, threads=1)

@@ -1,0 +1,198 @@
+"""Model folders and the file that nmt-bundle makes of one: the same model, and one line where there is none."""
+
+import json
+
+import numpy as np
+import pytest
+
+from nmt.decode import Shortlist
+from nmt.errors import CheckpointError, NMTError
+from nmt.model_folder import subwords_digest
+from nmt.saved_model import load_saved_model, save_bundle
+from nmt.shortlist import save_shortlist
+from nmt.tensor_file import map_tensors, write_tensors
+from nmt.translator import Translator
+from tests.saved_models import sentences, write_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = write_folder(tmp_path_factory.mktemp("saved") / "model")
+    saved = load_saved_model(found)
+    every = np.arange(saved.tgt_subwords.vocab_size, dtype=np.int32)
+    starts = np.minimum(np.arange(len(every) + 1), 5) * 3
+    shortlist = Shortlist(starts, every[:15], every[4:30], len(every))
+    digest = subwords_digest(saved.src_subwords, saved.tgt_subwords)
+    save_shortlist(found / "shortlist.safetensors", shortlist, {"subwords": digest})
+    return found
+
+
+@pytest.fixture(scope="module")
+def bundle(folder):
+    path = folder.parent / "model.nmt"
+    save_bundle(path, load_saved_model(folder))
+    return path
+
+
+def test_a_bundle_translates_as_its_folder_does(folder, bundle):
+    lines = sentences(20, seed=5)
+    one, other = Translator.load(folder, threads=1), Translator.load(bundle, threads=1)
+    assert one.translate_nbest(lines, n_best=2) == other.translate_nbest(lines, n_best=2)
+    assert one.translate(lines, shortlist=True) == other.translate(lines, shortlist=True)
+    settings = {"word_reward": 0.5, "word_reward_bounded": True}
+    assert one.translate(lines, **settings) == other.translate(lines, **settings)
+
+
+def test_two_vocabularies(tmp_path):
+    folder = write_folder(tmp_path / "m", joint=False)
+    save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
+    lines = sentences(9, seed=5)
+    found = Translator.load(tmp_path / "m.nmt", threads=1)
+    assert found.src_subwords.vocab_size != found.tgt_subwords.vocab_size
+    assert found.translate(lines) == Translator.load(folder, threads=1).translate(lines)
+
+
+def test_parameters_are_those_of_the_map(bundle):
+    saved = load_saved_model(bundle)
+    model = saved.build()
+    for name, param in model.params.items():
+        assert np.shares_memory(param, saved.params[f"params/{name}"])
+
+
+def test_what_a_bundle_says_of_itself(bundle):
+    tensors, content = map_tensors(bundle)
+    assert content["scores"] == {"update": 8, "bleu": 1.5}
+    assert content["config"]["data"]["subwords"]["vocab_size"] == 48
+    assert content["lengths"]["ratio"] == 0.9
+    assert {name.split("/")[0] for name in tensors} == {"params", "subwords", "shortlist"}
+    again = load_saved_model(bundle)
+    assert again.content["scores"]["bleu"] == 1.5
+
+
+def rewritten(bundle, path, *, tensors=None, content=None):
+    """A bundle whose checksums are right, with other tensors or content."""
+    old, said = map_tensors(bundle)
+    kept = {name: array for name, array in (old | (tensors or {})).items() if array is not None}
+    write_tensors(path, kept, said | (content or {}))
+    return path
+
+
+def config_with(bundle, keys, value):
+    config = map_tensors(bundle)[1]["config"]
+    section = config
+    for key in keys.split(".")[:-1]:
+        section = section[key]
+    section[keys.split(".")[-1]] = value
+    return {"config": config}
+
+
+CONTENT = {
+    "no config": {"config": None},
+    "a list for a config": {"config": [1]},
+    "lengths": {"lengths": {"ratio": "x"}},
+    "endless lengths": {"lengths": {"ratio": 1e400, "extra": 0, "deviation": 0, "pairs": 1}},
+    "no bundle": {"kind": "x"},
+}
+CONFIG = {
+    "code of others": ("model.encoder.rnn_type", "os.system"),
+    "their code in the decoder": ("model.decoder.rnn_type", "my_cells.MyCell"),
+    "too wide": ("model.encoder.hidden_size", 10**12),
+    "far too many layers": ("model.decoder.num_layers", 10**9),
+    "wider attention": ("model.decoder.attention_size", 10**9),
+    "another width": ("model.encoder.hidden_size", 2),
+    "another cell": ("model.encoder.rnn_type", "gru"),
+    "no such setting": ("model.encoder.colour", "red"),
+    "other subwords": ("data.subwords.joint", False),
+}
+TENSORS = {
+    "no subwords": {"subwords/joint": None},
+    "broken subwords": {"subwords/joint": np.arange(99, dtype=np.uint8)},
+    "empty subwords": {"subwords/joint": np.zeros(0, np.uint8)},
+    "a parameter too few": {"params/output.b": None},
+    "a parameter too many": {"params/x": np.ones(2, "f4")},
+    "another shape": {"params/output.b": np.ones(7, "f4")},
+    "half a shortlist": {"shortlist/tokens": None},
+    "tokens beyond the vocabulary": {"shortlist/always": np.array([48], "i4")},
+    "negative tokens": {"shortlist/always": np.array([-1], "i4")},
+    "starts of others": {"shortlist/starts": np.array([0, 99])},
+    "falling starts": {"shortlist/starts": np.array([0, 20, 15])},
+    "two axes": {"shortlist/starts": np.zeros((2, 2), np.int64)},
+    "floats": {"shortlist/tokens": np.ones(15, "f4")},
+}
+
+
+@pytest.mark.parametrize("case", [*CONTENT, *CONFIG, *TENSORS])
+def test_hostile_bundles_with_right_checksums_are_one_line(case, bundle, tmp_path):
+    path = tmp_path / "hostile.nmt"
+    if case in CONTENT:
+        rewritten(bundle, path, content=CONTENT[case])
+    elif case in CONFIG:
+        rewritten(bundle, path, content=config_with(bundle, *CONFIG[case]))
+    else:
+        rewritten(bundle, path, tensors=TENSORS[case])
+    with pytest.raises(NMTError) as caught:
+        Translator.load(path)
+    assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value).splitlines()) == 1
+
+
+def test_code_of_others_is_not_loaded(bundle, tmp_path, monkeypatch):
+    """A cell's dotted path in a file from somewhere must import nothing, in the working folder neither."""
+    (tmp_path / "trap.py").write_text("raise SystemExit('code of a model file was run')\n")
+    monkeypatch.chdir(tmp_path)
+    path = rewritten(bundle, tmp_path / "t.nmt", content=config_with(bundle, "model.encoder.rnn_type", "trap.Cell"))
+    with pytest.raises(CheckpointError, match="must have cells that come with nmt"):
+        Translator.load(path)
+
+
+def test_what_cannot_be_in_a_bundle_is_said_before_it_is_written(folder, tmp_path):
+    saved = load_saved_model(folder)
+    values = saved.config.model_copy(
+        update={
+            "model": saved.config.model.model_copy(
+                update={"encoder": saved.config.model.encoder.model_copy(update={"rnn_type": "my_cells.MyCell"})}
+            )
+        }
+    )
+    from dataclasses import replace
+
+    with pytest.raises(CheckpointError, match="stays a folder"):
+        save_bundle(tmp_path / "x.nmt", replace(saved, config=values))
+    assert not (tmp_path / "x.nmt").exists()
+
+
+def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path):
+    with pytest.raises(CheckpointError, match="give the folder it lies in"):
+        Translator.load(folder / "best.safetensors")
+    (tmp_path / "text").write_text("hello, this is no model at all\n")
+    with pytest.raises(CheckpointError, match="damaged or cut"):
+        Translator.load(tmp_path / "text")
+    with pytest.raises(CheckpointError, match="leave it out"):
+        Translator.load(bundle, checkpoint="last")
+
+
+def test_other_subwords_are_noticed_before_they_are_read(tmp_path):
+    """sentencepiece interprets bytes in C++: only those that the model was trained with come there."""
+    folder = write_folder(tmp_path / "m")
+    (folder / "joint.spm").write_bytes(b"\x0a\xff\xff\xff\xff\x0f")
+    with pytest.raises(CheckpointError, match=r"put back the \.spm files"):
+        Translator.load(folder)
+
+
+def test_a_shortlist_of_other_subwords_is_refused(tmp_path):
+    folder = write_folder(tmp_path / "m")
+    save_shortlist(folder / "shortlist.safetensors", Shortlist(*([np.zeros(1, "i8")] + [np.zeros(0, "i4")] * 2), 9), {})
+    with pytest.raises(CheckpointError, match="nmt-shortlist, or remove it"):
+        Translator.load(folder)
+
+
+def test_what_is_not_there_is_said_when_it_is_asked_for(tmp_path):
+    folder = write_folder(tmp_path / "m")
+    (folder / "lengths.json").unlink()
+    translator = Translator.load(folder, threads=1)
+    with pytest.raises(NMTError, match="run nmt-shortlist"):
+        translator.translate(["kara"], shortlist=True)
+    with pytest.raises(NMTError, match=r"must have lengths\.json"):
+        translator.translate(["kara"], word_reward=0.5, word_reward_bounded=True)
+    (folder / "lengths.json").write_text(json.dumps({"ratio": -1}))
+    with pytest.raises(NMTError, match="must hold how long translations are"):
+        Translator.load(folder)

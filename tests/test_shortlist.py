@@ -1,0 +1,56 @@
+"""What is learnt from attention, counted by hand; and what of references it misses."""
+
+import numpy as np
+import pytest
+
+from nmt.errors import CheckpointError
+from nmt.shortlist import ShortlistLearner, count_misses, load_shortlist, save_shortlist
+
+
+def learner():
+    found = ShortlistLearner(8, 9)
+    found.add([[4, 5]], [[6, 7, 8]], [np.array([[0.9, 0.1, 0.0], [0.6, 0.4, 0.0], [0.0, 0.02, 0.98], [0, 0, 1.0]])])
+    found.add([[5, 5, 4], [7]], [[7], [6]], [np.array([[0.2, 0.3, 0.5, 0], [0, 0, 0, 1.0]]), np.array([[0.5, 0.5]])])
+    return found
+
+
+def test_attention_is_summed_by_pairs():
+    """4 sees 6 (0.9) and 7 (0.6 + 0.5); 5 sees 6 (0.1) and 7 (0.4 + 0.2 + 0.3); 7 sees 6; 8 saw the end alone."""
+    found = learner().shortlist(per_source=2, frequent=0)
+    lists = [found.tokens[found.starts[s] : found.starts[s + 1]].tolist() for s in range(8)]
+    assert lists == [[], [], [], [], [7, 6], [7, 6], [], [6]]
+    assert learner().shortlist(1, 0).candidates([4, 7]).tolist() == [1, 3, 6, 7]
+    assert learner().shortlist(1, 1).always.tolist() == [1, 3, 6], "6 and 7 come twice each: the lower number"
+    assert 8 in learner().shortlist(1, 3).always and len(learner().shortlist(1, 9).always) == 5
+
+
+def test_the_order_of_sentences_does_not_matter():
+    rng = np.random.default_rng(0)
+    rows = [
+        (rng.integers(4, 8, n).tolist(), rng.integers(4, 9, n + 1).tolist(), rng.random((n + 2, n + 1)))
+        for n in (1, 3, 2, 5)
+    ]
+    one, other = ShortlistLearner(8, 9), ShortlistLearner(8, 9)
+    one.add(*map(list, zip(*rows, strict=True)))
+    for row in rows[::-1]:
+        other.add(*([part] for part in row))
+    assert one.shortlist(3, 2).tokens.tolist() == other.shortlist(3, 2).tokens.tolist()
+
+
+def test_misses():
+    found = learner().shortlist(per_source=1, frequent=0)
+    misses = count_misses(found, [[4], [7, 5]], [[7, 6, 8], [6, 7]])
+    assert (misses.missing, misses.tokens, misses.candidates) == (2, 7, 3.5)
+    assert misses.rate == pytest.approx(200 / 7)
+    assert count_misses(found, [], []).rate == 0
+
+
+def test_files(tmp_path):
+    path = tmp_path / "s"
+    assert load_shortlist(path, 9, "d") is None
+    save_shortlist(path, learner().shortlist(2, 2), {"subwords": "d"})
+    again = load_shortlist(path, 9, "d")
+    assert again.candidates([4, 5]).tolist() == learner().shortlist(2, 2).candidates([4, 5]).tolist()
+    for size, digest in ((9, "e"), (7, "d")):
+        with pytest.raises(CheckpointError, match="nmt-shortlist"):
+            load_shortlist(path, size, digest)

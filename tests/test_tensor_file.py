@@ -1,0 +1,141 @@
+"""The reader of tensor files against the library that others use, and against bytes that nobody should trust."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from nmt.errors import CheckpointError
+from nmt.tensor_file import map_tensors, write_tensors
+
+RNG = np.random.default_rng(0)
+ARRAYS = {
+    "f8": RNG.normal(size=(3, 1)),
+    "f4": RNG.normal(size=(2, 3, 5)).astype("f4"),
+    "f2": RNG.normal(size=7).astype("f2"),
+    "i8": np.array([-(2**62), 5]),
+    "u4": np.array([2**32 - 1], "u4"),
+    "i1": np.arange(-3, 8, dtype="i1"),
+    "u1": np.arange(3, dtype="u1"),
+    "none": np.zeros((0, 4), "f4"),
+    "scalar": np.array(2.5, "f4"),
+    "ümlaut/x": np.ones(2, "i2"),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    write_tensors(tmp_path / "x", ARRAYS, {"a": [1, "é", None]})
+    return tmp_path / "x"
+
+
+def test_what_is_read_is_what_the_library_reads(path):
+    tensors, content = map_tensors(path)
+    assert content["a"] == [1, "é", None]
+    with safe_open(path, framework="numpy") as file:
+        assert set(file.keys()) == tensors.keys()
+        for name, array in tensors.items():
+            theirs = file.get_tensor(name)
+            assert array.dtype == theirs.dtype and array.shape == theirs.shape and (array == theirs).all()
+    assert map_tensors(path, "f")[0].keys() == {"f8", "f4", "f2"}
+
+
+def test_a_view_may_be_written_into_and_the_file_stays(path):
+    before = path.read_bytes()
+    tensors, _ = map_tensors(path)
+    tensors["f4"][...] = 0
+    assert path.read_bytes() == before
+    assert (map_tensors(path)[0]["f4"] == ARRAYS["f4"]).all()
+
+
+def test_every_change_is_noticed_or_changes_nothing(path, tmp_path):
+    whole = path.read_bytes()
+    changed = tmp_path / "y"
+    rng = np.random.default_rng(1)
+    noticed = 0
+    for at in sorted({*range(60), *rng.integers(0, len(whole), 400).tolist()}):
+        broken = bytearray(whole)
+        broken[at] ^= 1 << int(rng.integers(8))
+        changed.write_bytes(broken)
+        try:
+            tensors, content = map_tensors(changed)
+        except CheckpointError as error:
+            assert str(error).startswith(f"{changed}: must") and "\n" not in str(error)
+            noticed += 1
+        else:
+            assert content["a"] == [1, "é", None] and tensors.keys() == ARRAYS.keys()
+            assert all(array.tobytes() == ARRAYS[name].tobytes() for name, array in tensors.items())
+    assert noticed > 300
+    for keep in (*range(30), len(whole) // 2, len(whole) - 1):
+        changed.write_bytes(whole[:keep])
+        with pytest.raises(CheckpointError, match="must be a whole"):
+            map_tensors(changed)
+    changed.write_bytes(whole + b"\0")
+    with pytest.raises(CheckpointError, match="bytes of data"):
+        map_tensors(changed)
+
+
+def file_of(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(dtype="F32", shape=(2,), offsets=(0, 8)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+HOSTILE = {
+    "endless header": struct.pack("<Q", 2**64 - 1) + b"{}",
+    "long header": struct.pack("<Q", 10**9) + b"{}",
+    "not utf-8": file_of(b'{"\xff": 1}'),
+    "deep": file_of(b"[" * 200_000 + b"]" * 200_000),
+    "digits": file_of(b'{"a": ' + b"9" * 5000 + b"}"),
+    "a list": file_of([1]),
+    "a number": file_of(b"7"),
+    "metadata": file_of({"__metadata__": [1]}),
+    "no dtype": file_of({"a": {"shape": [2], "data_offsets": [0, 8]}}, b"\0" * 8),
+    "unknown dtype": file_of({"a": tensor("F128")}, b"\0" * 8),
+    "a dtype that is a list": file_of({"a": tensor(["F32"])}, b"\0" * 8),
+    "a tensor that is a string": file_of({"a": "F32"}, b"\0" * 8),
+    "negative": file_of({"a": tensor(shape=(-2,))}, b"\0" * 8),
+    "huge": file_of({"a": tensor(shape=(2**70, 0), offsets=(0, 0))}, b""),
+    "product overflows": file_of({"a": tensor(shape=(2**32, 2**32), offsets=(0, 0))}, b""),
+    "a float": file_of({"a": tensor(shape=(2.0,))}, b"\0" * 8),
+    "a truth": file_of({"a": tensor(shape=(True, 2))}, b"\0" * 8),
+    "axes": file_of({"a": tensor(shape=(1,) * 70 + (2,))}, b"\0" * 8),
+    "outside": file_of({"a": tensor(offsets=(8, 16))}, b"\0" * 8),
+    "backwards": file_of({"a": tensor(offsets=(8, 0))}, b"\0" * 8),
+    "overlap": file_of({"a": tensor(), "b": tensor()}, b"\0" * 8),
+    "three places": file_of({"a": tensor(offsets=(0, 4, 8))}, b"\0" * 8),
+    "no content": file_of({"a": tensor()}, b"\0" * 8),
+    "content is a number": save({}, metadata={"nmt": "7"}),
+    "content is deep": save({}, metadata={"nmt": "[" * 200_000}),
+    "version": save({}, metadata={"nmt": '{"format_version": "x"}'}),
+    "infinite version": save({}, metadata={"nmt": '{"format_version": 1e999}'}),
+    "no checksums": save({}, metadata={"nmt": '{"format_version": 1}'}),
+    "checksums": save({}, metadata={"nmt": '{"format_version": 1, "checksums": 3}'}),
+    "content without its checksum's truth": save({}, metadata={"nmt": '{"format_version": 1}', "nmt_crc32": "1"}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_one_line(name, tmp_path):
+    (tmp_path / "h").write_bytes(HOSTILE[name])
+    with pytest.raises(CheckpointError) as caught:
+        map_tensors(tmp_path / "h")
+    assert len(str(caught.value).splitlines()) == 1 and "must" in str(caught.value)
+
+
+def test_what_is_not_aligned_is_copied(tmp_path):
+    header = {"__metadata__": {}, "a": tensor("U8", (1,), (0, 1)), "b": tensor("F32", (2,), (1, 9))}
+    data = b"\7" + np.array([1.5, -2], "<f4").tobytes()
+    import zlib
+
+    sums = {"a": zlib.crc32(b"\7"), "b": zlib.crc32(data[1:])}
+    header["__metadata__"] = {"nmt": json.dumps({"format_version": 1, "checksums": sums})}
+    (tmp_path / "m").write_bytes(file_of(header, data))
+    tensors, _ = map_tensors(tmp_path / "m")
+    assert tensors["b"].flags.aligned and tensors["b"].tolist() == [1.5, -2]
