@@ -1,6 +1,7 @@
-"""Writes what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json.
+"""Writes what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, and the tests named
+in docs/engine-rows.md.
 
-Run by `make docs`. tests/test_docs.py fails when an option or a key is missing from these files.
+Run by `make docs`. tests/test_docs.py and tests/rows/test_page.py fail when something is missing from these files.
 """
 
 import importlib
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import click
+import engine_rows
 
 from nmt.files import write_bytes
 
@@ -47,7 +49,8 @@ def commands_page() -> str:
 
 
 def main() -> None:
-    """Writes all three files."""
+    """Writes all files."""
+    write_bytes(engine_rows.PAGE, engine_rows.refreshed(engine_rows.PAGE.read_text("utf-8")).encode())
     write_bytes(ROOT / "docs" / "commands.md", commands_page().encode())
     for kind, name in (("reference", "reference.yaml"), ("schema", "schema.json")):
         answer = subprocess.run([sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True)

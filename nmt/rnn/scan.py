@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -66,7 +66,10 @@ class Scan:
         (`Scope.note`), to be kept for every step. `stop`: the name of one of width 1: a row whose value is positive
         after a step has taken its last one.
 
-        Raises NMTError where the types do not go together, ShapeError for names that the cell does not have."""
+        Raises NMTError where the types do not go together and for another `recompute`, ShapeError for names that the cell does not have."""
+        if recompute not in get_args(Recompute):
+            kinds = " or ".join(get_args(Recompute))
+            raise NMTError(f"{type(cell).__name__}: recompute must be {kinds}, got {recompute}")
         self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
         self.compute_dtype = compute_dtype
         self.recompute: Recompute = recompute

@@ -12,7 +12,8 @@ from nmt.config import TrainingConfig
 from nmt.decode import Hypothesis, search
 from nmt.decode.beam import Beam, BeamCell
 from nmt.decode.beam import run as run_beam
-from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, StackCell, State, concat, sigmoid, tanh
+from nmt.errors import NMTError
+from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, concat, sigmoid, tanh
 from nmt.rnn.cell import under
 from nmt.rnn.kernels import run_cpu
 from nmt.rnn.kernels.team import run_team
@@ -149,6 +150,21 @@ def test_A12_inference_keeps_nothing_over_time():
     """Training stores five numbers a unit, inference its states, whatever the number of steps."""
     assert bytes_of(plan_of(LSTMCell(D, H))) == 5 * H
     assert bytes_of(plan_of(LSTMCell(D, H), training=False)) == 0
+
+
+def test_A13_what_is_kept_is_the_user_s_choice():
+    """More time and less memory, by an option; another word is one line."""
+    usual, again = (bytes_of(plan_of(decoder_stack(), recompute=r)) for r in ("attention", "gates"))
+    assert again < usual
+    with pytest.raises(NMTError, match="LSTMCell: recompute must be attention or gates, got gate"):
+        Scan(LSTMCell(D, H), recompute="gate")
+
+
+def test_A15_what_was_not_kept_is_computed_again():
+    case = cases.draw(decoder_stack(), "float64", MIXED)
+    kept_, again = (cases.compiled(case, recompute=r) for r in ("attention", "gates"))
+    all_close(again[0], kept_[0], 1e-12)
+    all_close(again[1], kept_[1], 1e-12)
 
 
 def test_A14_the_way_back_needs_the_same_memory_for_any_number_of_steps():

@@ -13,7 +13,7 @@ import pytest
 
 from nmt.errors import NMTError
 from nmt.rnn import GRU, LSTM, RNN, Cell, GRUCell, LSTMCell, LSTMVariantCell, Param, Scan, State, Weights, tanh
-from nmt.rnn import scan as engine
+from nmt.rnn import compiled as engine
 from nmt.rnn.kernels import activations, interpreter, run_cpu
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel

@@ -6,7 +6,22 @@ import numpy as np
 import pytest
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn import Cell, ElmanCell, LinearCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, Weights, split
+from nmt.rnn import (
+    Cell,
+    DeepTransitionGRUCell,
+    ElmanCell,
+    LinearCell,
+    LSTMCell,
+    Param,
+    ResidualCell,
+    Scan,
+    StackCell,
+    State,
+    Weights,
+    split,
+)
+from nmt.rnn.compiler.trace import trace
+from nmt.rnn.graph import Value
 from nmt.rnn.kernels import run_cpu
 from nmt.rnn.scan import Result
 from nmt.rnn.workspace import Fresh
@@ -146,6 +161,31 @@ def test_R08_two_engines_in_one_model_do_not_meet():
         scan, result = run(alone)
         np.testing.assert_array_equal(results[name].y, result.y)
         np.testing.assert_array_equal(mixed[name], scan.backward(result.tape, case.d_y).x)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "stack"])
+def test_R10_values_computed_again_are_not_stored_and_gradients_stay(name):
+    case = cases.draw(cases.CELLS[name](), "float64", MIXED)
+    usual, again = (cases.compiled(case, recompute=r) for r in ("attention", "gates"))
+    all_close(again[1], usual[1], 1e-12)
+    assert sum(kept(plan_of(case.cell, recompute="gates"))) < sum(kept(plan_of(case.cell)))
+
+
+def test_R11_chains_are_computed_again_in_their_order():
+    """Each transition of this cell reads the one before: products between activations, all of them repeated."""
+    case = cases.draw(DeepTransitionGRUCell(D, H, transitions=3), "float64", MIXED)
+    usual, again = (cases.compiled(case, recompute=r) for r in ("attention", "gates"))
+    all_close(again[1], usual[1], 1e-12)
+    loops = [plan_of(case.cell, recompute=r).backward.loop for r in ("attention", "gates")]
+    assert len(products(loops[1])) > len(products(loops[0]))
+
+
+@pytest.mark.parametrize("name", cases.CELLS)
+def test_R12_an_operation_has_one_result(name):
+    """So none can put out something undeclared beside what is computed again."""
+    traced = trace(cases.CELLS[name](), training=True)
+    assert {type(v) for v in traced.graph.values} == {Value}
+    assert len({v.id for v in traced.graph.values}) == len(traced.graph.values)
 
 
 def test_R13_a_forward_only_run_has_no_way_back():

@@ -15,6 +15,7 @@ from llvmlite import ir
 from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
 
 MAX_SCOPES = 48
+"""Arrays of one function that are told apart; more of them share the last scope."""
 
 
 def _mark(builder: ir.IRBuilder, instruction: ir.Instruction, scope: int) -> None:
