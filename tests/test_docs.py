@@ -1,6 +1,7 @@
 """The pages tell the truth: their commands, options, settings, folders and links exist."""
 
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -195,3 +197,36 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     shown = "".join(code_blocks(page, "text")).splitlines()
     assert printed[:2] == shown[:2] and printed[-1] == shown[-1]
     assert [line[:64].rstrip() for line in printed[2:5]] == [line[:64].rstrip() for line in shown[2:5]]
+
+
+def test_operators_as_their_page_says():
+    """The examples run one after the other, and the table's keywords exist."""
+    from nmt.rnn import GRU, LSTM, RNN, layouts
+    from nmt.rnn.layer_stack import LayerOptions
+
+    page = ROOT / "docs" / "operators.md"
+    first, second, node = code_blocks(page, "python")
+    names = {}
+    exec(compile(first, page.name, "exec"), names)
+    assert names["found"].d_x.shape == names["x"].shape and names["y"].shape == (7, 3, 256)
+    before = names["layer"].flat.copy()
+    exec(compile(second, page.name, "exec"), names)
+    assert (names["layer"].flat != before).mean() > 0.9 and not names["dw"].any()
+    layer = LSTM(3, 4, bidirectional=True)
+    given = {
+        "attributes": {"direction": "bidirectional"},
+        "inputs": ["B"],
+        "input_size": 3,
+        "hidden_size": 4,
+        "P": None,
+    }
+    names |= given | layouts.to_onnx("LSTM", layer.params)
+    exec(compile(node, page.name, "exec"), names)
+    np.testing.assert_array_equal(names["layer"].flat, layer.flat)
+    table = "".join(row.split("|")[1] for row in page.read_text("utf-8").splitlines() if row.startswith("| `"))
+    own = {name for one in (LSTM, GRU, RNN) for name in inspect.signature(one.__init__).parameters}
+    keywords = set(re.findall(r"`(\w+)", table))
+    assert keywords <= own | set(LayerOptions.__annotations__)
+    common = {"self", "input_size", "num_layers", "options"}
+    plain = {"bias", "dropout", "dtype", "compute_dtype", "threads", "recompute", "device"}
+    assert (own - common) | (set(LayerOptions.__annotations__) - plain) == keywords

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         weighted_sum,
     )
     from nmt.rnn.operators import GRU, LSTM, RNN
+    from nmt.rnn.padding import reverse_sequence
     from nmt.rnn.scan import Scan
     from nmt.rnn.weights import Weights, initial_params
 
@@ -119,6 +120,7 @@ __all__ = [
     "exp",
     "initial_params",
     "relu",
+    "reverse_sequence",
     "sigmoid",
     "softmax",
     "split",
@@ -133,6 +135,7 @@ _HOMES = {
     "checking": ("check",),
     "chunks": ("ChunkedScan",),
     "operators": ("GRU", "LSTM", "RNN"),
+    "padding": ("reverse_sequence",),
     "scan": ("Scan",),
     "weights": ("Weights", "initial_params"),
 }

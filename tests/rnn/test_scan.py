@@ -8,7 +8,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from nmt.errors import ShapeError
-from nmt.rnn import AttentionCell, LSTMCell, Scan, Weights
+from nmt.rnn import AttentionCell, DropConnectCell, LSTMCell, Scan, Weights
 from nmt.rnn import compiled as compiled_cells
 from nmt.rnn.kernels import emit_cpu, run_cpu
 from nmt.rnn.kernels.team import run_team
@@ -429,3 +429,29 @@ def test_wrong_parameters_are_one_line(change):
     with pytest.raises(ShapeError, match="W_x") as caught:
         Scan(LSTMCell(5, 7), dtype=np.float64).forward(Weights(params), case.x)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("recompute", ["attention", "gates"])
+@pytest.mark.parametrize("name", ["gru_no_bias", "stack", "lstm_bahdanau_feed", "gru_general_feed_dropout", "drop"])
+def test_gradients_of_weights_may_come_later(name, recompute):
+    """Over more rows of time than a block holds; the small step of an attention's keys, and dropped weights, too."""
+    cell = DropConnectCell(LSTMCell(cases.D, cases.H), 0.3) if name == "drop" else cases.CELLS[name]()
+    lengths = np.random.default_rng(0).integers(0, 61, 50)
+    case = cases.draw(cell, "float64", lengths, rows=50, steps=60)
+    case = replace(case, source_lengths=None)
+    scan, weights = Scan(cell, dtype=np.float64, recompute=recompute), Weights(case.params)
+
+    def run(gradients, **options):
+        tape = scan.forward(weights, case.x, case.initial, training=True, **case.options).tape
+        return tape, scan.backward(tape, case.d_y, case.d_final, gradients, **options)
+
+    zeros = {key: np.zeros_like(p) for key, p in case.params.items()}
+    whole = {key: p.copy() for key, p in zeros.items()}
+    _, expected = run(whole)
+    tape, found = run(None, weights_later=True)
+    np.testing.assert_array_equal(found.x, expected.x)
+    assert_same_bits(found.initial, expected.initial, "initial")
+    assert_same_bits(found.captured, expected.captured, "captured")
+    scan.backward_weights(tape, zeros)
+    assert_same_bits(zeros, whole, "weights")
+    assert all(g.any() for g in whole.values())
