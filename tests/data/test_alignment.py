@@ -7,6 +7,7 @@ from nmt.data.alignment import (
     hard_alignment,
     never_attended,
     pharaoh,
+    soft_alignment,
     with_unknown_replaced,
     words_of,
 )
