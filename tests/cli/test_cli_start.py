@@ -6,7 +6,9 @@ import sys
 import click
 import pytest
 
-COMMANDS = {"train": "nmt-train", "translate": "nmt-translate", "evaluate": "nmt-evaluate"}
+COMMANDS = {
+    name: f"nmt-{name}" for name in ("train", "translate", "evaluate", "score", "average", "shortlist", "bundle")
+}
 HEAVY = {"numpy", "numba", "pydantic", "yaml", "sacrebleu", "rich", "sentencepiece", "safetensors"}
 
 

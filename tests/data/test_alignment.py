@@ -7,6 +7,7 @@ from nmt.data.alignment import (
     hard_alignment,
     never_attended,
     pharaoh,
+    soft_alignment,
     with_unknown_replaced,
     words_of,
 )
@@ -51,3 +52,23 @@ def test_unknown_subwords_become_source_words_once_each():
     assert found == ["▁the", "▁Bob", "▁Joyce"]
     found = with_unknown_replaced(["▁", "<unk>"], [False, True], weights[:2], "Bob", [0])
     assert found == ["▁", "Bob"]
+
+
+def test_soft_alignment_between_words():
+    """Source words of 2, 1 and 2 subwords, target words of 1 and 2; the end of the target left out."""
+    weights = np.array(
+        [[0.1, 0.2, 0.3, 0.1, 0.1, 0.2], [0.5, 0, 0, 0.5, 0, 0], [0, 0, 0, 0, 0, 1.0], [1, 0, 0, 0, 0, 0]]
+    )
+    found = soft_alignment(weights, [0, 0, 1, 2, 2], [0, 1, 1])
+    assert found == pytest.approx(np.array([[0.3, 0.3, 0.2, 0.2], [0.25, 0, 0.25, 0.5]]))
+    assert soft_alignment(np.ones((1, 1)), [], [0]).tolist() == [[1.0]]
+    assert soft_alignment(np.zeros((1, 3)), [0, 1], []).shape == (0, 3)
+
+
+def test_unknown_subwords_become_what_the_dictionary_says():
+    weights = np.array([[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.2, 0.8, 0.0]])
+    pieces, unknown = ["<unk>", "▁is", "<unk>"], [True, False, True]
+    words = {"anna": "Ann", "Bonn": "Bonn-on-Rhine"}
+    found = with_unknown_replaced(pieces, unknown, weights, "Anna Bonn", [0, 1], words)
+    assert found == ["▁Ann", "▁is", "▁Bonn-on-Rhine"]
+    assert with_unknown_replaced(pieces, unknown, weights, "Anna Bonn", [0, 1]) == ["▁Anna", "▁is", "▁Bonn"]

@@ -1,0 +1,105 @@
+"""nmt-average, nmt-shortlist and nmt-bundle on a real, tiny model, and what nmt-translate makes of them."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from nmt.cli.average import average
+from nmt.cli.bundle import bundle
+from nmt.cli.evaluate import evaluate
+from nmt.cli.score import score
+from nmt.cli.shortlist import shortlist
+from nmt.cli.translate import translate
+from nmt.saved_model import load_saved_model
+from nmt.shortlist import count_misses
+from tests.saved_models import sentences, write_folder
+
+
+def call(command, *arguments, given=None):
+    result = CliRunner().invoke(command, [str(a) for a in arguments], input=given)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("models") / "model")
+
+
+@pytest.fixture(scope="module")
+def learnt(folder):
+    (folder / "lengths.json").unlink()
+    result = call(shortlist, folder, "--per-source", "3", "--frequent", "2", "--threads", "1")
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_a_shortlist_is_learnt_and_measured(folder, learnt):
+    saved = load_saved_model(folder)
+    candidates, reference, own = learnt
+    lines = sentences(400)
+    ids = [saved.src_subwords.encode([line])[0] for line in lines[:40]]
+    misses = count_misses(saved.shortlist, ids, ids)
+    assert reference.split("\t") == [
+        "miss rate",
+        f"{misses.rate:.2f} %",
+        f"{misses.missing} of {misses.tokens} subwords",
+        "reference",
+    ]
+    assert misses.missing > 0 and f"{misses.candidates:.1f} of {saved.tgt_subwords.vocab_size}" in candidates
+    assert own.endswith("translation") and saved.lengths.pairs == 400, "lengths were learnt beside it"
+
+
+def test_one_file_of_it_all(folder, learnt, tmp_path):
+    path = tmp_path / "m.nmt"
+    result = call(bundle, folder, path)
+    assert result.exit_code == 0 and "shortlist, lengths" in result.stderr
+    text = "\n".join([*sentences(9, seed=3), "", "kara"]) + "\n"
+    for options in ([], ["--shortlist"], ["--word-reward", "0.4", "--word-reward-bounded"], ["--n-best", "2"]):
+        one, other = (call(translate, model, *options, given=text) for model in (folder, path))
+        assert (one.exit_code, one.stdout) == (0, other.stdout), one.stderr
+    for name in ("s", "t"):
+        (tmp_path / name).write_text(text)
+    one, other = (call(score, model, "--src", tmp_path / "s", "--tgt", tmp_path / "t") for model in (folder, path))
+    assert one.stdout == other.stdout and one.exit_code == 0
+    done = call(evaluate, path, "--shortlist", "--src", tmp_path / "s", "--ref", tmp_path / "t", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["lines"] == 11
+
+
+def test_an_average_of_one_is_itself(folder, tmp_path):
+    result = call(average, folder, "--checkpoint", folder / "best.safetensors", "-o", tmp_path / "mean")
+    assert result.exit_code == 0, result.stderr
+    text = "\n".join(sentences(5, seed=2)) + "\n"
+    assert call(translate, tmp_path / "mean", given=text).stdout == call(translate, folder, given=text).stdout
+
+
+def test_soft_alignments_and_a_dictionary(folder, tmp_path):
+    options = ["--alignments", tmp_path / "a", "--alignment-type", "soft"]
+    result = call(translate, folder, *options, given="kara losu miti\n\n")
+    assert result.exit_code == 0
+    first, empty = (tmp_path / "a").read_text().split("\n")[:-1]
+    rows = [[float(x) for x in word.split(",")] for word in first.split()]
+    assert empty == "" and len(rows) == len(result.stdout.split("\n")[0].split())
+    for row in rows:
+        assert len(row) == 4 and sum(row) == pytest.approx(1, abs=1e-4), "three words and the end"
+
+
+MISTAKES = {
+    "two ways": (average, ["{f}", "--last", "2", "--best", "2", "-o", "x"], 2, "Give one of"),
+    "too few": (average, ["{f}", "--last", "2", "-o", "x"], 1, "must hold 2 checkpoints"),
+    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must hold 2 checkpoints"),
+    "another name": (bundle, ["{f}", "x.bin"], 1, "must end in .nmt"),
+    "no model": (bundle, ["{f}/nothing", "x.nmt"], 1, "got nothing there"),
+    "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "must be written"),
+    "half": (shortlist, ["{f}", "--src", "x"], 2, "Give --src with --tgt"),
+    "dictionary": (translate, ["{f}", "--dictionary", "x"], 2, "--dictionary needs --replace-unk"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_one_line(case, folder):
+    command, arguments, code, message = MISTAKES[case]
+    result = call(command, *(a.format(f=folder) for a in arguments), given="")
+    assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
+    assert code == 2 or result.stderr.count("\n") == 1
