@@ -17,7 +17,11 @@ from tests.saved_models import sentences, write_folder
 LINES = sentences(20, seed=5)
 KINDS = {
     "plain": {},
-    "tied": {"tied": "all", "encoder": {"embeddings": {"embedding_dim": 6}}, "decoder": {"embeddings": {"embedding_dim": 6}}},
+    "tied": {
+        "tied": "all",
+        "encoder": {"embeddings": {"embedding_dim": 6}},
+        "decoder": {"embeddings": {"embedding_dim": 6}},
+    },
     "gru": {"encoder": {"rnn_type": "gru"}, "decoder": {"rnn_type": "gru", "attention": "general"}},
 }
 

@@ -19,10 +19,10 @@ import numpy as np
 from nmt.errors import DeviceError
 
 if TYPE_CHECKING:
-    from nmt.rnn.quantised import Quantised
     from nmt.rnn.beam_state import BeamState
     from nmt.rnn.compiler.plan import Plan
     from nmt.rnn.kernels.run_cpu import Rows
+    from nmt.rnn.quantised import Quantised
     from nmt.rnn.weights import Weights
     from nmt.rnn.workspace import Allocate
 

@@ -124,8 +124,8 @@ class Scan:
         alone, or `gates` as well, so that nothing but the states is stored for each step. `compute_dtype`: "bfloat16"
         rounds both sides of every product of float32 numbers, and adds up in float32; "int8" rounds them to whole
         numbers with a scale for each row and output channel, for inference on the processor alone; parameters, states
-        and all else stay float32; None is `dtype`. `device`: where all arrays lie, None for the processor. Raises NMTError where the
-        two types do not go together."""
+        and all else stay float32; None is `dtype`. `device`: where all arrays lie, None for the processor. Raises
+        NMTError where the two types do not go together."""
         self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
         self.compute_dtype = compute_dtype
         self.recompute: Recompute = recompute
@@ -149,7 +149,9 @@ class Scan:
         """The plan for a kind of run; made at first use. Raises NMTError: training in int8."""
         if training and self.packed == QUADS:
             name = type(self.cell).__name__
-            raise NMTError(f"{name}: compute_dtype must be float32 or bfloat16 for training, got int8; train in another")
+            raise NMTError(
+                f"{name}: compute_dtype must be float32 or bfloat16 for training, got int8; train in another"
+            )
         single_step, recompute = single_step and not training, self.recompute if training else "attention"
         kinds = self.device, self.dtype, self.packed
         return _compile(self._signature, *kinds, training, self.want_inputs, single_step, recompute)
