@@ -1,7 +1,7 @@
-"""How many float32 operations a second this machine can do at all: multiply-adds on registers, no
-memory.
+"""How many operations a second this machine can do at all, in float32 and on int8: multiply-adds on registers,
+no memory.
 
-Every benchmark reports its speed as a share of this. Run: python benchmarks/peak.py [threads]
+Every benchmark reports its speed as a share of one of these. Run: python benchmarks/peak.py [threads]
 """
 
 import sys
@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.int8 import byte_sums
 from nmt.rnn.kernels.jit import intrinsic, numba_types
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 
@@ -47,23 +48,65 @@ def _chains(typing_context: Any, start: Any, count: Any) -> Any:
     return numba_types.float32(numba_types.float32, numba_types.int64), codegen
 
 
+@intrinsic
+def _byte_chains(typing_context: Any, start: Any, count: Any) -> Any:
+    """The same of products of bytes, as many instructions as this target takes for them."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        vector = ir.VectorType(ir.IntType(32), TARGET.lanes)
+        zero = ir.Constant(ir.IntType(32), 0)
+        undefined = ir.Constant(vector, ir.Undefined)
+        first = builder.insert_element(undefined, args[0], zero)
+        x = builder.shuffle_vector(first, undefined, ir.Constant(vector, None))
+        slots = [cgutils.alloca_once_value(builder, x) for _ in range(_CHAINS)]
+        operands = [(step, step.of_rows(builder, x), step.of_weights(builder, x)) for step in byte_sums()]
+        with cgutils.for_range(builder, args[1]):
+            # Behind an empty assembly statement, or the sum of all turns would be one multiplication.
+            for slot in slots:
+                for step, rows, weights in operands:
+                    kind = ir.FunctionType(rows.type, [rows.type])
+                    hidden = builder.asm(kind, "", "=v,0" if TARGET.lanes == 16 else "=x,0", [rows], side_effect=False)
+                    builder.store(step.add(builder, builder.load(slot), hidden, weights), slot)
+        total = builder.load(slots[0])
+        for slot in slots[1:]:
+            total = builder.add(total, builder.load(slot))
+        return builder.extract_element(total, zero)
+
+    return numba_types.int32(numba_types.int32, numba_types.int64), codegen
+
+
 @numba.njit(nogil=True)  # not cached: this file is a script as well as a module, under two names
 def _spin(part, parts, start, count, out):  # type: ignore[no-untyped-def]
     out[part] = _chains(start, count)  # type: ignore[call-arg]
 
 
+@numba.njit(nogil=True)
+def _spin_bytes(part, parts, start, count, out):  # type: ignore[no-untyped-def]
+    out[part] = _byte_chains(start, count)  # type: ignore[call-arg]
+
+
 def measure_peak(num_threads: int, repeats: int = 15) -> float:
     """GFLOP/s of `num_threads` threads together, the best of several short runs."""
-    count, out, start = 1_000_000, np.zeros(num_threads, np.float32), np.float32(0.5)
-    run_parallel(_spin, num_threads, start, 1, out)
+    return 2 * TARGET.lanes * _chains_a_second(_spin, np.float32(0.5), num_threads, repeats) / 1e9
+
+
+def measure_byte_peak(num_threads: int, repeats: int = 15) -> float:
+    """The same of products of int8, which are four in each lane."""
+    return 8 * TARGET.lanes * _chains_a_second(_spin_bytes, np.int32(0x01010101), num_threads, repeats) / 1e9
+
+
+def _chains_a_second(spin: Any, start: Any, num_threads: int, repeats: int) -> float:
+    count, out = 1_000_000, np.zeros(num_threads, type(start))
+    run_parallel(spin, num_threads, start, 1, out)
     seconds = float("inf")
     for _ in range(repeats):
         begin = time.perf_counter()
-        run_parallel(_spin, num_threads, start, count, out)
+        run_parallel(spin, num_threads, start, count, out)
         seconds = min(seconds, time.perf_counter() - begin)
-    return 2 * TARGET.lanes * _CHAINS * count * num_threads / seconds / 1e9
+    return _CHAINS * count * num_threads / seconds
 
 
 if __name__ == "__main__":
     threads = int(sys.argv[1]) if len(sys.argv) > 1 else default_threads()
     print(f"{TARGET.name}: {measure_peak(threads):.0f} GFLOP/s in float32 on {threads} threads")
+    print(f"{TARGET.name}: {measure_byte_peak(threads):.0f} GOP/s on int8 on {threads} threads")

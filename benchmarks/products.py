@@ -1,7 +1,7 @@
 """How near do the products come to the machine's peak at the sizes of a recurrent net?
 
-Checks each result against NumPy first, times after, and prints the share of the peak that was
-measured in the same run. Run: python benchmarks/products.py [threads]
+Checks each result against NumPy first (of int8 against whole numbers, to the bit), times after, and prints the
+share of the peak that was measured in the same run. Run: python benchmarks/products.py [threads]
 """
 
 import sys
@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from peak import measure_peak
+from peak import measure_byte_peak, measure_peak
 
 from nmt.rnn.kernels import products
 from nmt.rnn.kernels.threads import default_threads, run_parallel
+from nmt.rnn.quantised import quantise
 
 PRODUCTS = [
     (1, 512, 2048),
@@ -71,6 +72,25 @@ def product_line(M: int, K: int, N: int, threads: int, peak: float) -> None:
     report(f"[{M}, {K}] x [{K}, {N}]", run, C, A @ W, 2 * M * K * N, peak)
 
 
+def int8_line(M: int, K: int, N: int, threads: int, peak: float) -> None:
+    """The same in int8; rounding the rows is part of the time."""
+    A, W = normal((M, K)), normal((K, N))
+    weights, rows_of_a = quantise(W, by_rows=False), quantise(A, by_rows=True)
+    sums = (rows_of_a.numbers.astype("f8") @ weights.numbers.astype("f8")).astype("f4")  # whole numbers below 2**53
+    expected = sums * weights.scales * rows_of_a.scales[:, None]
+    C, packed = np.empty((M, N), "f4"), np.empty(products.packed_size(K, N, "i4"), "i4")
+    run_parallel(products.pack_int8, threads, weights.numbers, weights.scales, 0, K, packed)
+    rows = np.array([[0, M]])
+
+    def run() -> None:
+        run_parallel(products.product, threads, A, 0, packed, C, 0, K, N, rows, 0)
+
+    run()
+    if not (expected == C).all():
+        raise SystemExit(f"int8 [{M}, {K}] x [{K}, {N}]: must be exact, got other numbers")
+    report(f"int8 [{M}, {K}] x [{K}, {N}]", run, C, expected, 2 * M * K * N, peak)
+
+
 def gradient_line(R: int, K: int, N: int, threads: int, peak: float) -> None:
     """[R, K].T x [R, N], the gradient of a weight matrix."""
     X, G, dW, rows = normal((R, K)), normal((R, N)), np.empty((K, N), "f4"), np.array([[0, R]])
@@ -88,6 +108,10 @@ def main() -> None:
     print(f"peak: {peak:.0f} GFLOP/s on {threads} threads")
     for size in PRODUCTS:
         product_line(*size, threads, peak)
+    byte_peak = measure_byte_peak(threads)
+    print(f"peak on int8: {byte_peak:.0f} GOP/s on {threads} threads")
+    for size in PRODUCTS:
+        int8_line(*size, threads, byte_peak)
     for size in GRADIENTS:
         gradient_line(*size, threads, peak)
 

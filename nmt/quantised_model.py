@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,9 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
         raise CheckpointError(f"{out}: must be a new folder, got one that holds a model; choose another one")
     src, tgt, config = saved.src_subwords, saved.tgt_subwords, saved.config
     digest = subwords_digest(src, tgt)
-    content = {key: saved.content[key] for key in ("state", "scores", "averaged") if key in saved.content}
+    content: dict[str, Any] = {
+        key: saved.content[key] for key in ("state", "scores", "averaged") if key in saved.content
+    }
     content |= {"subwords": digest, "config": config.to_dict(), "quantization": QUANTIZATION}
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -5,9 +5,12 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
+from nmt.decode import force, search
 from nmt.errors import CheckpointError, ConfigError, NMTError
+from nmt.model.candidates import narrowed
 from nmt.quantised_model import save_quantised
 from nmt.saved_model import load_saved_model, save_bundle
+from nmt.special_tokens import EOS_ID
 from nmt.tensor_file import map_tensors, write_tensors
 from nmt.train.prepare import check_trainable
 from nmt.translator import Translator
@@ -17,7 +20,11 @@ from tests.saved_models import sentences, write_folder
 LINES = sentences(20, seed=5)
 KINDS = {
     "plain": {},
-    "tied": {"tied": "all", "encoder": {"embeddings": {"embedding_dim": 6}}, "decoder": {"embeddings": {"embedding_dim": 6}}},
+    "tied": {
+        "tied": "all",
+        "encoder": {"embeddings": {"embedding_dim": 6}},
+        "decoder": {"embeddings": {"embedding_dim": 6}},
+    },
     "gru": {"encoder": {"rnn_type": "gru"}, "decoder": {"rnn_type": "gru", "attention": "general"}},
 }
 
@@ -95,6 +102,31 @@ def test_batches_and_threads_do_not_show(folders):
     whole = translator.translate_nbest(LINES, batch_size=20)
     assert translator.translate_nbest(LINES, batch_size=3) == whole
     assert Translator.load(folders[1], threads=1).translate_nbest(LINES, batch_size=1) == whole
+
+
+def test_scores_are_those_of_the_loss_and_of_forced_decoding(folders):
+    """The output layer's best tokens, its log-probabilities and its loss are one product."""
+    translator = Translator.load(folders[1], threads=1)
+    model, sources = translator.model, translator.source_ids(LINES)
+    options = {"beam_size": 3, "length_penalty": "none", "n_best": 1, "max_length_ratio": 2.0, "max_length_extra": 20}
+    found = [hypotheses[0] for hypotheses in search(model, sources, threads=1, **options)]
+    targets = [[*best.ids, EOS_ID] if best.finished else list(best.ids) for best in found]
+    for best, forced in zip(found, force(model, sources, targets, threads=1), strict=True):
+        assert sum(forced.log_probs) == pytest.approx(best.log_prob, abs=1e-4)
+    ended = [n for n, best in enumerate(found) if best.finished]
+    for n in ended:
+        nll = model.loss(small_models.batch_of([(sources[n], list(found[n].ids))]), threads=1).nll
+        assert found[n].log_prob == pytest.approx(-nll, rel=1e-5)
+
+
+def test_a_shortlist_narrows_the_numbers_of_the_whole(folders):
+    model = load_saved_model(folders[1]).build()
+    layer, ids = model.output_layer, np.array([3, 5, 17, 40], np.int32)
+    narrow = narrowed(layer, ids)
+    outputs = np.random.default_rng(0).standard_normal((7, model.config.decoder.hidden_size)).astype("f4")
+    whole, some = (model.device.log_probs(outputs, one, 1) for one in (layer, narrow))
+    # The same logits: what differs is a row's sum.
+    np.testing.assert_allclose(np.diff(some), np.diff(whole[:, ids]), atol=1e-5)
 
 
 def damaged(path, change):

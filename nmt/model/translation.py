@@ -136,9 +136,9 @@ class TranslationModel:
         `dtype`."""
         for name, value in params.items():
             if self.in_int8 and len(value.shape) == 2:
-                is_done = isinstance(value, Quantised)
-                held = value if is_done else quantise(value, by_rows=self.channels_are_rows(name))
-                self.weights.hold_quantised(name, held)
+                if not isinstance(value, Quantised):
+                    value = quantise(value, by_rows=self.channels_are_rows(name))
+                self.weights.hold_quantised(name, value)
             else:
                 array = value.restored() if isinstance(value, Quantised) else value
                 self.weights[name] = self.device.upload(np.ascontiguousarray(array, self.dtype))

@@ -64,9 +64,9 @@ _Key = tuple[Any, ...]  # a parameter's whole name, then what tells its forms ap
 class Weights(MutableMapping[str, np.ndarray]):
     """A dictionary of parameters. Call `changed()` after writing into one of its arrays.
 
-    A matrix may be held as int8 alone (`hold_quantised`): products of int8 read that, all else a restored float32 array,
-    which is made when first asked for. `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once
-    for all users.
+    `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once
+    for all users. A matrix may be held as int8 alone (`hold_quantised`): products of int8 read that, all else a
+    restored float32 array, which is made when first asked for.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:

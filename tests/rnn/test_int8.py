@@ -43,7 +43,8 @@ def rounded_product(x, W):
 
 
 def test_an_lstm_is_that_of_rounded_products():
-    """Step by step from the equations; only where a number lies between two whole ones may float32 round it otherwise."""
+    """Step by step from the equations; where a number lies between two whole ones, float32 may round it
+    otherwise."""
     case = cases.draw(LSTMCell(37, 50), "float32", rows=6, steps=9)
     p, h, c = case.params, case.initial["h"].astype("f8"), case.initial["c"].astype("f8")
     expected = []

@@ -27,6 +27,9 @@ for name in ("lstm", "lstm_bahdanau_feed"):
             compare.assert_close(found[key], value, compare.TOLERANCE["float32"], f"{name} {key}")
     if name == "lstm":
         rounded = cases.compiled(case, threads=2, compute_dtype="bfloat16")
+        inferred = cases.inferred(case, threads=2, compute_dtype="int8")
+        for key, value in cases.interpreted(case, None)[0].items():
+            assert 0 < compare.norm_error(inferred[key], value) < 0.03, f"{name} int8 {key}"
         for found, wanted in zip(rounded, expected, strict=False):
             for key, value in wanted.items():
                 assert 0 < compare.norm_error(found[key], value) < compare.BFLOAT16_TOLERANCE, f"{name} {key}"
@@ -50,7 +53,7 @@ def test_scans_on_a_smaller_vector_unit(name, tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    # Forward and backward of both cells and of the LSTM in bfloat16, backward of the attention's keys (forward they are
+    # Forward and backward of both cells and of the LSTM in bfloat16, its forward in int8, backward of the attention's keys (forward they are
     # a product and nothing else): all in the folder asked for.
-    assert result.stdout.split() == [name, "7", str(tmp_path)]
-    assert len(list(tmp_path.glob("nmt_*.py"))) == 7
+    assert result.stdout.split() == [name, "8", str(tmp_path)]
+    assert len(list(tmp_path.glob("nmt_*.py"))) == 8

@@ -8,7 +8,7 @@ import numpy as np
 
 from nmt.rnn.device import CandidateLists
 from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.search import _chunk_columns, _in_pairs, _insert, _logits, _norm_of, _reduce_row
+from nmt.rnn.kernels.search import _chunk_columns, _insert, _logits, _norm_of, _reduce_row, _rounded
 from nmt.rnn.kernels.threads import run_parallel
 
 _ROWS = 240
@@ -104,9 +104,6 @@ def candidate_log_probs(
 
 def _all_logits(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int) -> np.ndarray:
     """The products [R, U], bias not added."""
-    logits, left = np.empty((len(y), len(bias)), y.dtype), y
-    if weights.dtype == np.uint32:
-        left = np.empty((len(y), (y.shape[1] + 1) // 2), np.uint32)
-        run_parallel(_in_pairs, threads, y, left)
-    run_parallel(_store_logits, threads, left, weights, len(bias), logits)
+    logits = np.empty((len(y), len(bias)), y.dtype)
+    run_parallel(_store_logits, threads, _rounded(y, weights, threads), weights, len(bias), logits)
     return logits

@@ -198,7 +198,8 @@ class _Writer(Names):
             left, stride, inner = f"address({name}, 0)", size, size
         lines += [
             f"        begin, end = columns_of({outer}, part, parts) if units else (0, {outer})",
-            f"        product_rows({left}, {stride}, address({w}, begin * {inner}), {right}, {outer}, M, end - begin, {inner}, 0)",
+            f"        panels = address({w}, begin * {inner})",
+            f"        product_rows({left}, {stride}, panels, {right}, {outer}, M, end - begin, {inner}, 0)",
         ]
         if target.kind == "carry_out":
             # The product also ran over rows of the prefix that do not take part: theirs stays.

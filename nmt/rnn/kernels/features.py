@@ -18,7 +18,6 @@ from numpy.typing import DTypeLike
 
 from nmt.errors import DeviceError
 
-
 ByteSums = Literal["vnni", "sdot", "pairs", "bytes"]
 """How four products of bytes are added to an int32: one instruction of x86 (unsigned by signed) or Arm (signed by
 signed), two products of pairs of 16 bits, or four plain ones."""
@@ -60,9 +59,7 @@ _AVX2 = Target("avx2", lanes=8, vectors=2, max_rows=6, has_fma=True, byte_sums="
 _AVX2_VNNI = replace(_AVX2, name="avx2_vnni", byte_sums="vnni")
 _NEON = Target("neon", lanes=4, vectors=3, max_rows=8, has_fma=True)
 _NEON_DOT = replace(_NEON, name="neon_dot", byte_sums="sdot")
-_GENERIC = Target(
-    "generic", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="pairs" if _IS_X86 else "bytes"
-)
+_GENERIC = Target("generic", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="pairs" if _IS_X86 else "bytes")
 _BY_NAME = {t.name: t for t in (_AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2, _GENERIC)}
 # What makes a target more than the one below it, as LLVM calls it.
 _BF16, _VNNI = "avx512bf16", ("avx512vnni", "avxvnni")

@@ -231,7 +231,5 @@ def byte_sums() -> list[ByteSum]:
     if TARGET.byte_sums == "sdot":
         return [ByteSum(_same, _same, _instruction("llvm.aarch64.neon.sdot.v4i32.v16i8"))]
     if TARGET.byte_sums == "pairs":
-        kind, add, shifts = _HALVES, _add_pairs, (0, 8)
-    else:
-        kind, add, shifts = _WORDS, _add_plain, (0, 8, 16, 24)
-    return [ByteSum(_part_of_rows(kind, n), _part_of_weights(kind, n), add) for n in shifts]
+        return [ByteSum(_part_of_rows(_HALVES, n), _part_of_weights(_HALVES, n), _add_pairs) for n in (0, 8)]
+    return [ByteSum(_part_of_rows(_WORDS, n), _part_of_weights(_WORDS, n), _add_plain) for n in (0, 8, 16, 24)]

@@ -5,8 +5,8 @@
 Every element of the product is one chain of multiply-adds in the order of k, whatever the height of
 the tile, and is added to C at the end: results do not depend on how rows were grouped. Of bfloat16,
 A and the panel hold pairs along k (see bfloat16.py), and K counts pairs; of int8 they hold quads and
-a tail (see int8.py), K counts both, and the chain is a whole number. The idea of panels and register tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication
-(2008).
+a tail (see int8.py), K counts both, and the chain is a whole number. The idea of panels and register
+tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (2008).
 """
 
 from typing import Any
@@ -266,9 +266,7 @@ class _QuadTile(_PairTile):
         columns = self.columns_at(panel)
         for step in byte_sums():
             weights = [step.of_weights(b, column) for column in columns]
-            self.each_row(
-                a, row_offsets, weights, lambda x, y, z, step=step: step.add(b, z, step.of_rows(b, x), y)
-            )
+            self.each_row(a, row_offsets, weights, lambda x, y, z, step=step: step.add(b, z, step.of_rows(b, x), y))
 
     def finish_sums(self, row_offsets: list[ir.Value]) -> None:
         b = self.b

@@ -194,7 +194,9 @@ def best_tokens(
     counts = np.empty((parts, R), np.int64)
     # A row's chunks are neighbours: the order of their sum must not depend on how many rows there are.
     tops, totals = np.empty((R, chunks), y.dtype), np.empty((R, chunks), y.dtype)
-    run_parallel(_chunks, parts, _rounded(y, weights, parts), weights, bias, first, tokens, logits, counts, tops, totals)
+    run_parallel(
+        _chunks, parts, _rounded(y, weights, parts), weights, bias, first, tokens, logits, counts, tops, totals
+    )
     best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
     _merge(tokens, logits, counts, tops, totals, best, scores)
     return best, scores

@@ -47,7 +47,7 @@ def _run(forced, code=CHECK):
 
 def test_the_tile_fits_the_registers():
     assert TARGET.lanes == 16 or not TARGET.has_bf16
-    registers = 16 if TARGET.name in ("avx2", "generic") else 32
+    registers = 16 if TARGET.name in ("avx2_vnni", "avx2", "generic") else 32
     assert (TARGET.rows[0] + 1) * TARGET.vectors + 1 <= registers
     assert TARGET.rows[-1] == 1
     assert TARGET.panel_width("f4") == TARGET.lanes * TARGET.vectors == 2 * TARGET.panel_width("f8")
@@ -70,7 +70,8 @@ def test_an_unknown_target_is_refused_in_one_line():
         "except DeviceError as error:\n    print(error)"
     )
     assert _run("sse9", code).stdout == (
-        "NMT_CPU: must be one of avx512_bf16, avx512, avx2, generic, got 'sse9'; unset it to use the whole machine\n"
+        "NMT_CPU: must be one of avx512_bf16, avx512_vnni, avx512, avx2_vnni, avx2, generic, got 'sse9'; "
+        "unset it to use the whole machine\n"
     )
 
 

@@ -115,7 +115,10 @@ def test_weights_become_the_nearest_whole_numbers_by_channel(K, by_rows):
     restored = found.restored() if by_rows else found.restored().T
     finite = np.isfinite(scales)
     # Half a step, and the rounding of the number in float32.
-    near = np.abs(restored - channels)[finite].astype("f8") <= (0.5 * scales[finite, None].astype("f8")) * (1 + 1e-5) + 2.0**-119
+    near = (
+        np.abs(restored - channels)[finite].astype("f8")
+        <= (0.5 * scales[finite, None].astype("f8")) * (1 + 1e-5) + 2.0**-119
+    )
     assert near.all()
     assert np.isnan(restored[~finite]).all()
 
@@ -156,7 +159,9 @@ def test_product_on_segments_and_column_offsets(K, N, rows, parts, accumulate):
     segments, active = segments_of(rows)
     before = C.copy()
     run_parallel(products.product, parts, A, 2, packed_of(W), C, 3, K, N, segments, accumulate)
-    before[active, 3 : 3 + N] = before[active, 3 : 3 + N] * np.float32(accumulate) + expected_product(A[active, 2 : 2 + K], W)
+    before[active, 3 : 3 + N] = before[active, 3 : 3 + N] * np.float32(accumulate) + expected_product(
+        A[active, 2 : 2 + K], W
+    )
     np.testing.assert_array_equal(C, before)
 
 
