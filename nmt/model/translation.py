@@ -19,8 +19,8 @@ from nmt.model.positions import embedding_deviation, make_positions
 from nmt.rnn.cell import Param, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
-from nmt.rnn.layered import LayeredScan
 from nmt.rnn.kernels.threads import default_threads
+from nmt.rnn.layered import LayeredScan
 from nmt.rnn.profile import operation
 from nmt.rnn.scan import Scan
 from nmt.rnn.weights import Weights, initial_array
