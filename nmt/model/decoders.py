@@ -31,9 +31,9 @@ class ModelDecoder:
         scan = model.step_decoder
         if coverage_of:
             scan = scan.around(CoverageCell(scan.cell, self._positions))
-        self._places = model.positions.get("tgt")
+        self._table = model.positions.get("tgt")
         # Where a decoder is told its position, a state counts the steps.
-        self._states = scan.states | ({"place": 1} if self._places else {})
+        self._states = scan.states | ({"place": 1} if self._table else {})
         self._stepper = Stepper(scan, model.weights.view("decoder"))
 
     def admit(self, src_ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, States, np.ndarray]:
@@ -58,14 +58,14 @@ class ModelDecoder:
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
     ) -> tuple[np.ndarray, States]:
         """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
-        if self._places is None:
+        if self._table is None:
             words, word = np.unique(tokens, return_inverse=True)
             x = self.model.embed("tgt", words, self.threads, Fresh())
             return self._stepper.step(x, states, names, word=word, parent=parent)
         place = states["place"][parent]
         words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
         x = self.model.embed("tgt", words[0], self.threads, Fresh())
-        x += self._places.rows(self.model.weights, words[1])
+        x += self._table.rows(self.model.weights, words[1])
         y, after = self._stepper.step(x, states, names, word=word.reshape(-1), parent=parent)
         return y, after | {"place": place + 1}
 
@@ -89,15 +89,15 @@ class BlockDecoder:
         source = model.encode(*pad_sources(src_ids))
         weights, captured = model.weights.view("decoder"), {"memory": source.memory}
         self._stepper = FixedStepper(model.step_decoder, weights, captured, source.lengths, source.states, K)
-        self._places, self._steps = model.positions.get("tgt"), 0
+        self._table, self._steps = model.positions.get("tgt"), 0
         self._memory = Workspace(model.device.xp)
 
     def step(self, beams: BeamState, *, never: int, n_best: int) -> None:
         """Extend every live hypothesis by one token, and keep the best; the host waits for nothing."""
         model, stepper = self.model, self._stepper
         model.embed_into("tgt", beams.tokens, stepper.x, 1)
-        if self._places is not None:
-            stepper.x += self._places.rows(model.weights, np.array([self._steps]))
+        if self._table is not None:
+            stepper.x += self._table.rows(model.weights, np.array([self._steps]))
             self._steps += 1
         self._memory.reset()
         found = model.device.best_tokens(
