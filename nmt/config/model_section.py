@@ -83,8 +83,8 @@ class _Side(Section):
             value = getattr(self, name)
             if name in other and value != field.default:
                 raise ValueError(
-                    f"{name} must be left at its default, {json.dumps(field.default)}, with type: {self.type}, which does "
-                    f"not use it, got {json.dumps(value)}"
+                    f"{name} must be left at its default, {json.dumps(field.default)}, with type: {self.type}, "
+                    f"which does not use it, got {json.dumps(value)}"
                 )
         return self
 

@@ -31,9 +31,9 @@ class ModelDecoder:
         scan = model.step_decoder
         if coverage_of:
             scan = scan.around(CoverageCell(scan.cell, self._positions))
-        self._places = model.positions.get("tgt")
+        self._table = model.positions.get("tgt")
         # Where a decoder is told its position, a state counts the steps.
-        self._states = scan.states | ({"place": 1} if self._places else {})
+        self._states = scan.states | ({"place": 1} if self._table else {})
         self._stepper = Stepper(scan, model.weights.view("decoder"))
         self._narrow: NarrowOutput | None = None
         self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
@@ -68,14 +68,14 @@ class ModelDecoder:
     ) -> tuple[np.ndarray, States]:
         """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
         self._names = names
-        if self._places is None:
+        if self._table is None:
             words, word = np.unique(tokens, return_inverse=True)
             x = self.model.embed("tgt", words, self.threads, Fresh())
             return self._stepper.step(x, states, names, word=word, parent=parent)
         place = states["place"][parent]
         words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
         x = self.model.embed("tgt", words[0], self.threads, Fresh())
-        x += self._places.rows(self.model.weights, words[1])
+        x += self._table.rows(self.model.weights, words[1])
         y, after = self._stepper.step(x, states, names, word=word.reshape(-1), parent=parent)
         return y, after | {"place": place + 1}
 
@@ -112,14 +112,14 @@ class BlockDecoder:
             there = np.arange(count)[None] < source.lengths[:, None]
             states["coverage"] = device.upload(np.where(there, 0, -1).astype(model.dtype))
         self._stepper = FixedStepper(scan, model.weights.view("decoder"), captured, source.lengths, states, K)
-        self._places, self._steps = model.positions.get("tgt"), 0
+        self._table, self._steps = model.positions.get("tgt"), 0
         self.memory = Workspace(device.xp)  # of a step
 
     def step(self, tokens: Any) -> Any:
         """The output [R, H] for the last tokens [R], int32; the host waits for nothing."""
         self.model.embed_into("tgt", tokens, self._stepper.x, 1)
-        if self._places is not None:
-            self._stepper.x += self._places.rows(self.model.weights, np.array([self._steps]))
+        if self._table is not None:
+            self._stepper.x += self._table.rows(self.model.weights, np.array([self._steps]))
             self._steps += 1
         self.memory.reset()
         return self._stepper.step()

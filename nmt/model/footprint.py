@@ -23,10 +23,10 @@ def workspace_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[
     rows_of_embeddings = piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
     rows_of_embeddings += piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
     there = [Phase(Counter({"embeddings": rows_of_embeddings}))]
-    scans = [(f"encoder.{name}", *run, 1) for name, *run in model.encoder.runs(S)]
+    scans = [(f"encoder.{name}", scan, steps, 1) for name, scan, steps in model.encoder.runs(S)]
     if config.decoder.init_hidden == "bridge":
         scans += [("bridge", scan, 1, 1) for scan in model.bridge.scans.values()]
-    scans += [(f"decoder.{name}".rstrip("."), *run, S) for name, *run in model.decoder.runs(T)]
+    scans += [(f"decoder.{name}".rstrip("."), scan, steps, S) for name, scan, steps in model.decoder.runs(T)]
     back: list[Phase] = []
     for label, scan, steps, positions in scans:
         forward, its_way_back = scan_phases(scan, steps, B, positions)

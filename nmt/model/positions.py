@@ -13,7 +13,6 @@ from nmt.rnn.device import Device
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import Weights
 
-
 DEVIATION = 0.1
 """Of first embeddings, of words and positions, below convolutions (section 3.5)."""
 

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.rnn.cells import AttentionCell, DropoutCell, GRUCell, LSTMCell, SRUCell, StackCell
+from nmt.rnn.cells import (
+    AttentionCell,
+    ConvolutionCell,
+    DropoutCell,
+    GRUCell,
+    LinearCell,
+    LSTMCell,
+    ResidualCell,
+    SRUCell,
+    StackCell,
+)
 from nmt.rnn.scan import Scan
 from nmt.rnn.stepper import Stepper
 from nmt.rnn.weights import Weights, initial_params
@@ -12,8 +22,8 @@ from nmt.rnn.weights import Weights, initial_params
 T, B, S, E, H, M = 5, 4, 6, 7, 9, 8
 
 
-def attention_scan(device=None):
-    cell = AttentionCell(LSTMCell(E + H, H), M, H)
+def attention_scan(device=None, cell=None):
+    cell = cell or AttentionCell(LSTMCell(E + H, H), M, H)
     rng = np.random.default_rng(0)
     weights = Weights({k: v + 0.1 * rng.standard_normal(v.shape) for k, v in initial_params(cell, 1, float).items()})
     memory = rng.standard_normal((S, B, M))
@@ -68,10 +78,10 @@ def test_rows_share_and_leave():
     np.testing.assert_array_equal(y, alone.y[1])
 
 
-def shared_step(device=None):
+def shared_step(device=None, cell=None):
     """The same step twice: of rows that share words, parents and sentences, and of rows that each have their own
     copies. Results on the host."""
-    scan, weights, memory, x = attention_scan(device)
+    scan, weights, memory, x = attention_scan(device, cell)
     upload, download = scan.device.upload, scan.device.download
     stepper = Stepper(scan, weights)
     names = stepper.admit({"memory": upload(memory)}, [6, 2, 1, 4])
@@ -91,6 +101,16 @@ def test_rows_with_one_parent_and_one_word_share_them():
     together, apart = shared_step()
     for name, array in apart.items():
         np.testing.assert_array_equal(together[name], array)
+
+
+def test_states_made_of_the_input_alone_are_shared_too():
+    """The oldest share of a convolution's window is a product of what is itself a product of the word, and shared."""
+    layers = StackCell([LinearCell(E, H), ResidualCell(ConvolutionCell(H, H))])
+    cell = AttentionCell(layers, M, H, input_feeding=False)
+    together, apart = shared_step(cell=cell)
+    assert {"cell.1.past1", "cell.1.past2"} <= apart.keys()
+    for name, array in apart.items():
+        np.testing.assert_array_equal(together[name], array, name)
 
 
 def test_sentences_come_and_go():

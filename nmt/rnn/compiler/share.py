@@ -26,7 +26,7 @@ class Shared:
 
 def cut_shared(whole: Trace) -> Shared:
     """Cut a step without dropout; bits of the results stay what they were, for sums are not reordered."""
-    frontier = _frontier(topological([*whole.outputs.values(), *whole.new.values()]))
+    frontier = _frontier([*whole.outputs.values(), *whole.new.values()])
     names = {f"shared{n}": (v, of) for n, (v, of) in enumerate(frontier)}
     step = cut_out(whole, {k: v for k, (v, _) in names.items()})
     used = {v.id for v in topological([*step.outputs.values(), *step.new.values()])}
@@ -39,12 +39,15 @@ def cut_shared(whole: Trace) -> Shared:
     return Shared(step, part("input"), part("state"), gathered)
 
 
-def _frontier(order: list[Value]) -> list[tuple[Value, str]]:
-    """Values made by a product from inputs alone or states alone and read by something that needs more."""
+def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
+    """Values made by a product from inputs alone or states alone and read by something that needs more, or by nobody.
+
+    So no product of the step itself reads what is shared: a product takes row by row, not by an index.
+    """
     sources: dict[int, set[str]] = {}
     multiplied: set[int] = set()
     found: dict[int, tuple[Value, str]] = {}
-    for v in order:
+    for v in topological(roots):
         own = {v.op} if v.op in ("input", "state", "captured") else set[str]()
         sources[v.id] = own.union(*(sources[a.id] for a in v.args))
         if v.kind == "product" or any(a.id in multiplied for a in v.args):
@@ -53,4 +56,7 @@ def _frontier(order: list[Value]) -> list[tuple[Value, str]]:
             alone = sources[a.id]
             if a.id in multiplied and len(alone) == 1 and alone != sources[v.id] and "captured" not in alone:
                 found[a.id] = a, next(iter(alone))
+    for v in roots:
+        if v.id in multiplied and len(sources[v.id]) == 1 and "captured" not in sources[v.id]:
+            found[v.id] = v, next(iter(sources[v.id]))
     return list(found.values())
