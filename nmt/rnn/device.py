@@ -9,7 +9,7 @@ are host arrays everywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -104,6 +104,10 @@ class Device:
     def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
         """Zeros of these shapes by name."""
         return Group((name, self.xp.zeros(shape, dtype)) for name, shape in shapes.items())
+
+    def record(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """What does again what `launch` does, which has run before on the same arrays; on the processor itself."""
+        return launch
 
     # ------------------------------------------------------------ cells
 
