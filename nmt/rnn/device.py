@@ -18,6 +18,7 @@ import numpy as np
 
 from nmt.errors import DeviceError
 from nmt.rnn.group import Group
+from nmt.rnn.profile import Clock, ProcessorClock
 
 if TYPE_CHECKING:
     from nmt.rnn.beam_rules import BeamRules
@@ -97,6 +98,9 @@ class Device:
         """A device array on the host, once it has been computed; on the processor the same array."""
         raise NotImplementedError
 
+    def synchronize(self) -> None:
+        """Wait until everything given to it is done."""
+
     def index(self, numbers: np.ndarray) -> Array:
         """Whole numbers of the host as int64 of the device, to take elements by. Not to be written into."""
         raise NotImplementedError
@@ -104,6 +108,10 @@ class Device:
     def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
         """Zeros of these shapes by name."""
         return Group((name, self.xp.zeros(shape, dtype)) for name, shape in shapes.items())
+
+    def clock(self) -> Clock:
+        """For a profile of what the device does."""
+        return ProcessorClock()
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
         """What does again what `launch` does, which has run before on the same arrays; on the processor itself."""

@@ -78,6 +78,13 @@ class EmulatedRuntime:
     def synchronize(self) -> None:
         """Everything is done already."""
 
+    def now(self) -> int:
+        return self.launches
+
+    def seconds(self, began: int, ended: int) -> float:
+        """A second a launch."""
+        return float(ended - began)
+
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         return function
 

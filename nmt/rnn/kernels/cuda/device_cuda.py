@@ -16,6 +16,7 @@ from nmt.rnn.kernels.cuda import row_kernels
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
 from nmt.rnn.kernels.cuda.kernel import Runtime
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
+from nmt.rnn.profile import Clock
 
 KEPT_INDICES = 512
 """Arrays of whole numbers that stay on the card, for the same lengths come again in every layer and direction."""
@@ -49,6 +50,9 @@ class CudaDevice(ModelOperations):
 
     def download(self, array: Array) -> np.ndarray:
         return self.runtime.download(array)
+
+    def synchronize(self) -> None:
+        self.runtime.synchronize()
 
     def index(self, numbers: np.ndarray) -> Array:
         whole = np.ascontiguousarray(numbers, np.int64)
@@ -98,6 +102,9 @@ class CudaDevice(ModelOperations):
         if len(self._seen) > MOST_RECORDED:
             self._seen.popitem(last=False)
         launch()
+
+    def clock(self) -> Clock:
+        return self.runtime
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
         """See `Runtime.record`."""

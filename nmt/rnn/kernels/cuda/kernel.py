@@ -122,3 +122,9 @@ class Runtime(Protocol):
         It may launch kernels and products on arrays that stay where they are, each of them for the second time at
         least, and nothing else: no allocation, no copy to or from the host.
         """
+
+    def now(self) -> Any:
+        """A moment: when all work given before is done."""
+
+    def seconds(self, began: Any, ended: Any) -> float:
+        """Between two moments, by the card's clock; waits for the second."""

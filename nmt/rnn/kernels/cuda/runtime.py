@@ -87,6 +87,18 @@ class CupyRuntime:
         with self._errors():
             self.stream.synchronize()
 
+    def now(self) -> Any:
+        """An event in the stream; see `Runtime`."""
+        event = self.xp.cuda.Event()
+        event.record(self.stream)
+        return event
+
+    def seconds(self, began: Any, ended: Any) -> float:
+        """See `Runtime`."""
+        with self._errors():
+            ended.synchronize()
+            return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
+
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         """A graph of what `function` launches; see `Runtime`."""
         self.stream.begin_capture()
