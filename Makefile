@@ -11,7 +11,8 @@ EXTRAS ?= dev
 GPU_PYTHON ?= $(PYTHON)
 OUT ?= build/gpu
 # What a card is tested with: its own tests, and of the others the cases that name it.
-GPU_TESTS := tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py -k "cuda or card"
+GPU_TESTS := tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py tests/rows/test_device_rows.py \
+  -k "cuda or card or device_rows"
 # Renewed when pyproject.toml changes.
 STAMP := $(VENV)/.installed
 

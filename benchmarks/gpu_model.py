@@ -120,11 +120,6 @@ def lines(
             yield f"| {name} | PyTorch, {kind} | {figures[0]:,.0f} | {figures[1]:.1f} |"
 
 
-def _wait(device: Device) -> None:
-    if device.name != "cpu":
-        device.runtime.synchronize()  # type: ignore[attr-defined]
-
-
 def _rate(work: Callable[[int], float], wait: Callable[[], None], warm_up: int, count: int) -> float:
     """What `work(number)` counts, a second, over `count` calls after some that only warm up."""
     for number in range(warm_up):
@@ -148,14 +143,14 @@ def _ours(device: Device, case: Case, compute_dtype: str, updates: int) -> tuple
         updater.update(batch, number + 1, 1e-4)
         return batch.num_tgt_tokens
 
-    trained = _rate(update, lambda: _wait(device), len(batches), updates)
+    trained = _rate(update, device.synchronize, len(batches), updates)
     sources = case.sources()
     options = {"beam_size": BEAM, "max_length_ratio": LENGTH_RATIO, "max_length_extra": LENGTH_EXTRA, "batch_size": 64}
 
     def translate(number: int) -> float:
         return len(search(model, sources, **options))
 
-    return trained, _rate(translate, lambda: _wait(device), 1, 1)
+    return trained, _rate(translate, device.synchronize, 1, 1)
 
 
 def _check_processor(model: Any, config: Config, case: Case) -> None:

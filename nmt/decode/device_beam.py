@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 STEPS_BETWEEN_LOOKS = 8
 """Steps after which the host looks whether all sentences have ended: it costs a wait, and late news costs steps."""
 
+STEPS_PLAIN = 2
+"""Steps launched one by one: the first finds memory and compiles, the second finds it where it will stay."""
+
 KNOWN = {
     *("min_length", "allow_unk", "forbidden", "no_repeat_ngram_size", "repetition_penalty"),
     *("word_reward", "coverage_penalty", "sampling", "prefixes"),
@@ -96,10 +99,16 @@ class BlockSearch:
             live=self.beam_size if self.options.sampling else 1,
         )
         rules = self._rules(src_ids, block, max(1, top))
+
+        def launch() -> None:
+            self._step(decoder, beams, rules)
+
         for step in range(top):
             if step % STEPS_BETWEEN_LOOKS == 0 and not int(self.device.download(beams.going)[0]):
                 break
-            self._step(decoder, beams, rules)
+            if step == STEPS_PLAIN:  # nothing has moved since the first: the same launches on the same arrays
+                launch = self.device.record(launch)
+            launch()
         return _read(self.device, beams, self.beam_size)
 
     def _step(self, decoder: Any, beams: BeamState, rules: BeamRules | None) -> None:

@@ -137,7 +137,7 @@ class EnsembleBlockDecoder:
         first, *others = (decoder.coverage() for decoder in self.decoders)
         if self._mean is None:
             self._mean = self._device.xp.empty_like(first)
-        self._mean[...] = first
+        self._device.take_rows(first, self._device.index(np.arange(len(first))), self._mean)
         return self._device.average_log_probs([self._mean, *others], "log_prob")
 
     def follow(self, parents: Any) -> None:

@@ -9,7 +9,7 @@ are host arrays everywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -18,6 +18,7 @@ import numpy as np
 
 from nmt.errors import DeviceError
 from nmt.rnn.group import Group
+from nmt.rnn.profile import Clock, ProcessorClock
 
 if TYPE_CHECKING:
     from nmt.rnn.beam_rules import BeamRules
@@ -128,6 +129,9 @@ class Device:
         """A device array on the host, once it has been computed; on the processor the same array."""
         raise NotImplementedError
 
+    def synchronize(self) -> None:
+        """Wait until everything given to it is done."""
+
     def index(self, numbers: np.ndarray) -> Array:
         """Whole numbers of the host as int64 of the device, to take elements by. Not to be written into."""
         raise NotImplementedError
@@ -135,6 +139,14 @@ class Device:
     def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
         """Zeros of these shapes by name."""
         return Group((name, self.xp.zeros(shape, dtype)) for name, shape in shapes.items())
+
+    def clock(self) -> Clock:
+        """For a profile of what the device does."""
+        return ProcessorClock()
+
+    def record(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """What does again what `launch` does, which has run before on the same arrays; on the processor itself."""
+        return launch
 
     # ------------------------------------------------------------ cells
 

@@ -2,7 +2,8 @@
 
 Whoever launches work wraps it in `with operation("decoder", ": time loop")`. Without a recording that is one look at a
 module's variable; with one, the time goes to the name, less the time of operations inside it: seconds of all names
-add up to the time spent in any.
+add up to the time spent in any. Times are moments of a clock: the processor's, or a card's, which knows how long its
+work took only when that is done; so they are added up when the recording ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,29 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import TracebackType
+from typing import Any, Protocol
+
+
+class Clock(Protocol):
+    """Moments, and the time between them."""
+
+    def now(self) -> Any:
+        """This moment: where a card's work, in its order, has got to."""
+
+    def seconds(self, began: Any, ended: Any) -> float:
+        """Between two moments; may wait for the second."""
+
+
+class ProcessorClock:
+    """The time of the day."""
+
+    def now(self) -> float:
+        """See `Clock`."""
+        return perf_counter()
+
+    def seconds(self, began: float, ended: float) -> float:
+        """See `Clock`."""
+        return ended - began
 
 
 @dataclass
@@ -25,10 +49,25 @@ class Operation:
 
 @dataclass
 class Profile:
-    """Operations by name, in the order of their first call."""
+    """Operations by name, in the order in which their first calls ended; they are there when the recording has
+    ended."""
 
     operations: dict[str, Operation] = field(default_factory=dict)
-    _inner: list[float] = field(default_factory=list)  # seconds that went to others inside each open operation
+    clock: Clock = field(default_factory=ProcessorClock)
+    _spans: list[tuple[str, int, Any, Any, int]] = field(default_factory=list)  # name, depth, moments, multiply-adds
+    _depth: int = 0
+
+    def add_up(self) -> None:
+        """Put what was recorded into `operations`."""
+        inner: dict[int, float] = {}  # by depth: seconds of operations inside the one that will end next
+        for name, depth, began, ended, count in self._spans:
+            seconds = self.clock.seconds(began, ended)
+            one = self.operations.setdefault(name, Operation())
+            one.calls += 1
+            one.seconds += seconds - inner.pop(depth + 1, 0.0)
+            one.multiply_adds += count
+            inner[depth] = inner.get(depth, 0.0) + seconds
+        self._spans.clear()
 
     @property
     def seconds(self) -> float:
@@ -41,14 +80,17 @@ _OFF = nullcontext()
 
 
 @contextmanager
-def recording() -> Iterator[Profile]:
-    """Record the operations of this thread while the block lasts. Recordings do not nest: the inner one takes all."""
+def recording(clock: Clock | None = None) -> Iterator[Profile]:
+    """Record the operations of this thread while the block lasts; clock: None for the processor's. Recordings do not
+    nest: the inner one takes all."""
     global _active
-    former, _active = _active, Profile()
+    former, _active = _active, Profile(clock=clock or ProcessorClock())
+    profile = _active
     try:
-        yield _active
+        yield profile
     finally:
         _active = former
+        profile.add_up()
 
 
 def operation(*name: str, multiply_adds: int | Callable[[], int] = 0) -> AbstractContextManager[None]:
@@ -66,21 +108,16 @@ def operation(*name: str, multiply_adds: int | Callable[[], int] = 0) -> Abstrac
 class _Timed(AbstractContextManager[None]):
     def __init__(self, profile: Profile, name: str, multiply_adds: int | Callable[[], int]) -> None:
         self._profile, self._name, self._multiply_adds = profile, name, multiply_adds
-        self._began = 0.0
+        self._began: Any = None
 
     def __enter__(self) -> None:
-        self._profile._inner.append(0.0)
-        self._began = perf_counter()
+        self._profile._depth += 1
+        self._began = self._profile.clock.now()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        seconds = perf_counter() - self._began
-        inner = self._profile._inner
-        one = self._profile.operations.setdefault(self._name, Operation())
-        one.calls += 1
-        one.seconds += seconds - inner.pop()
-        if inner:
-            inner[-1] += seconds
-        count = self._multiply_adds
-        one.multiply_adds += count if isinstance(count, int) else count()
+        profile, ended, count = self._profile, self._profile.clock.now(), self._multiply_adds
+        profile._depth -= 1
+        counted = count if isinstance(count, int) else count()
+        profile._spans.append((self._name, profile._depth, self._began, ended, counted))

@@ -85,7 +85,7 @@ class Trial:
         for _ in range(warm_up):
             self.update(next(batches))
         done = src_tokens = tgt_tokens = 0
-        with recording() as profile:
+        with recording(self.model.device.clock()) as profile:
             began = time.perf_counter()
             while done < updates and (done < 3 or time.perf_counter() - began < seconds):
                 with operation("making batches"):
@@ -93,6 +93,7 @@ class Trial:
                 self.update(batch)
                 done += 1
                 src_tokens, tgt_tokens = src_tokens + batch.num_src_tokens, tgt_tokens + batch.num_tgt_tokens
+            self.model.device.synchronize()
             took = time.perf_counter() - began
         return Timing(done, took, src_tokens, tgt_tokens, profile)
 

@@ -8,8 +8,10 @@ from nmt.decode.penalty import length_divisor
 from nmt.errors import DeviceError
 from nmt.rnn.beam_state import BeamState
 from nmt.rnn.device import OutputLayer
+from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from nmt.rnn.weights import Weights
 from nmt.special_tokens import EOS_ID
+from tests.cuda.test_cells import replaying
 from tests.small_models import build, on_device, random_sentences
 
 
@@ -184,6 +186,15 @@ def test_samples_are_those_of_the_processor(device, sampling):
     rules = {"no_repeat_ngram_size": 2} if sampling.top_k else {"repetition_penalty": 1.5}
     found = assert_same(device, [lively()], SearchOptions(sampling=sampling, **rules), n_best=3)
     assert len({tuple(h.ids) for some in found for h in some}) > 3
+
+
+@pytest.mark.parametrize("options", [{}, {"coverage_penalty": 0.4, "no_repeat_ngram_size": 2}])
+def test_a_step_is_recorded_and_done_again(options):
+    """The launches of a step are the same for all but the first steps of a block, arrays and all."""
+    runtime = replaying()
+    models, average = [lively(), lively(4)], "prob" if options else None
+    assert_same(CudaDevice(runtime), models[: 2 if options else 1], SearchOptions(**options), average=average)
+    assert runtime.replays > 4
 
 
 @pytest.mark.parametrize(("average", "options"), [("log_prob", {"coverage_penalty": 0.3}), ("prob", {"min_length": 2})])

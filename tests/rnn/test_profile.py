@@ -22,3 +22,28 @@ def test_time_of_inner_operations_is_not_counted_twice(monkeypatch: pytest.Monke
     assert (inner.calls, inner.seconds, inner.multiply_adds) == (2, 2.0, 10)
     assert (outer.calls, outer.seconds, outer.multiply_adds) == (1, 3.0, 3)
     assert found.seconds == 5.0
+
+
+def test_a_clock_whose_times_come_late_is_asked_when_the_recording_ends() -> None:
+    """As a card's: moments are only marks while work goes on."""
+    asked = []
+
+    class Late:
+        marks = 0
+
+        def now(self) -> int:
+            self.marks += 1
+            return self.marks
+
+        def seconds(self, began: int, ended: int) -> float:
+            asked.append((began, ended))
+            return float(ended - began)
+
+    with profile.recording(Late()) as found:
+        with profile.operation("outer"), profile.operation("inner"):
+            pass
+        with profile.operation("after"):
+            pass
+        assert not asked and not found.operations
+    assert asked == [(2, 3), (1, 4), (5, 6)]
+    assert {name: one.seconds for name, one in found.operations.items()} == {"inner": 1, "outer": 2, "after": 1}

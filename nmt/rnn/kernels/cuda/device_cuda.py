@@ -16,6 +16,7 @@ from nmt.rnn.kernels.cuda import row_kernels
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
 from nmt.rnn.kernels.cuda.kernel import Runtime
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
+from nmt.rnn.profile import Clock
 
 KEPT_INDICES = 512
 """Arrays of whole numbers that stay on the card, for the same lengths come again in every layer and direction."""
@@ -39,7 +40,8 @@ class CudaDevice(ModelOperations):
         self._indices: OrderedDict[bytes, Array] = OrderedDict()
         self._buffers: dict[str, Array] = {}
         self._seen: OrderedDict[tuple[Any, ...], None] = OrderedDict()
-        self._recorded: set[tuple[Any, ...]] = set()
+        self._recorded: OrderedDict[tuple[Any, ...], Callable[[], None]] = OrderedDict()
+        self._recording = False
 
     # ------------------------------------------------------------ arrays
 
@@ -48,6 +50,9 @@ class CudaDevice(ModelOperations):
 
     def download(self, array: Array) -> np.ndarray:
         return self.runtime.download(array)
+
+    def synchronize(self) -> None:
+        self.runtime.synchronize()
 
     def index(self, numbers: np.ndarray) -> Array:
         whole = np.ascontiguousarray(numbers, np.int64)
@@ -79,15 +84,35 @@ class CudaDevice(ModelOperations):
 
         A key says everything else that decides what is launched; what is in the arrays may change.
         """
+        if self._recording:  # the whole is recorded, this being a part of it
+            launch()
+            return
         whole = (*key, *(getattr(array.data, "ptr", None) or array.ctypes.data for array in arrays))
-        if whole in self._recorded or (whole in self._seen and len(self._recorded) < MOST_RECORDED):
-            self._recorded.add(whole)
-            self.runtime.capture(whole, launch)
+        if whole in self._recorded:
+            self._recorded.move_to_end(whole)
+            self._recorded[whole]()
+            return
+        if whole in self._seen:
+            self._recorded[whole] = self.record(launch)
+            if len(self._recorded) > MOST_RECORDED:
+                self._recorded.popitem(last=False)
+            self._recorded[whole]()
             return
         self._seen[whole] = None
         if len(self._seen) > MOST_RECORDED:
             self._seen.popitem(last=False)
         launch()
+
+    def clock(self) -> Clock:
+        return self.runtime
+
+    def record(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """See `Runtime.record`."""
+        self._recording = True
+        try:
+            return self.runtime.record(launch)
+        finally:
+            self._recording = False
 
     # ------------------------------------------------------------ cells
 

@@ -115,9 +115,16 @@ class Runtime(Protocol):
     def synchronize(self) -> None:
         """Wait for all work given before; raises DeviceError for what went wrong in it."""
 
-    def capture(self, key: Any, function: Callable[[], None]) -> None:
-        """Do what `function` launches: recorded the first time under `key`, replayed without calling it after.
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """What does again what `function` launches, without calling it, as long as somebody holds it; nothing is done
+        yet.
 
-        It may launch kernels and products on arrays that stay where they are, and nothing else: no allocation, no
-        copy to or from the host.
+        It may launch kernels and products on arrays that stay where they are, each of them for the second time at
+        least, and nothing else: no allocation, no copy to or from the host.
         """
+
+    def now(self) -> Any:
+        """A moment: when all work given before is done."""
+
+    def seconds(self, began: Any, ended: Any) -> float:
+        """Between two moments, by the card's clock; waits for the second."""

@@ -52,7 +52,6 @@ class CupyRuntime:
         self._workspace = cupy.empty(WORKSPACE, np.uint8)
         self.blas = Blas(load_library(), self.stream.ptr, self._workspace.data.ptr)
         self._functions: dict[Kernel, _Function] = {}
-        self._graphs: dict[Any, Any] = {}
 
     def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
         """Run a kernel over `grid` blocks; see `Runtime`. A grid without blocks is nothing to do."""
@@ -88,19 +87,26 @@ class CupyRuntime:
         with self._errors():
             self.stream.synchronize()
 
-    def capture(self, key: Any, function: Callable[[], None]) -> None:
-        """The first call under a key runs plainly, which compiles and loads what it needs; the second is recorded."""
-        if key not in self._graphs:
-            self._graphs[key] = None
+    def now(self) -> Any:
+        """An event in the stream; see `Runtime`."""
+        event = self.xp.cuda.Event()
+        event.record(self.stream)
+        return event
+
+    def seconds(self, began: Any, ended: Any) -> float:
+        """See `Runtime`."""
+        with self._errors():
+            ended.synchronize()
+            return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """A graph of what `function` launches; see `Runtime`."""
+        self.stream.begin_capture()
+        try:
             function()
-            return
-        if self._graphs[key] is None:
-            self.stream.begin_capture()
-            try:
-                function()
-            finally:
-                self._graphs[key] = self.stream.end_capture()
-        self._graphs[key].launch(self.stream)
+        finally:
+            graph = self.stream.end_capture()
+        return lambda: graph.launch(self.stream)
 
     def _allocate(self, size: int) -> Any:
         try:

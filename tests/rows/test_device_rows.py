@@ -1,0 +1,62 @@
+"""Rows of the engine's requirements about devices, one test each, named after its row."""
+
+import numpy as np
+import pytest
+
+from nmt.errors import DeviceError
+from nmt.rnn import LSTM, LSTMCell, Scan
+from nmt.rnn.device import choose_device, cpu
+from tests.devices import ON_CARD, device_at
+
+T, B, D, H = 4, 3, 5, 6
+
+
+def run(device):
+    """A layer made by the same call with the same parameters, and what it gives, on the host."""
+    place = device or cpu()
+    layer = LSTM(D, H, dtype="float64", device=device)
+    rng = np.random.default_rng(0)
+    for array in layer.params.values():
+        array[...] = place.upload(rng.standard_normal(array.shape))
+    x, d_y = rng.standard_normal((T, B, D)), rng.standard_normal((T, B, H))
+    y, *_ = layer.forward(place.upload(x), lengths=np.array([4, 2, 3]))
+    found = layer.backward(place.upload(d_y))
+    gradients = {name: place.download(g) for name, g in found.params.items()}
+    return {"y": place.download(y), "d_x": place.download(found.d_x), **gradients}
+
+
+def test_M11_the_device_is_the_only_change():  # noqa: N802
+    """The same interface and parameters on a card: `device=` differs and nothing else."""
+    ours, theirs = LSTM(D, H), LSTM(D, H, device=device_at("cuda"))
+    assert {k: (v.shape, v.dtype) for k, v in ours.params.items()} == {
+        k: (v.shape, v.dtype) for k, v in theirs.params.items()
+    }
+    assert set(run(None)) == set(run(device_at("cuda")))
+
+
+@pytest.mark.skipif(ON_CARD, reason="there is a card")
+def test_M12_what_is_not_there_is_a_named_error_or_falls_back(caplog):  # noqa: N802
+    """Without a usable card `cuda` is one line that says what to do, and `auto` the processor, with a word why."""
+    with pytest.raises(DeviceError, match=r"must .* use --device cpu$"):
+        choose_device("cuda")
+    assert choose_device("auto") is cpu()
+    assert "device auto: the processor, for " in caplog.text
+
+
+def test_M20_plans_are_kept_by_device_and_type():  # noqa: N802
+    """A plan is found again for the same cell, sizes, type and device, and for no other."""
+
+    def plan(device=None, dtype="float32", hidden=H):
+        return Scan(LSTMCell(D, hidden), dtype=dtype, device=device).compiled(False)
+
+    card = device_at("cuda")
+    assert plan() is plan() and plan(card) is plan(card)
+    others = [plan(), plan(card), plan(dtype="float64"), plan(hidden=H + 1)]
+    assert len({id(one) for one in others}) == len(others)
+
+
+def test_M28_devices_agree():  # noqa: N802
+    """Outputs and every gradient of a ragged batch are the processor's, within float64's rounding."""
+    ours, theirs = run(None), run(device_at("cuda"))
+    for name, array in ours.items():
+        np.testing.assert_allclose(theirs[name], array, rtol=1e-10, atol=1e-12, err_msg=name)
