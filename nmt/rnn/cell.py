@@ -126,6 +126,10 @@ class Scope:
         own = {self._prefix + k: v for k, v in values.items()}
         return Scope({**self._values, **own}, self._dropout, self._note, self._prefix)
 
+    def noting(self, prefix: str) -> Scope:
+        """The same scope, but that names under which values are noted begin with `prefix.`."""
+        return Scope(self._values, self._dropout, lambda name, v: self._note(f"{prefix}.{name}", v), self._prefix)
+
     def note(self, **values: Value) -> None:
         """Give values of the step names, by which a scan with `record` shows them for every step; costs nothing
         otherwise."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import NMTError
-from nmt.rnn.cell import Cell
+from nmt.rnn.cell import Cell, axes_of
 from nmt.rnn.compiler.program import Product, Program
 from nmt.rnn.kernels import interpreter
 from nmt.rnn.scan import Scan, Tape
@@ -51,6 +51,7 @@ class _Run:
     x: np.ndarray
     initial: Arrays
     captured: Arrays
+    sequences: Arrays
     d_y: np.ndarray
     d_final: Arrays
     options: dict[str, Any] = field(default_factory=dict)  # lengths, reverse
@@ -58,7 +59,7 @@ class _Run:
     @property
     def keywords(self) -> dict[str, Any]:
         """Of a forward pass."""
-        return {"captured": self.captured, **self.options}
+        return {"captured": self.captured, "sequences": self.sequences, **self.options}
 
 
 def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidden_size: int = 7) -> bool:
@@ -136,14 +137,15 @@ def _findings(cell: Cell) -> Iterator[Finding]:
 def _draw(cell: Cell) -> _Run:
     rng = np.random.default_rng(0)
 
-    def normal(*shape: int) -> np.ndarray:
-        return rng.normal(size=shape)
+    def normal(*sizes: int) -> np.ndarray:
+        return rng.normal(size=[n for size in sizes for n in axes_of(size)])
 
     return _Run(
         {name: 0.4 * normal(*p.shape) for name, p in cell.params().items()},
         normal(STEPS, ROWS, cell.input_size),
         {name: normal(ROWS, cell.states()[name]) for name in cell.starts()},
         {k: normal(*((PLACES,) if c.source_axis else ()), ROWS, c.width) for k, c in cell.captured().items()},
+        {k: normal(STEPS, ROWS, n) for k, n in cell.sequences().items()},
         normal(STEPS, ROWS, cell.output_size),
         {name: normal(ROWS, n) for name, n in cell.states().items()},
     )
@@ -158,6 +160,7 @@ def _gradients(found: Any, params: Arrays) -> Arrays:
         "x": found.x,
         **{f"initial {k}": a for k, a in found.initial.items()},
         **{f"captured {k}": a for k, a in found.captured.items()},
+        **{f"sequence {k}": a for k, a in found.sequences.items()},
         **params,
     }
 
@@ -201,6 +204,7 @@ def _difference(found: Arrays, expected: Arrays) -> float:
 def _quotients(cell: Cell, run: _Run, tape: Tape, slopes: Arrays) -> float:
     """How far central differences along a random direction of each array are from the gradients."""
     leaves = {"x": run.x, **{f"initial {k}": a for k, a in run.initial.items()}}
+    leaves |= {f"sequence {k}": a for k, a in run.sequences.items()}
     leaves |= {f"captured {k}": a for k, a in run.captured.items()} | run.params
     rng, errors = np.random.default_rng(1), [0.0]
 
@@ -226,11 +230,12 @@ def _quotients(cell: Cell, run: _Run, tape: Tape, slopes: Arrays) -> float:
 def _stepped(cell: Cell, run: _Run) -> Arrays:
     """Outputs and final states of one step after another by `Stepper`, as search does."""
     scan, weights = Scan(cell, dtype="float64", threads=1), Weights(run.params)
-    states = {k: run.initial.get(k, np.zeros((ROWS, n))) for k, n in scan.states.items()}
-    y = np.zeros((STEPS, ROWS, cell.output_size))
+    states = {k: np.zeros((ROWS, *axes_of(n))) for k, n in scan.states.items()} | run.initial
+    y = np.zeros((STEPS, ROWS, *axes_of(cell.output_size)))
     stepper = Stepper(scan, weights)
     names = stepper.admit(run.captured) if run.captured else None
     for t, x in enumerate(run.x):
-        y[t], new = stepper.step(x, states, names)
+        others = {k: a[t] for k, a in run.sequences.items()}
+        y[t], new = stepper.step(x, states, names, sequences=others)
         states = {k: v.copy() for k, v in new.items()}
     return _named(y, states)

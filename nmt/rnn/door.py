@@ -37,8 +37,7 @@ class Door:
             promise = f"{self.dtype} [{', '.join('any' if n is None else str(n) for n in shape)}] on {self.device.name}"
             got = f"{array.dtype} {list(array.shape)}" if is_array else type(array).__name__
             raise ShapeError(f"{self.name}: {what} must be {promise}, got {got}")
-        array = self.device.xp.ascontiguousarray(array)
-        return array if array.ndim == len(lead) + 1 else array.reshape(*array.shape[: len(lead)], int(width))
+        return flat(self.device.xp.ascontiguousarray(array), len(lead), width)
 
     def lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
         """Lengths of B rows as int64; None is `limit` for each."""
@@ -79,6 +78,11 @@ class Door:
     def _names(self, what: str, got: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
         if set(got) != set(expected):
             raise ShapeError(f"{self.name}: {what} must be {sorted(expected) or 'none'}, got {sorted(got) or 'none'}")
+
+
+def flat(array: Any, lead: int, width: int) -> Any:
+    """An array as it looks outside, with one axis for its features behind the `lead` first ones."""
+    return array if array.ndim == lead + 1 else array.reshape(*array.shape[:lead], int(width))
 
 
 def shaped(array: Any, width: int) -> Any:

@@ -13,6 +13,7 @@ from nmt.rnn import (
     Param,
     StackCell,
     State,
+    concat,
     dot,
     softmax,
     split,
@@ -170,6 +171,30 @@ def test_gradients_of_inputs_only_where_wanted():
     assert set(wanted.d_inputs) == {"x"} and without.d_inputs == {}
     assert all("W_x" != w for p in all_programs(without)[3:] for w, _, _ in products(p))
     assert {s.sink.name for s in without.sinks} == {"W_x", "W_h", "b"}
+
+
+def test_a_value_that_is_kept_and_part_of_a_state_is_computed_before_it_is_copied():
+    """Of a concatenation the first part lies where the whole begins, which once was taken for its own place."""
+
+    class Joined(Cell):
+        input_size, output_size = 3, 6
+
+        def states(self):
+            return {"h": 6}
+
+        def step(self, p, x, s):
+            first, second = split(s.h, 2)
+            h = concat(tanh(x + first), tanh(x + second))
+            return h * h, State(h=h)
+
+    plan = plan_of(Joined())
+    for step in plan.forward.loop.steps:
+        for nest in step.nests:
+            seen = set()
+            for entry in nest.entries:
+                is_own = plan.forward.loop.places.get(entry.value.id) == entry.place
+                assert is_own or entry.value.id in seen or entry.value.op != "tanh"
+                seen.add(entry.value.id)
 
 
 # ------------------------------------------------------------ the graph

@@ -33,6 +33,6 @@ class UnrolledCell(Around):
         outputs = []
         for k, part in enumerate(split(x, self.steps)):
             own = p.replaced({name: values[k] for name, values in others.items()})
-            y, s = self.cell.step(own.sub(f"step{k}"), part, s)
+            y, s = self.cell.step(own.noting(f"step{k}"), part, s)
             outputs.append(y)
         return concat(*outputs), s

@@ -166,8 +166,8 @@ class _Builder:
             own = v.id if v.op == "softmax" and self._computed(v, entry) else -1  # a softmax is a nest of its own
             key = (stages[id(entry)], *space, own)
             nests.setdefault(key, Nest(stages[id(entry)], *space)).entries.append(entry)
-        for nest in nests.values():
-            nest.entries.sort(key=lambda e: (e.value.id, e.offset))
+        for nest in nests.values():  # what is computed and written to several places is computed first
+            nest.entries.sort(key=lambda e: (e.value.id, not self._computed(e.value, e), e.offset))
         return sorted(nests.values(), key=lambda n: n.stage)
 
     def _computed(self, v: Value, entry: Entry) -> bool:

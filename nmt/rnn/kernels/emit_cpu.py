@@ -113,10 +113,9 @@ class _Writer(Names):
         return name
 
     def scope(self, place: Place) -> int:
-        # By name alone: both slots of a state (or of its gradient) are one array, and meet from step to step.
-        if place.name not in self.scopes and len(self.scopes) == MAX_SCOPES:
-            raise RuntimeError(f"a step may use {MAX_SCOPES} arrays in one function; raise MAX_SCOPES")
-        return self.scopes.setdefault(place.name, len(self.scopes))
+        # By name alone: both slots of a state (or of its gradient) are one array, and meet from step to step. The last
+        # scope is shared by all arrays that come late: within a scope nothing is promised.
+        return self.scopes.setdefault(place.name, min(len(self.scopes), MAX_SCOPES - 1))
 
     def load(self, place: Place, at: str) -> str:
         return f"get{self.scope(place)}({self.array(place)}, {at})"

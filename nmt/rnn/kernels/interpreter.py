@@ -15,6 +15,7 @@ import numpy as np
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Trace, trace
+from nmt.rnn.door import flat, shaped
 from nmt.rnn.graph import Value, topological
 
 Arrays = dict[str, np.ndarray]
@@ -58,16 +59,21 @@ def forward(
     masks: Mapping[str, np.ndarray] | None = None,
     record: Sequence[str] = (),
 ) -> Interpretation:
-    """`nmt.rnn.scan.Scan.forward` in words of NumPy; shapes as there, with one axis for features, unchecked.
+    """`nmt.rnn.scan.Scan.forward` in words of NumPy; shapes as there, unchecked.
 
     masks: the dropout masks by their names in the trace, [T, B, n] per step, [B, n] per sequence;
     None is a run without dropout. record: names of noted values.
     """
     there = np.arange(len(x))[:, None] < (len(x) if lengths is None else np.asarray(lengths)) if mask is None else mask
     there = np.broadcast_to(there, x.shape[:2])
-    run = _Run(cell, params, x, there, sequences or {}, captured or {}, source_lengths, reverse, masks, record)
+    x = flat(x, 2, cell.input_size)
+    others = {k: flat(a, 2, cell.sequences()[k]) for k, a in (sequences or {}).items()}
+    constant = {
+        k: flat(a, 1 + cell.captured()[k].source_axis, cell.captured()[k].width) for k, a in (captured or {}).items()
+    }
+    run = _Run(cell, params, x, there, others, constant, source_lengths, reverse, masks, record)
     traced, B = run.traced, x.shape[1]
-    given = dict(initial or {})
+    given = {k: flat(a, 1, cell.states()[k]) for k, a in (initial or {}).items()}
     for name, start in cell.learned().items():
         given.setdefault(name, np.broadcast_to(params[start], (B, len(params[start]))))
     state = {name: given.get(name, np.zeros((B, v.width or 0), x.dtype)) for name, v in traced.states.items()}
@@ -82,7 +88,8 @@ def forward(
             array[t] = run.real_part(traced.outputs[NOTED + name], values, t).reshape(array.shape[1:])
         state = {name: np.where(active, _rows(values, v, B), state[name]) for name, v in traced.new.items()}
     run.learned = {name: start for name, start in cell.learned().items() if name not in (initial or {})}
-    return Interpretation(y, state, recorded, run, memory)
+    final = {name: shaped(array, cell.states()[name]) for name, array in state.items()}
+    return Interpretation(shaped(y, cell.output_size), final, recorded, run, memory)
 
 
 def backward(
@@ -92,10 +99,11 @@ def backward(
     d_recorded: Mapping[str, np.ndarray] | None = None,
 ) -> Gradients:
     """Gradients by reverse mode on the step's graph, steps in the opposite order."""
-    run, given = result.run, d_final or {}
+    run, given, cell = result.run, d_final or {}, result.run.cell
+    d_y = flat(d_y, 2, cell.output_size)
     gradients, sinks = run.differentiated()
     roots = [*gradients.values(), *(v for s in sinks for v in (s.left, s.right) if v is not None)]
-    carried = {k: given.get(k, np.zeros_like(v)) for k, v in result.final.items()}
+    carried = {k: flat(given.get(k, np.zeros_like(v)), 1, cell.states()[k]) for k, v in result.final.items()}
     total = Gradients(
         np.zeros_like(run.x),
         {},
@@ -126,6 +134,10 @@ def backward(
     total.initial = carried
     for name, start in run.learned.items():
         total.params[start] += carried[name].sum(axis=0)
+    total.x = shaped(total.x, cell.input_size)
+    total.initial = {k: shaped(a, cell.states()[k]) for k, a in total.initial.items()}
+    total.captured = {k: shaped(a, cell.captured()[k].width) for k, a in total.captured.items()}
+    total.sequences = {k: shaped(a, cell.sequences()[k]) for k, a in total.sequences.items()}
     return total
 
 
@@ -148,6 +160,7 @@ class _Run:
         T, B, _ = x.shape
         S = max((a.shape[0] for a in captured.values() if a.ndim == 3), default=1)
         sources = np.full(B, S) if source_lengths is None else np.asarray(source_lengths)
+        self.cell = cell
         self.traced: Trace = trace(cell, training=masks is not None, cut=False, record=record)
         self.x, self.params, self.captured, self.sequences = x, dict(params), dict(captured), dict(sequences)
         self.masks, self.there = dict(masks or {}), there

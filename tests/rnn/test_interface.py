@@ -1,0 +1,245 @@
+"""What a cell may read besides its input: further sequences, values of several steps ago, arrays of several axes,
+learned first states; each held against plain loops, gradients by complex steps of these, and the interpreter."""
+
+import numpy as np
+import pytest
+
+from nmt.errors import ShapeError
+from nmt.rnn import (
+    GRUCell,
+    LearnedStartCell,
+    LSTMCell,
+    Past,
+    Scan,
+    Shape,
+    SkipCell,
+    StackCell,
+    UnrolledCell,
+    Weights,
+    check,
+)
+from nmt.rnn.compiler.program import Product
+from nmt.rnn.stepper import Stepper
+from tests.oracle import more_cells
+from tests.rnn import interface_cases as cases
+from tests.rnn import scan_cases
+
+OWN = {
+    "sequences": (cases.Driven, cases.driven),
+    "lags": (cases.Narx, cases.narx),
+    "axes": (cases.Grid, cases.grid),
+}
+WAYS = {
+    "all": {},
+    "lengths, reverse": {"lengths": (3, 7, 1, 0, 5), "reverse": True},
+    "mask": {"mask": cases.masked()},
+    "mask, reverse": {"mask": cases.masked(), "reverse": True},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", OWN)
+def test_what_a_cell_may_read_equals_loops_and_interpreter(name, way):
+    cell, step = OWN[name]
+    run = cases.draw(cell(), step, **WAYS[way])
+    found, slopes = cases.program(run)
+    cases.check(run, found, slopes)
+    cases.check_interpreter(run, found, slopes)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_threads_and_recomputing_change_nothing(name):
+    cell, step = OWN[name]
+    run = cases.draw(cell(), step, mask=cases.masked())
+    found, slopes = cases.program(run)
+    for options in ({"threads": 2, "division": "rows"}, {"threads": 2, "division": "units"}):
+        two, two_slopes = cases.program(run, **options)
+        for key, value in (found | slopes).items():
+            np.testing.assert_array_equal((two | two_slopes)[key], value, err_msg=f"{options} {key}")
+    again, again_slopes = cases.program(run, recompute="gates")
+    for key, value in (found | slopes).items():
+        np.testing.assert_allclose((again | again_slopes)[key], value, rtol=0, atol=1e-12, err_msg=key)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_stepper_reads_the_same(name):
+    cell, step = OWN[name]
+    run = cases.draw(cell(), step)
+    scan, weights = Scan(run.cell, dtype=np.float64, threads=1), Weights(run.params)
+    stepper, states = Stepper(scan, weights), run.initial
+    names = stepper.admit(run.captured) if run.captured else None
+    expected = cases.oracle(run)
+    for t in range(cases.T):
+        others = {k: v[t] for k, v in run.inputs.items() if k != "x"}
+        y, new = stepper.step(run.inputs["x"][t], states, names, sequences=others)
+        np.testing.assert_allclose(y, expected["y"][t], rtol=0, atol=1e-12)
+        states = {k: v.copy() for k, v in new.items()}
+    for key, value in states.items():
+        np.testing.assert_allclose(value, expected[f"final {key}"], rtol=0, atol=1e-12)
+
+
+def test_a_new_cell_with_all_of_it_passes_the_check(capsys):
+    assert check(cases.Grid()) and check(cases.Driven()) and check(LearnedStartCell(LSTMCell(5, 7)))
+    assert "WRONG" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("axes", [(6,), (2, 3), (1, 2, 3)])
+def test_any_number_of_trailing_axes_is_a_view(axes):
+    """The same cell, the same program: arrays look different from outside, and are not copied."""
+    case = scan_cases.draw(GRUCell(6, 5), "float64")
+    flat = scan_cases.compiled(case)
+    cell = GRUCell(Shape(*axes), 5)
+    scan, lead = Scan(cell, dtype=np.float64, threads=1), case.x.shape[:2]
+    x = case.x.reshape(*lead, *axes)
+    result = scan.forward(Weights(case.params), x, case.initial, training=True)
+    assert np.shares_memory(result.tape.arrays["x"], x)
+    np.testing.assert_array_equal(result.y, flat[0]["y"])
+    d_x = scan.backward(result.tape, case.d_y, case.d_final).x
+    assert d_x.shape == x.shape
+    np.testing.assert_array_equal(d_x.reshape(case.x.shape), flat[1]["d_x"])
+    with pytest.raises(ShapeError, match="x must be float64"):
+        scan.forward(Weights(case.params), np.zeros((*lead, 7)))
+
+
+# ------------------------------------------------------------ lags
+
+
+@pytest.mark.parametrize("lag", [1, 2, 3])
+def test_a_skipping_cell_is_so_many_cells_that_take_turns(lag):
+    """Row by row: every lag-th step, on its own."""
+    inner = LSTMCell(3, 4)
+    run = cases.draw(SkipCell(inner, lag), None)
+    found, _ = cases.program(run)
+    scan, weights = Scan(inner, dtype=np.float64, threads=1), Weights(run.params)
+    for turn in range(lag):
+        # The turn that starts k steps in reads what was there lag - k steps before the first.
+        at = lag - turn
+        first = {k: run.initial[k if at == 1 else f"{k}.{at}"] for k in inner.states()}
+        x = np.ascontiguousarray(run.inputs["x"][turn::lag])
+        np.testing.assert_allclose(found["y"][turn::lag], scan.forward(weights, x, first).y, rtol=0, atol=1e-13)
+
+
+def test_lags_that_are_not_there_are_one_line():
+    with pytest.raises(ShapeError, match="must be at least 1"):
+        Past("h", 3, 0)
+    with pytest.raises(ShapeError, match="from 1 to 3 steps back, got 4"):
+        cases.Narx().past.read({}, 4)
+    with pytest.raises(ShapeError, match="got learned ones"):
+        SkipCell(LearnedStartCell(GRUCell(2, 3)), 2)
+
+
+# ------------------------------------------------------------ learned first states
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_learned_first_states(reverse):
+    """The same as handing the vectors in for every row; their gradient is the sum over the rows."""
+    cell = StackCell([LearnedStartCell(LSTMCell(3, 4), ("h",)), LearnedStartCell(GRUCell(4, 5))])
+    run = cases.draw(cell, None, lengths=(3, 7, 1, 0, 5), reverse=reverse)
+    assert {k for k in run.params if "start" in k} == {"0.start_h", "1.start_h"}
+    given = {k: np.tile(run.params[f"{k[0]}.start_h"], (cases.B, 1)) for k in ("0.h", "1.h")}
+    given["0.c"] = np.zeros((cases.B, 4))
+    run.initial = {}
+    found, slopes = cases.program(run)
+    run.initial = given
+    expected, expected_slopes = cases.program(run)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+    for name, value in expected_slopes.items():
+        if "start" not in name:
+            np.testing.assert_array_equal(slopes[name], value)
+        else:
+            assert not value.any()  # nothing started there
+            layer = f"initial {name.replace('start_', '')}"
+            np.testing.assert_allclose(slopes[name], expected_slopes[layer].sum(axis=0), rtol=0, atol=1e-13)
+    run.initial = {}
+    cases.check_interpreter(run, found, slopes)
+
+
+def test_learned_states_must_be_the_cells():
+    with pytest.raises(ShapeError, match="among h, c, got z"):
+        LearnedStartCell(LSTMCell(2, 3), ("z",))
+
+
+# ------------------------------------------------------------ unrolled
+
+
+def unrolled(array, steps):
+    """[T, B, ...] as [T / steps, B, steps, ...]."""
+    T, B, *rest = array.shape
+    return np.ascontiguousarray(np.swapaxes(array.reshape(T // steps, steps, B, *rest), 1, 2))
+
+
+UNROLLED = {
+    "lstm": lambda: LSTMCell(3, 4),
+    "gru": lambda: GRUCell(3, 4),
+    "stack": lambda: StackCell([StackCell([GRUCell(3, 4), LSTMCell(4, 4)]), LSTMCell(4, 2)]),
+    "sequences": cases.Driven,
+    "axes": cases.Grid,
+}
+
+
+@pytest.mark.parametrize(("name", "steps"), [("lstm", 6), ("gru", 2), ("stack", 2), ("sequences", 3), ("axes", 2)])
+def test_an_unrolled_cell_gives_the_same_numbers(name, steps):
+    """Some steps at a time, and all of them in one graph."""
+    run = cases.draw(UNROLLED[name](), None, steps=6)
+    found, slopes = cases.program(run)
+    own = cases.draw(UnrolledCell(run.cell, steps), None, steps=6 // steps)
+    own.params, own.initial, own.captured = run.params, run.initial, run.captured
+    own.inputs = {k: unrolled(v, steps) for k, v in run.inputs.items()}
+    own.d = run.d | {"y": unrolled(run.d["y"], steps)}
+    again, again_slopes = cases.program(own)
+    for key, value in {k: v for k, v in (found | slopes).items() if k != "taken"}.items():
+        value = unrolled(value, steps) if key == "y" or key in run.inputs else value
+        np.testing.assert_allclose((again | again_slopes)[key], value, rtol=0, atol=1e-12, err_msg=key)
+
+
+def test_what_unrolling_costs():
+    """Products grow with the steps, those of inputs leave the loop all the same, and weights stay those of one cell."""
+
+    def products(program):
+        return sum(isinstance(step, Product) for step in program.steps)
+
+    plans = {n: Scan(UnrolledCell(GRUCell(3, 4), n)).plan(True) for n in (1, 4)}
+    for n, plan in plans.items():
+        assert (products(plan.forward.before), products(plan.forward.loop)) == (n, n)
+        assert products(plan.backward.loop) == n
+    assert UnrolledCell(GRUCell(3, 4), 4).params() == GRUCell(3, 4).params()
+    with pytest.raises(ShapeError, match="at least 1"):
+        UnrolledCell(GRUCell(3, 4), 0)
+
+
+# ------------------------------------------------------------ the door
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"sequences": {}}, r"sequences must be \['g', 'z'\], got none"),
+        ({"sequences": {"g": np.zeros((7, 5, 4)), "z": np.zeros((7, 5, 4))}}, r"z must be float64 \[7, 5, 5\]"),
+        ({"mask": np.ones((7, 4), bool)}, r"mask must be bool \[7, 5\], got bool \[7, 4\]"),
+        ({"mask": np.ones((7, 5))}, "got float64"),
+        ({"mask": np.ones((7, 5), bool), "lengths": [7] * 5}, "lengths must be None beside a mask"),
+    ],
+)
+def test_wrong_arrays_are_one_line(wrong, words):
+    run = cases.draw(cases.Driven(), cases.driven)
+    scan = Scan(run.cell, dtype=np.float64)
+    with pytest.raises(ShapeError, match=words) as caught:
+        scan.forward(Weights(run.params), run.inputs["x"], **{**run.keywords, **wrong})
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ShapeError, match="sizes of at least 1"):
+        Shape(2, 0)
+
+
+def test_skipping_means_what_the_paper_says():
+    """Dilated recurrence by loops: the state of `lag` steps ago, kept in a list."""
+    run = cases.draw(SkipCell(GRUCell(3, 4), 3), None)
+    found, _ = cases.program(run)
+    step = more_cells.gru_variant(clip=None, activations=("sigmoid", "tanh"), reset_after=True)
+    for row in range(cases.B):
+        past = [run.initial["h.3"][row], run.initial["h.2"][row], run.initial["h"][row]]
+        for t in range(cases.T):
+            y, new = step(run.params, run.inputs["x"][t, row], {"h": past[-3]})
+            past.append(new["h"])
+            np.testing.assert_allclose(found["y"][t, row], y, rtol=0, atol=1e-12)
