@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmt.rnn import DropoutCell, ElmanCell, GRUCell, LSTMCell, Scan, StackCell
+from nmt.rnn import DropoutCell, ElmanCell, GRUCell, LSTMCell, Scan, StackCell, Weights
 from nmt.rnn.kernels.cuda.run_persistent import PersistentRun, recognise
 from tests.devices import runtime_with
 from tests.oracle import compare
@@ -87,3 +87,19 @@ def test_only_these_cells_are_recognised(training):
     ]
     assert [found(cell) for cell in others] == [None] * len(others)
     assert not training or found(DropoutCell(LSTMCell(D, H), 0.5)) is None
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_gradients_of_weights_may_come_later(wide_device, launches, name):
+    case = cases.draw(CELLS[name](D, H), "float32", (3, 0, 2), rows=ROWS, steps=STEPS)
+    scan, weights = Scan(case.cell, device=wide_device), Weights(case.params)
+    whole, later = ({key: np.zeros_like(p) for key, p in case.params.items()} for _ in range(2))
+    options = {"lengths": case.lengths, "training": True}
+    scan.backward(scan.forward(weights, case.x, case.initial, **options).tape, case.d_y, case.d_final, whole)
+    tape = scan.forward(weights, case.x, case.initial, **options).tape
+    scan.backward(tape, case.d_y, case.d_final, weights_later=True)
+    scan.backward_weights(tape, later)
+    assert launches == [name] * 2
+    for key, value in whole.items():
+        np.testing.assert_array_equal(later[key], value, key)
+        assert value.any()

@@ -219,6 +219,10 @@ def test_needs_leave_out_work():
         y, *_ = layer.forward(x)
         found.append(layer.backward(np.ones_like(y)))
     np.testing.assert_array_equal(found[1].d_x, found[0].d_x)
+    all_of_it, no_sums, no_d_x = (one._layers[0][0].scan.plan(training=True) for one in (full, x_only, weights_only))
+    assert all_of_it.sinks and all_of_it.d_inputs
+    assert no_sums.d_inputs and not no_sums.sinks
+    assert no_d_x.sinks and not no_d_x.d_inputs
     assert found[1].d_hx is None and found[1].d_cx is None and found[1].params == {}
     assert found[2].d_x is None and found[2].d_hx is None
     for key, value in found[0].params.items():
