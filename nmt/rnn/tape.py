@@ -31,13 +31,14 @@ class Gradients:
 class Result:
     """Outputs of a scan. `y` [T, B, n] is zero where a row takes no step; `final` holds each row's state after its
     last step; `recorded` the values asked for, [T, B, n] or [T, S, B, n]; lengths, int64 [B], how many steps each row
-    took."""
+    took; stopped, bool [B], whether its stop condition was met."""
 
     y: np.ndarray
     final: Arrays
     tape: Tape | None
     recorded: Arrays
     lengths: np.ndarray
+    stopped: np.ndarray
 
 
 @dataclass
