@@ -341,7 +341,7 @@ class Scan:
         if ended.shape[1] != rows.B:
             raise ShapeError(f"{self.door.name}: stop must name a value of width 1, got {name} of another")
         ended &= np.arange(rows.T)[:, None] < rows.lengths
-        stopped = ended.any(axis=0)
+        stopped = np.asarray(ended.any(axis=0))
         taken = np.where(stopped, ended.argmax(axis=0) + 1, rows.lengths) if rows.T else rows.lengths
         return replace(rows, lengths=taken, _segments={}), stopped
 
