@@ -31,6 +31,7 @@ class ChunkedResult:
     tapes: dict[int, Tape]
     recorded: Arrays
     lengths: np.ndarray
+    stopped: np.ndarray
 
 
 class ChunkedScan:
@@ -60,7 +61,9 @@ class ChunkedScan:
         scan = self.scan
         T, B, _ = scan.door.array("x", x, (None, None), scan.cell.input_size).shape
         there = scan.door.steps_of(lengths, mask, T, B)
-        result = ChunkedResult(self._zeros(T, B, scan.cell.output_size), {}, {}, {}, np.zeros(B, np.int64))
+        result = ChunkedResult(
+            self._zeros(T, B, scan.cell.output_size), {}, {}, {}, np.zeros(B, np.int64), np.zeros(B, bool)
+        )
         states = initial
         starts = range(0, max(1, T), self.steps)
         for n, start in enumerate(reversed(starts) if reverse else starts):
@@ -78,7 +81,8 @@ class ChunkedScan:
                 seed=seed + n,
                 **options,
             )
-            there[span.stop :, one.lengths < there[span].sum(axis=0)] = False
+            there[span.stop :, one.stopped] = False
+            result.stopped |= one.stopped
             states = result.final = one.final
             result.lengths += one.lengths
             result.y[span] = one.y

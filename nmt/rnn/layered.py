@@ -102,7 +102,8 @@ class LayeredScan:
             x = result.y[delay:]
             tapes.append(result.tape)
             final |= under(str(n), result.final)
-        return Result(x, final, LayeredTape(tapes, steps, allocate) if training else None, {}, steps)
+        tape = LayeredTape(tapes, steps, allocate) if training else None
+        return Result(x, final, tape, {}, steps, np.zeros(len(steps), bool))
 
     def backward(
         self,

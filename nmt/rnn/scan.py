@@ -169,8 +169,9 @@ class Scan:
         if outputs is not None and plan.outputs["y"].kind == "seq":
             arrays[plan.outputs["y"].name] = outputs((rows.T, B, self.cell.output_size), self.dtype)
         compiled.step.forward(arrays, weights, rows, allocate)
+        stopped = np.zeros(B, bool)
         if self.stop is not None:
-            rows = self._stopped(plan, arrays, rows)
+            rows, stopped = self._stopped(plan, arrays, rows)
         y = self._output(plan, arrays, rows, first)
         at = np.zeros(B, np.int64) if reverse else rows.lengths
         final = {name: shaped(self._pick(arrays[f"S_{name}"], at), width) for name, width in self.states.items()}
@@ -181,7 +182,7 @@ class Scan:
         tape = None
         if training:
             tape = Tape(compiled, arrays, constant_arrays, rows, weights, allocate, kept, packing, learned)
-        return Result(shaped(y, self.cell.output_size), final, tape, recorded, rows.lengths)
+        return Result(shaped(y, self.cell.output_size), final, tape, recorded, rows.lengths, stopped)
 
     def prepare(self, weights: Weights, x: np.ndarray, *, reverse: bool = False) -> Prepared:
         """A run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same arrays.
@@ -362,16 +363,18 @@ class Scan:
         array[xp.asarray(~there)] = 0
         return array[..., None] if plan.outputs[NOTED + name].width is None else array
 
-    def _stopped(self, plan: Plan, arrays: Arrays, rows: Rows) -> Rows:
-        """The rows as long as their stop condition has let them become."""
+    def _stopped(self, plan: Plan, arrays: Arrays, rows: Rows) -> tuple[Rows, np.ndarray]:
+        """The rows as long as their stop condition has let them become, and which have met it."""
         if rows.reverse:
             raise ShapeError(f"{self.door.name}: reverse must be False with a stop condition, got True")
         name = self.stop or ""
         ended = self.device.download(self._of_steps(plan, arrays, rows, name)).reshape(rows.T, -1) > 0
         if ended.shape[1] != rows.B:
             raise ShapeError(f"{self.door.name}: stop must name a value of width 1, got {name} of another")
-        taken = np.where(ended.any(axis=0), ended.argmax(axis=0) + 1, rows.T) if rows.T else rows.lengths
-        return replace(rows, lengths=np.minimum(rows.lengths, taken), _segments={})
+        ended &= np.arange(rows.T)[:, None] < rows.lengths
+        stopped = np.asarray(ended.any(axis=0))
+        taken = np.where(stopped, ended.argmax(axis=0) + 1, rows.lengths) if rows.T else rows.lengths
+        return replace(rows, lengths=taken, _segments={}), stopped
 
     def _cotangents(self, tape: Tape, d_y: Any, d_recorded: Mapping[str, Any]) -> Arrays:
         """Gradients of the outputs that have one, under the names the plan reads them by."""

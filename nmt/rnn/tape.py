@@ -32,13 +32,15 @@ class Gradients:
 class Result:
     """Outputs of a scan. `y` [T, B, n] is zero where a row takes no step; `final` holds each row's state after its
     last step; `tape`, after training, is what the way back takes: a `Tape`, or that of several layers; `recorded` the
-    values asked for, [T, B, n] or [T, S, B, n]; lengths, int64 [B], how many steps each row took."""
+    values asked for, [T, B, n] or [T, S, B, n]; lengths, int64 [B], how many steps each row took; stopped, bool [B],
+    whether its stop condition was met."""
 
     y: np.ndarray
     final: Arrays
     tape: Any
     recorded: Arrays
     lengths: np.ndarray
+    stopped: np.ndarray
 
 
 @dataclass

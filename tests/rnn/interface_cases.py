@@ -109,14 +109,14 @@ class Noting(Cell):
     def step(self, p, x, s):
         a = x @ p.W + s.h @ p.U
         h = tanh(a)
-        p.note(a=a, done=dot(h, p.v) - 0.8)
+        p.note(a=a, done=dot(h, p.v) - 0.3)
         return h * h, State(h=h)
 
 
 def noting(p, now, s):
     a = now["x"] @ p["W"] + s["h"] @ p["U"]
     h = np.tanh(a)
-    return h * h, {"h": h}, {"a": a, "done": np.array([h @ p["v"] - 0.8])}
+    return h * h, {"h": h}, {"a": a, "done": np.array([h @ p["v"] - 0.3])}
 
 
 @dataclass

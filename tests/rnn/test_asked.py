@@ -44,14 +44,13 @@ def test_what_needs_no_gradient_costs_nothing(needs, multiplied, summed):
     assert kept(plan) <= kept(Scan(LSTMCell(3, 4)).plan(True))
 
 
-def test_less_is_kept_where_less_is_needed():
-    """Of a cell without recurrence in its gates: the input alone needs no activation of a part that has none."""
+def test_a_frozen_layer_below_is_not_multiplied_through():
+    """What is left of it in the way back are the gradients of its states."""
     cell = StackCell([GRUCell(3, 4), LSTMCell(4, 5)])
     everything = Scan(cell).plan(True)
     above = Scan(cell, needs={"1.W_x", "1.W_h", "1.b"}).plan(True)
     assert products(above)[1] == ["1.W_h", "1.W_x", "1.b"]
     assert len(products(above)[0]) < len(products(everything)[0])
-    assert len(kept(above)) < len(kept(everything))
 
 
 @pytest.mark.parametrize("needs", [{"x"}, {"cell.W_h", "W_k"}, {"memory", "b_c"}, {"v"}])

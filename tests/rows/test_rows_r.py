@@ -358,7 +358,7 @@ def test_R26_what_is_not_asked_for_is_the_default():
 
 
 def test_R27_internals_are_not_among_the_results():
-    assert [f.name for f in fields(Result)] == ["y", "final", "tape", "recorded", "lengths"]
+    assert [f.name for f in fields(Result)] == ["y", "final", "tape", "recorded", "lengths", "stopped"]
     case = cases.draw(LSTMCell(D, H), "float64")
     result = Scan(case.cell, dtype="float64").forward(Weights(case.params), case.x)
     assert result.tape is None and set(result.final) == {"h", "c"}
