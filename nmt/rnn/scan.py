@@ -66,8 +66,8 @@ class Scan:
         (`Scope.note`), to be kept for every step. `stop`: the name of one of width 1: a row whose value is positive
         after a step has taken its last one.
 
-        Raises NMTError where the types do not go together and for another `recompute`, ShapeError for names
-        that the cell does not have."""
+        Raises NMTError where the types do not go together and for another `recompute`, ShapeError for names that the
+        cell does not have."""
         if recompute not in get_args(Recompute):
             kinds = " or ".join(get_args(Recompute))
             raise NMTError(f"{type(cell).__name__}: recompute must be {kinds}, got {recompute}")

@@ -11,7 +11,26 @@ ROWS = {"A": 25, "M": 28, "R": 32, "C": 26, "V": 22}
 # What cannot be tested: another library's internals, and where its manual is.
 MEANINGLESS = {"R28", "C26"}
 # Rows whose tests are still to come; `make docs` writes them into the page.
-PENDING = set()
+PENDING = {
+    "A09",
+    "A17",
+    "A18",
+    "A19",
+    "R04",
+    "R09",
+    "C03",
+    "C05",
+    "C06",
+    "C07",
+    "C20",
+    "V02",
+    "V08",
+    "V09",
+    "V11",
+    "V13",
+    "V19",
+    "V22",
+}
 
 
 @pytest.fixture(scope="module")
