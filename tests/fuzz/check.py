@@ -33,7 +33,7 @@ def check_error(result: Result, what: str) -> None:
         raise AssertionError(f"{what}: {result.exception!r}") from result.exception
     lines = [line for line in result.stderr.split("\n")[:-1] if not line.startswith("warning: ")]
     assert result.exit_code == 1, f"{what}: exit code {result.exit_code}"
-    assert len(lines) == 1 and lines[0].startswith("Error: ") and " must " in lines[0], f"{what}: {lines}"
+    assert len(lines) == 1 and lines[0].startswith("Error: "), f"{what}: {lines}"
 
 
 def check_inputs(model: Path, first: int, count: int, seed: int = 0) -> dict[str, int]:
@@ -59,12 +59,18 @@ def _check_text(model: Path, lines: list[bytes], options: list[str]) -> int:
     """As many lines out as in; every ninth line translated alone, and all in another order, give the same."""
     arguments = [str(model), "--batch-size", "16", *options]
     each = 2 if "--n-best" in options else None
-    whole = _answers(run_translate(arguments, b"\n".join(lines) + b"\n"), len(lines), each)
-    turned = _answers(run_translate(arguments, b"\n".join(lines[::-1]) + b"\n"), len(lines), each)[::-1]
+
+    def answers(given: list[bytes]) -> list[list[str]]:
+        # A line before them: a byte-order mark at the start of a file is no part of its first line.
+        result = run_translate(arguments, b"\n".join([b"kara", *given]) + b"\n")
+        return _answers(result, len(given) + 1, each)[1:]
+
+    whole = answers(lines)
+    turned = answers(lines[::-1])[::-1]
     assert whole == turned, [(a, b, c) for a, b, c in zip(lines, whole, turned, strict=True) if b != c][:3]
     some = range(0, len(lines), 9)
     for n in some:
-        (alone,) = _answers(run_translate(arguments, lines[n] + b"\n"), 1, each)
+        (alone,) = answers([lines[n]])
         assert alone == whole[n], (lines[n], alone, whole[n])
     return len(lines) + len(some)
 
