@@ -228,7 +228,7 @@ def pick_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
             else:
                 out[i] = number(0)
 
-    return Kernel(pick, (number[::1], int32[::1], number[::1], int64, int64, int64), threads, registers=40)
+    return Kernel(pick, (number[::1], int32[::1], number[::1], int64, int64, int64), threads, registers=48)
 
 
 def _extend_words(words, parents, tokens, steps, live, K, width):  # type: ignore[no-untyped-def]
