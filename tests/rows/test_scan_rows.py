@@ -39,8 +39,14 @@ def test_A11_each_input_receives_its_gradient():
     test_interface.test_what_a_cell_may_read_equals_loops_and_interpreter("axes", "mask")
 
 
-def test_A17_A18_a_static_network_is_part_of_the_graph_around_it():
+def test_A17_a_static_network_gives_the_same_numbers():
     test_interface.test_an_unrolled_cell_gives_the_same_numbers("lstm", 6)
+
+
+def test_A18_unrolled_steps_are_part_of_the_graph_around_them():
+    """Of one step outside nothing is left to loop over, and every product is one of the graph around."""
+    test_interface.test_what_unrolling_costs()
+    test_interface.test_an_unrolled_cell_gives_the_same_numbers("axes", 2)
 
 
 def test_A19_every_cell_is_unrolled_by_one_wrapper():
@@ -51,6 +57,19 @@ def test_A19_every_cell_is_unrolled_by_one_wrapper():
 
 def test_R03_several_sequences():
     test_interface.test_what_a_cell_may_read_equals_loops_and_interpreter("sequences", "lengths, reverse")
+
+
+def test_V11_one_cell_as_a_loop_and_unrolled():
+    test_interface.test_an_unrolled_cell_gives_the_same_numbers("gru", 2)
+
+
+def test_V13_explicit_unrolling_of_a_stack():
+    test_interface.test_an_unrolled_cell_gives_the_same_numbers("stack", 2)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 6])
+def test_V22_a_stated_number_of_steps_is_unrolled(steps):
+    test_interface.test_an_unrolled_cell_gives_the_same_numbers("lstm", steps)
 
 
 @pytest.mark.parametrize("axes", [(6,), (2, 3), (1, 2, 3)])
