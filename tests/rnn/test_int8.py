@@ -139,7 +139,7 @@ def test_layers_for_inference(kind):
     x = np.random.default_rng(0).standard_normal((6, 4, 5)).astype("f4")
     exact, near = (kind(5, 7, 2, bidirectional=True, threads=1, compute_dtype=name) for name in (None, "int8"))
     assert 1e-5 < compare.norm_error(near(x)[0], exact(x)[0]) < TOLERANCE
-    with pytest.raises(NMTError, match="must be float32 or bfloat16 for training, got int8"):
+    with pytest.raises(NMTError, match="must be float32 or bfloat16 to train, got int8"):
         near.forward(x)
 
 

@@ -148,7 +148,7 @@ def test_V19_delays():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_one_plan_runs_other_lengths_again_and_again(training):
+def test_A12_one_plan_and_one_memory_run_other_lengths_again_and_again(training):
     """T, T/2, 3T/4, T, T/2 + 1 on one plan and one workspace, five times over: all results and gradients have the bits
     of the first run in memory of its own. Stale memory of a longer run would show (recurrent_net_executor_test)."""
     cell = StackCell([LSTMCell(3, 4), LearnedStartCell(GRUCell(4, 5))])
