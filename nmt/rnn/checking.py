@@ -224,18 +224,13 @@ def _quotients(cell: Cell, run: _Run, tape: Tape, slopes: Arrays) -> float:
 
 
 def _stepped(cell: Cell, run: _Run) -> Arrays:
-    """Outputs and final states of one step after another: by `Stepper`, as search does, where there are captured
-    arrays; else by calls of one step."""
+    """Outputs and final states of one step after another by `Stepper`, as search does."""
     scan, weights = Scan(cell, dtype="float64", threads=1), Weights(run.params)
     states = {k: run.initial.get(k, np.zeros((ROWS, n))) for k, n in scan.states.items()}
     y = np.zeros((STEPS, ROWS, cell.output_size))
-    stepper = Stepper(scan, weights) if run.captured else None
-    names = np.zeros(0, np.int64) if stepper is None else stepper.admit(run.captured)
+    stepper = Stepper(scan, weights)
+    names = stepper.admit(run.captured) if run.captured else None
     for t, x in enumerate(run.x):
-        if stepper is None:
-            one = scan.forward(weights, x[None], states, single_step=True)
-            y[t], states = one.y[0], one.final
-        else:
-            y[t], new = stepper.step(x, states, names)
-            states = {k: v.copy() for k, v in new.items()}
+        y[t], new = stepper.step(x, states, names)
+        states = {k: v.copy() for k, v in new.items()}
     return _named(y, states)

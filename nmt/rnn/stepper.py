@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.share import Shared, cut_shared
@@ -53,7 +54,8 @@ class Stepper:
     """A cell, a step at a time, without a tape, for rows that come, share and go.
 
     `admit` takes in sentences (captured arrays, from which it computes once what depends on them alone); any number
-    of rows may read a sentence until `release`. What rows have in common is computed once: see `compiler.share`.
+    of rows may read a sentence until `release`. A cell without captured arrays (a language model's) has no sentences
+    to take in: rows are only continued. What rows have in common is computed once: see `compiler.share`.
     """
 
     def __init__(self, scan: Scan, weights: Weights) -> None:
@@ -92,17 +94,18 @@ class Stepper:
         self,
         x: np.ndarray,
         states: Arrays,
-        sentence: np.ndarray,
+        sentence: np.ndarray | None = None,
         *,
         word: np.ndarray | None = None,
         parent: np.ndarray | None = None,
     ) -> tuple[np.ndarray, Arrays]:
         """Row r continues states[parent[r]] with the input x[word[r]] and reads the sentence sentence[r].
 
-        x [U, D]; states [P, n] by name; sentence, word, parent int64 [R], the last two 0, 1, ... where None. Returns
-        the output [R, n] and the new states, valid until the next call.
+        x [U, D]; states [P, n] by name; sentence, word, parent int64 [R], the last two 0, 1, ... where None. `sentence`
+        means nothing to a cell without captured arrays and may then be None. Returns the output [R, n] and the new
+        states, valid until the next call. Raises ShapeError.
         """
-        R = len(sentence)
+        R = self._count(x, sentence, word, parent)
         self._memory.reset()
         compiled, scan = self._compiled, self.scan
         index = scan.device.index
@@ -116,13 +119,27 @@ class Stepper:
             arrays[f"S_{name}"] = stack = self._memory((2, R, width), scan.dtype)
             if name in compiled.shared.gathered:
                 scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
-        starts, lengths, longest = self._sources.of(sentence)
         ones, bounds = single_steps(R, scan.threads)
+        starts, lengths, longest = identity(R), ones, 1
+        if sentence is not None and scan.captured:
+            starts, lengths, longest = self._sources.of(sentence)
         rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, scan.division, ragged=True)
         compiled.step.forward(arrays, self.weights, rows, self._memory)
         place = compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind == "after" else 0]
         return y, {name: arrays[f"S_{name}"][1] for name in scan.states}
+
+    def _count(
+        self, x: np.ndarray, sentence: np.ndarray | None, word: np.ndarray | None, parent: np.ndarray | None
+    ) -> int:
+        """How many rows take the step."""
+        name = type(self.scan.cell).__name__
+        if sentence is None and self.scan.captured:
+            raise ShapeError(f"{name}: sentence must name a sentence for each row, got None; names come from admit")
+        counts = {len(array) for array in (sentence, word, parent) if array is not None} or {len(x)}
+        if len(counts) > 1:
+            raise ShapeError(f"{name}: sentence, word and parent must be of one length, got {sorted(counts)}")
+        return counts.pop()
 
     def _shared(self, part: Executable | None, given: Arrays, index: np.ndarray) -> Arrays:
         """What the rows that `index` points to have in common, and the index to read it by."""

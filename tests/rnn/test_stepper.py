@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.cells import AttentionCell, LSTMCell
+from nmt.errors import ShapeError
+from nmt.rnn.cells import AttentionCell, DropoutCell, GRUCell, LSTMCell, SRUCell, StackCell
 from nmt.rnn.scan import Scan
 from nmt.rnn.stepper import Stepper
 from nmt.rnn.weights import Weights, initial_params
@@ -109,3 +110,60 @@ def test_sentences_come_and_go():
             stepper.release(kept)
             kept = stepper.admit({"memory": memory}, lengths)
     assert len(next(iter(stepper._sources.arrays.values()))) <= 4 * lengths.sum()
+
+
+PLAIN = {
+    "gru": lambda: GRUCell(E, H),
+    "stack": lambda: StackCell([DropoutCell(LSTMCell(E, H), 0.3), GRUCell(H, 5)]),
+    "all products hoisted": lambda: SRUCell(H, H),
+}
+
+
+def close(found, expected):
+    """A step is cut into other functions than a scan, and within a function sums of a row may change their order."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_cell_without_captured_arrays_steps_as_it_scans(name):
+    cell = PLAIN[name]()
+    rng = np.random.default_rng(3)
+    weights = Weights({k: v + 0.1 * rng.standard_normal(v.shape) for k, v in initial_params(cell, 1, float).items()})
+    x = rng.standard_normal((T, B, cell.input_size))
+    first = {k: rng.standard_normal((B, n)) for k, n in cell.states().items()}
+    scan = Scan(cell, dtype=np.float64, threads=2)
+    whole = scan.forward(weights, x, first)
+    stepper, states = Stepper(scan, weights), first
+    for t in range(T):
+        y, new = stepper.step(x[t], states)
+        close(y, whole.y[t])
+        states = {k: v.copy() for k, v in new.items()}
+    for state, final in whole.final.items():
+        close(states[state], final)
+
+
+def test_rows_without_sentences_share_words_and_parents():
+    """Six hypotheses over three words that continue two rows, as in generation by a beam."""
+    cell = LSTMCell(E, H)
+    rng = np.random.default_rng(4)
+    weights = Weights(initial_params(cell, 1, float))
+    x, states = rng.standard_normal((3, E)), {k: rng.standard_normal((2, H)) for k in ("h", "c")}
+    word, parent = np.array([2, 0, 0, 1, 2, 2]), np.array([1, 0, 1, 1, 1, 0])
+    stepper = Stepper(Scan(cell, dtype=np.float64), weights)
+    y, new = stepper.step(x, states, word=word, parent=parent)
+    y, new = y.copy(), {k: v.copy() for k, v in new.items()}
+    apart, own = stepper.step(x[word], {k: v[parent] for k, v in states.items()})
+    np.testing.assert_array_equal(y, apart)
+    for name, state in own.items():
+        np.testing.assert_array_equal(new[name], state)
+
+
+def test_the_door_of_a_step():
+    scan, weights, memory, x = attention_scan()
+    stepper = Stepper(scan, weights)
+    states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
+    with pytest.raises(ShapeError, match="sentence must name a sentence for each row, got None"):
+        stepper.step(x[0], states)
+    names = stepper.admit({"memory": memory})
+    with pytest.raises(ShapeError, match=r"sentence, word and parent must be of one length, got \[1, 4\]"):
+        stepper.step(x[0], states, names, word=np.array([0]))
