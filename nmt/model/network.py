@@ -1,0 +1,260 @@
+"""What all models share: parameters by name, embeddings, the output layer, loss and gradients of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from nmt.config import ModelConfig
+from nmt.rnn.cell import Param
+from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
+from nmt.rnn.kernels.threads import default_threads
+from nmt.rnn.profile import operation
+from nmt.rnn.scan import Scan
+from nmt.rnn.weights import Weights, initial_array
+from nmt.rnn.workspace import Workspace
+
+
+class Targets(Protocol):
+    """What every batch has."""
+
+    @property
+    def tgt_in(self) -> np.ndarray:
+        """The tokens to read, int32 [T, B]."""
+
+    @property
+    def tgt_out(self) -> np.ndarray:
+        """The tokens to say, int32 [T, B]."""
+
+    @property
+    def tgt_lengths(self) -> np.ndarray:
+        """How many of each row's are real, [B]."""
+
+
+@dataclass(frozen=True)
+class LossStats:
+    """Sums over the real target tokens of a batch: negative log-likelihood, smoothed loss, correct guesses."""
+
+    nll: float
+    loss: float
+    tokens: int
+    correct: int
+
+
+class Network:
+    """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
+
+    A kind of model names its `shapes` and `scans`, and runs a batch in `_run`. device: where parameters and all arrays
+    lie and the work is done, None for the processor; batches, sentences and checkpoints are of the host everywhere.
+    """
+
+    decoder: Scan
+    """The part that is run a step at a time, below `decoder.` in the parameters."""
+
+    def __init__(
+        self, config: ModelConfig, vocab_sizes: dict[str, int], dtype: Any = np.float32, device: Device | None = None
+    ) -> None:
+        """`vocab_sizes` by side, `src` and `tgt`. A kind of model calls `_fill` when it knows its shapes."""
+        self.device = device or cpu()
+        self.config, self.dtype = config, np.dtype(dtype)
+        self.vocab_sizes = vocab_sizes
+
+    def _fill(self, shapes: dict[str, Param], packed: np.dtype) -> None:
+        """Make the parameters, all zero; `packed` is the type of the products (see weights.packed_dtype)."""
+        xp = self.device.xp
+        self.shapes = shapes
+        self.weights = Weights({name: xp.zeros(p.shape, self.dtype) for name, p in shapes.items()})
+        matrix = self.table("tgt") if self.tied else "output.W"
+        self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, packed)
+        self._workspace = Workspace(xp)
+
+    @property
+    def scans(self) -> list[Scan]:
+        """All that runs over time."""
+        raise NotImplementedError
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """Parameters by name, on the device."""
+        return dict(self.weights)
+
+    @property
+    def num_params(self) -> int:
+        """How many numbers are learned."""
+        return sum(a.size for a in self.weights.values())
+
+    @property
+    def workspace_taken(self) -> int:
+        """Bytes of arrays that the last batch took from the workspace."""
+        return self._workspace.taken
+
+    def changed(self) -> None:
+        """Parameters were written in place."""
+        self.weights.changed()
+
+    @property
+    def carried(self) -> dict[str, np.ndarray]:
+        """What the next batch of training goes on from, on the host, to be saved with the parameters."""
+        return {}
+
+    def carry(self, states: dict[str, np.ndarray]) -> None:
+        """Go on from what `carried` gave; from nothing where that is empty."""
+
+    def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
+        """Fresh parameters.
+
+        Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 /
+        embedding_dim, as the
+        output layer's rows are; small ones leave the first updates without a signal. The output bias is the log
+        frequency
+        of each token where `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as
+        the settings say.
+        """
+        rng = np.random.default_rng(seed)
+        for name, param in self.shapes.items():
+            self._set(name, self._first_values(name, param, rng))
+        if tgt_counts is not None:
+            frequency = (tgt_counts + 0.5) / (tgt_counts + 0.5).sum()
+            self._set("output.b", np.log(frequency))
+        self.changed()
+
+    def _set(self, name: str, values: np.ndarray) -> None:
+        self.weights[name][...] = self.device.upload(values.astype(self.dtype))
+
+    def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
+        if name.endswith("embeddings"):
+            output = self.tied and name == self.table("tgt")
+            return rng.standard_normal(param.shape) * (param.shape[1] ** -0.5 if output else 1.0)
+        if name == "output.W":
+            return rng.standard_normal(param.shape) * param.shape[0] ** -0.5
+        if len(param.shape) == 2 and self.config.initializer == "uniform":
+            return rng.uniform(-self.config.init_weight, self.config.init_weight, param.shape)
+        array = initial_array(param, rng, self.dtype)
+        return array * self.config.forget_bias if param.ones is not None else array
+
+    # ------------------------------------------------------------ parameters
+
+    def table(self, side: str) -> str:
+        """Name of the embedding table of `src` or `tgt`."""
+        return "embeddings" if self.config.tied_embeddings == "all" else f"{side}_embeddings"
+
+    def _output_shapes(self) -> dict[str, Param]:
+        """The output layer's parameters."""
+        hidden, vocab = self.config.decoder.hidden_size, self.vocab_sizes["tgt"]
+        return ({} if self.tied else {"output.W": Param((hidden, vocab))}) | {"output.b": Param((vocab,))}
+
+    @property
+    def tied(self) -> bool:
+        """Whether the output layer is the target embedding."""
+        return self.config.tied_embeddings != "none"
+
+    # ------------------------------------------------------------ forward
+
+    def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
+        """ids [..., B] -> embeddings [..., B, E]."""
+        out = allocate((*ids.shape, self.weights[self.table(side)].shape[1]), self.dtype)
+        self.embed_into(side, self.device.upload(np.ascontiguousarray(ids).reshape(-1)), out, threads)
+        return out
+
+    def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
+        """The same for ids [N] of the device, into an array of N * E numbers."""
+        table = self.weights[self.table(side)]
+        with operation(side, " embedding: lookup"):
+            self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), self._scale(side), threads)
+
+    def _scale(self, side: str) -> float:
+        embeddings = (self.config.encoder if side == "src" else self.config.decoder).embeddings
+        return float(embeddings.embedding_dim) ** 0.5 if embeddings.scale else 1.0
+
+    def _use_threads(self, threads: int | None) -> int:
+        threads = threads or default_threads()
+        for scan in self.scans:
+            scan.threads = threads
+        return threads
+
+    def loss(self, batch: Targets, threads: int | None = None) -> LossStats:
+        """Loss without dropout and smoothing."""
+        return self._run(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, gradients=None)
+
+    def loss_and_gradients(
+        self,
+        batch: Targets,
+        *,
+        seed: int,
+        label_smoothing: float = 0.0,
+        threads: int | None = None,
+        into: dict[str, np.ndarray] | None = None,
+    ) -> tuple[LossStats, dict[str, np.ndarray]]:
+        """Loss of a batch, and gradients of smoothed loss / real target tokens for every parameter.
+
+        `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
+        """
+        gradients = into if into is not None else {k: self.device.xp.empty_like(v) for k, v in self.weights.items()}
+        with operation("gradients: zeroing"):
+            for g in gradients.values():
+                g[...] = 0
+        stats = self._run(
+            batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients
+        )
+        return stats, gradients
+
+    def _run(
+        self,
+        batch: Any,
+        *,
+        training: bool,
+        seed: int,
+        label_smoothing: float,
+        threads: int | None,
+        gradients: dict[str, np.ndarray] | None,
+    ) -> LossStats:
+        raise NotImplementedError
+
+    def _stats(self, sums: Any, tokens: int) -> LossStats:
+        """Read last of all: on a card this waits for the whole batch."""
+        nll, loss, correct = self.device.download(sums).tolist()
+        return LossStats(nll, loss, tokens, int(correct))
+
+    def _output(
+        self,
+        y: np.ndarray,
+        rows: np.ndarray,
+        batch: Targets,
+        label_smoothing: float,
+        threads: int,
+        gradients: dict[str, np.ndarray] | None,
+    ) -> tuple[Any, np.ndarray | None]:
+        """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
+        device, layer, H = self.device, self.output_layer, y.shape[-1]
+        with operation("output layer: gathering rows"):
+            h = device.take_rows(y.reshape(-1, H), device.index(rows))
+        into = None
+        if gradients is not None:
+            into = OutputGradients(device.xp.empty_like(h), gradients[layer.matrix], gradients[layer.bias])
+        targets = batch.tgt_out.reshape(-1)[rows]
+        scale = 1.0 / max(1, len(rows))
+        sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, threads)
+        if into is None:
+            return sums, None
+        d_y = self._workspace(y.shape, self.dtype)
+        with operation("output layer gradients: scattering rows"):
+            device.spread_rows(into.h, rows, d_y.reshape(-1, H))
+        return sums, d_y
+
+    def _embedding_gradient(
+        self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: dict[str, np.ndarray]
+    ) -> None:
+        if d is None:
+            raise RuntimeError("the embeddings received no gradient")
+        flat = np.ascontiguousarray(ids).reshape(-1)
+        table = gradients[self.table(side)]
+        with operation(side, " embedding: gradient"):
+            self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
+
+
+def real_positions(batch: Targets) -> np.ndarray:
+    """The positions of real tokens in arrays [T * B, ...], in order."""
+    real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
+    return np.flatnonzero(real.reshape(-1))
