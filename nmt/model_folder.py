@@ -24,7 +24,7 @@ from nmt.files import explain, write_bytes
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
-    from nmt.model.translation import TranslationModel
+    from nmt.model.network import Network
     from nmt.rnn.device import Device
 
 CONFIG_NAME = "config.yaml"
@@ -38,6 +38,7 @@ FORMAT_VERSION = 1
 METADATA_KEY = "nmt"
 PARAMS_PREFIX = "params/"
 OPTIMIZER_PREFIX = "optimizer/"
+CARRIED_PREFIX = "carried/"
 
 
 def load_folder_config(folder: Path) -> Config:
@@ -102,24 +103,24 @@ def build_model(
     tgt_vocab_size: int,
     compute_dtype: str | None = None,
     device: Device | None = None,
-) -> TranslationModel:
-    """Return the configured model, its parameters not yet set. Here Numba comes in.
+) -> Any:
+    """Return the configured model, a `TranslationModel` or with task: lm a `LanguageModel`, its parameters not yet set.
+    Here Numba comes in.
 
     compute_dtype: Instead of the configured one. device: Where it computes; None for the processor.
     """
+    options: dict[str, Any] = {
+        "compute_dtype": compute_dtype or config.compute_dtype,
+        "recompute": config.training.recompute,
+        "device": device,
+    }
+    if config.task == "lm":
+        from nmt.model.language import LanguageModel
+
+        return LanguageModel(config.model, tgt_vocab_size, **options)
     from nmt.model.translation import TranslationModel
 
-    joint = config.data.subwords.joint
-    compute_dtype = compute_dtype or config.compute_dtype
-    return TranslationModel(
-        config.model,
-        src_vocab_size,
-        tgt_vocab_size,
-        joint,
-        compute_dtype=compute_dtype,
-        recompute=config.training.recompute,
-        device=device,
-    )
+    return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, config.data.subwords.joint, **options)
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -156,7 +157,7 @@ def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray]
     return tensors, metadata
 
 
-def set_params(model: TranslationModel, tensors: dict[str, np.ndarray], path: Path) -> None:
+def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path) -> None:
     """Copy the parameters in `tensors` (names with their prefix) into those of a model.
 
     Raises:

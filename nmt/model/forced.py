@@ -13,6 +13,7 @@ from nmt.rnn.workspace import Fresh
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
+    from nmt.model.network import Network
     from nmt.model.translation import TranslationModel
 
 _ROWS = 256
@@ -57,16 +58,24 @@ def force(
         source_lengths=source.lengths,
         label="decoder",
     ).y
+    scores = token_log_probs(model, y[..., :width], tgt_out, lengths, threads)
+    weights = [y[:n, i, width : width + len(s) + 1] for i, (n, s) in enumerate(zip(lengths, src_ids, strict=True))]
+    return scores, weights if attention else []
+
+
+def token_log_probs(
+    model: Network, y: np.ndarray, tgt_out: np.ndarray, lengths: np.ndarray, threads: int
+) -> list[np.ndarray]:
+    """The log-probability of each row's first lengths[b] tokens of tgt_out [T, B], for outputs y [T, B, H]."""
     b = np.repeat(np.arange(len(lengths)), lengths)
     t = np.concatenate([np.arange(n) for n in lengths.tolist()]) if len(lengths) else np.zeros(0, np.int64)
     scores = np.empty(len(b), model.dtype)
     for start in range(0, len(b), _ROWS):
         rows = slice(start, start + _ROWS)
-        outputs = np.ascontiguousarray(y[t[rows], b[rows], :width])
+        outputs = np.ascontiguousarray(y[t[rows], b[rows]])
         everything = model.device.log_probs(outputs, model.output_layer, threads)
         scores[rows] = everything[np.arange(len(everything)), tgt_out[t[rows], b[rows]]]
-    weights = [y[:n, i, width : width + len(s) + 1] for i, (n, s) in enumerate(zip(lengths, src_ids, strict=True))]
-    return np.split(scores, np.cumsum(lengths)[:-1]), weights if attention else []
+    return np.split(scores, np.cumsum(lengths)[:-1])
 
 
 def positions(memory: np.ndarray, count: int) -> np.ndarray:

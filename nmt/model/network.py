@@ -43,6 +43,10 @@ class LossStats:
     correct: int
 
 
+Run = tuple[str, Scan, int, int, int]
+"""A scan as it runs in a batch: what it is called, itself, its steps, source positions it reads, and how often."""
+
+
 class Network:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
 
@@ -73,6 +77,10 @@ class Network:
     @property
     def scans(self) -> list[Scan]:
         """All that runs over time."""
+        raise NotImplementedError
+
+    def runs(self, T: int, S: int) -> list[Run]:
+        """What runs in training on a batch of T target and S source steps, in order."""
         raise NotImplementedError
 
     @property

@@ -15,7 +15,7 @@ from nmt.model.cells import decoder_cell
 from nmt.model.decoders import BlockDecoder, ModelDecoder
 from nmt.model.encoder import Encoder
 from nmt.model.forced import force
-from nmt.model.network import LossStats, Network, real_positions
+from nmt.model.network import LossStats, Network, Run, real_positions
 from nmt.rnn.cell import Param, strip, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device
@@ -68,6 +68,14 @@ class TranslationModel(Network):
     def scans(self) -> list[Scan]:
         """See `Network`."""
         return [*self.encoder.scans, *self.bridge.scans.values(), self.decoder]
+
+    def runs(self, T: int, S: int) -> list[Run]:
+        """See `Network`."""
+        directions = len(self.encoder.directions)
+        runs: list[Run] = [(f"encoder.{n}", scan, S, 1, directions) for n, scan in enumerate(self.encoder.scans)]
+        if self.config.decoder.init_hidden == "bridge":
+            runs += [("bridge", scan, 1, 1, 1) for scan in self.bridge.scans.values()]
+        return [*runs, ("decoder", self.decoder, T, S, 1)]
 
     def _shapes(self) -> dict[str, Param]:
         config = self.config

@@ -12,7 +12,7 @@ from nmt.rnn.cells.lstm_variants import CoupledLSTMCell, LSTMVariantCell, Peepho
 from nmt.rnn.cells.min_rnn import MinGRUCell, MinLSTMCell
 from nmt.rnn.cells.multiplicative import MILSTMCell
 from nmt.rnn.cells.probe import AttentionProbe, CoverageCell
-from nmt.rnn.cells.regularised import DropConnectCell, RecurrentDropoutCell, ZoneoutCell
+from nmt.rnn.cells.regularised import DropConnectCell, OutputDropoutCell, RecurrentDropoutCell, ZoneoutCell
 from nmt.rnn.cells.slstm import SLSTMCell
 from nmt.rnn.cells.sru import SRUCell
 from nmt.rnn.cells.ssru import SSRUCell
@@ -38,6 +38,7 @@ __all__ = [
     "MILSTMCell",
     "MinGRUCell",
     "MinLSTMCell",
+    "OutputDropoutCell",
     "PeepholeLSTMCell",
     "ProjectedLSTMCell",
     "QRNNCell",
