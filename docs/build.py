@@ -13,7 +13,7 @@ import click
 from nmt.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("train", "translate", "evaluate", "score")
+COMMANDS = ("train", "translate", "evaluate", "score", "generate")
 # The page must not depend on the terminal of whoever runs this.
 HELP_WIDTH = 96
 HEADER = """\

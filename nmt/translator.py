@@ -102,21 +102,16 @@ class Translator:
                 rest.
             ConfigError: Its config.yaml was changed into something impossible.
         """
-        folder = Path(model_dir)
-        config = load_folder_config(folder)
-        place = choose_device(device or config.device)
-        path = find_checkpoint(folder, checkpoint)
-        src_subwords, tgt_subwords = load_subwords(folder, joint=config.data.subwords.joint)
-        tensors, metadata = read_checkpoint(path, prefix=PARAMS_PREFIX)
-        if metadata.get("subwords") != subwords_digest(src_subwords, tgt_subwords):
-            raise CheckpointError(
-                f"{path}: must have been trained with the subwords beside it, got other ones; "
-                "put back the .spm files that belong to it"
+        return cls(
+            *load_trained(
+                model_dir,
+                "translation",
+                threads=threads,
+                checkpoint=checkpoint,
+                compute_dtype=compute_dtype,
+                device=device,
             )
-        model = build_model(config, src_subwords.vocab_size, tgt_subwords.vocab_size, compute_dtype, place)
-        set_params(model, tensors, path)
-        num_threads = resolve_threads(threads, config)
-        return cls(model, src_subwords, tgt_subwords, config, num_threads)
+        )
 
     def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
         """Translate sentences.
@@ -310,6 +305,40 @@ class Translator:
             Translation(text, hypothesis.score, hypothesis.log_prob)
             for text, hypothesis in zip(texts, hypotheses, strict=True)
         ]
+
+
+def load_trained(
+    model_dir: str | Path,
+    task: Literal["translation", "lm"],
+    *,
+    threads: int | None,
+    checkpoint: str | None,
+    compute_dtype: str | None,
+    device: str | None,
+) -> tuple[Any, Subwords, Subwords, Config, int]:
+    """Model, subwords of both sides, settings and threads of a model folder; see `Translator.load`.
+
+    Raises:
+        CheckpointError: It is a model for another task, too.
+    """
+    folder = Path(model_dir)
+    config = load_folder_config(folder)
+    if config.task != task:
+        kinds = {"translation": "a translator", "lm": "a language model"}
+        advice = {"translation": "nmt-generate and nmt-score without --src are", "lm": "nmt-translate is"}[task]
+        raise CheckpointError(f"{folder}: must hold {kinds[task]}, got {kinds[config.task]}; {advice} for those")
+    place = choose_device(device or config.device)
+    path = find_checkpoint(folder, checkpoint)
+    src_subwords, tgt_subwords = load_subwords(folder, joint=config.data.subwords.joint)
+    tensors, metadata = read_checkpoint(path, prefix=PARAMS_PREFIX)
+    if metadata.get("subwords") != subwords_digest(src_subwords, tgt_subwords):
+        raise CheckpointError(
+            f"{path}: must have been trained with the subwords beside it, got other ones; "
+            "put back the .spm files that belong to it"
+        )
+    model = build_model(config, src_subwords.vocab_size, tgt_subwords.vocab_size, compute_dtype, place)
+    set_params(model, tensors, path)
+    return model, src_subwords, tgt_subwords, config, resolve_threads(threads, config)
 
 
 def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-COMMANDS = ("train", "translate", "evaluate", "score")
+COMMANDS = ("train", "translate", "evaluate", "score", "generate")
 # Files that a page tells its reader to write; tests below write and run them.
 OF_PAGES = {"my_cells.py"}
 

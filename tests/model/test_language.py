@@ -167,7 +167,7 @@ def test_the_toy_of_cudnn_converges():
     training = config.training.model_copy(update={"learning_rate": 0.02})
     optimizer = make_optimizer(training, model.params)
     losses, into = [], None
-    for epoch in range(1, 61):
+    for epoch in range(1, 201):
         total = tokens = 0.0
         for number, segment in enumerate(batches.epoch(epoch)):
             assert segment.tgt_in.shape == (3, 1)
