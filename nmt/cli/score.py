@@ -101,9 +101,7 @@ def _score_pairs(
     click.echo(f"perplexity {perplexity(total, count):.4f} of {count} subwords in {number} lines", err=True)
 
 
-def _score_text(
-    writer: LineWriter, model_dir: str, text: str, carry: bool, form: str, loading: dict[str, Any]
-) -> None:
+def _score_text(writer: LineWriter, model_dir: str, text: str, carry: bool, form: str, loading: dict[str, Any]) -> None:
     from nmt.cli.streams import input_lines
     from nmt.generator import Generator
 
