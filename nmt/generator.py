@@ -89,8 +89,8 @@ class Generator:
                 then the most probable are searched for. Unknown subwords are not produced.
 
         Returns:
-            For each prompt whole lines, prompt included, the most probable first. `log_prob` is that of the
-            continuation given the prompt.
+            For each prompt whole lines, prompt included, the most probable first; those that max_length cut off come
+            after those that ended. `log_prob` is that of the continuation given the prompt.
         """
         from nmt.decode import search
 
@@ -119,7 +119,8 @@ class Generator:
         results = []
         for prompt, hypotheses in zip(ids, found, strict=True):
             texts = self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])
-            results.append([Translation(t, h.score, h.log_prob) for t, h in zip(texts, hypotheses, strict=True)])
+            pairs = zip(texts, hypotheses, strict=True)
+            results.append([Translation(text.rstrip(" "), h.score, h.log_prob) for text, h in pairs])
         return results
 
     def score(self, lines: Iterable[str], *, carry: bool = True) -> Iterator[ScoredLine]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +59,8 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
     The same model, beginning and --seed give the same lines.
 
     Text is the whole line, beginning included, --samples of them for each. Columns between tabs are
-    number of the beginning (from 0), rank (from 1), natural logarithm of the probability of what was
-    added, text.
+    number of the beginning (from 0), rank (from 1), score, text; the score is the natural logarithm of
+    the probability of what was added, with --no-sampling after the length penalty.
 
     \b
     Examples:
@@ -99,8 +100,11 @@ def _prompts(source: str | None, given: tuple[str, ...]) -> Iterator[str]:
 def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> Iterator[str]:
     if form == "text":
         yield from (line.text for line in lines)
-    else:
+    elif form == "tsv":
         yield from output_of(form, number, prompt, lines)
+    else:
+        written = [{"text": line.text, "log_prob": round(line.log_prob, 6)} for line in lines]
+        yield json.dumps({"number": number, "prompt": prompt, "lines": written}, ensure_ascii=False)
 
 
 if __name__ == "__main__":
