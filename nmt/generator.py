@@ -130,7 +130,8 @@ class Generator:
             lines: Each is cleaned as in training.
             carry: Whether a line is read after those before it, as in training, or by itself.
         """
-        rest, states, last = iter(lines), {}, EOS_ID
+        rest, last = iter(lines), EOS_ID
+        states: dict[str, np.ndarray] = {}
         while chunk := list(islice(rest, _CHUNK)):
             cleaned = self._clean(chunk)
             ids = self.subwords.encode(cleaned)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,13 +20,14 @@ from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+    from nmt.model.language import LanguageModel
 
 _LEAST_WORK = 8
 """Sentences in work below which a thread of its own is not worth reading all weights."""
 
 
 def search(
-    model: TranslationModel | Ensemble,
+    model: TranslationModel | LanguageModel | Ensemble,
     src_ids: Sequence[Sequence[int]],
     *,
     beam_size: int = 5,
@@ -55,13 +56,13 @@ def search(
     limits = np.array([int(max_length_ratio * len(s)) + max_length_extra for s in src_ids], np.int64)
     limits = np.maximum(limits, options.min_length + bool(options.min_length)) + options.longer_by(len(src_ids))
     if model.device.name != "cpu":
-        if isinstance(model, Ensemble) or options != SearchOptions():
+        if isinstance(model, Ensemble) or not hasattr(model, "block_decoder") or options != SearchOptions():
             raise DeviceError(
-                "search: options other than beam size, length penalty and n best, and ensembles, must run on the "
-                f"processor, got the device {model.device.name}; use --device cpu"
+                "search: options other than beam size, length penalty and n best, ensembles and language models must "
+                f"run on the processor, got the device {model.device.name}; use --device cpu"
             )
         return search_in_blocks(
-            model,
+            cast("TranslationModel", model),
             src_ids,
             limits,
             beam_size=beam_size,
