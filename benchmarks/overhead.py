@@ -104,6 +104,7 @@ class ByHand:
     def __init__(self, bench: Bench, threads: int, steps: int) -> None:
         self.x, self.d_y, self.threads = bench.x, bench.d_y, threads
         self.T, self.N, self.H = bench.x.shape
+        self.steps = steps
         T, N, H = self.T, self.N, self.H
         self.blocks = [(start, min(T, start + steps)) for start in range(0, T, steps)]
         weights = bench.weights
@@ -176,8 +177,8 @@ def run_shape(shape: tuple[int, int, int], threads: int, args: argparse.Namespac
     T, N, H = shape
     where = f"{T},{N},{H} on {threads}"
     cell = LSTMCell(H, H)
-    engine, single = (Bench(cell, steps, N, threads=threads, division="rows") for steps in (T, 1))
-    single_by_hand = ByHand(single, threads, 1)
+    more = 1 if T * N > _BLOCK else 15
+    engine, longer = (Bench(cell, steps, N, threads=threads, division="rows") for steps in (T, T + more * T))
     expected = engine.results()
     overheads = []
     for mode in ("infer", "train"):
@@ -186,11 +187,12 @@ def run_shape(shape: tuple[int, int, int], threads: int, args: argparse.Namespac
         for key, array in hand.results().items():
             check_close(f"{where}: {key} by hand", array, expected[key], 1e-5)
         runs: dict[str, Bench | ByHand]
-        runs = {"engine": engine, "hand": hand, "engine once": single, "hand once": single_by_hand}
+        runs = {"engine": engine, "hand": hand, "long": longer, "hand long": ByHand(longer, threads, hand.steps)}
         seconds = Turns({name: getattr(run, mode) for name, run in runs.items()}).take(args.turns)
         ours, best = seconds["engine"], seconds["hand"]
-        a_call = seconds["engine once"] - seconds["hand once"]
-        overheads.append((ours - best - a_call) / (best - seconds["hand once"]))
+        a_step, a_step_by_hand = (seconds["long"] - ours) / more, (seconds["hand long"] - best) / more
+        a_call = ours - a_step - (best - a_step_by_hand)
+        overheads.append(a_step / a_step_by_hand - 1)
         figures = f"{1e6 * ours / T:10.2f} {1e6 * best / T:10.2f} {100 * (ours / best - 1):8.1f} % {1e6 * a_call:8.0f}"
         print(f"{f'{T},{N},{H}':>12s} {threads:7d} {mode:6s} {figures} {100 * overheads[-1]:9.1f} %", flush=True)
     return overheads
@@ -209,9 +211,9 @@ def main() -> None:
     args = parser.parse_args()
     print_machine(args.threads)
     print(
-        f"microseconds a step of whole calls, best of {args.turns} turns in turn; a call: how much more a call of one"
+        f"microseconds a step of whole calls, best of {args.turns} turns in turn; a step: what steps beyond T cost, over"
     )
-    print("step costs, microseconds: checks, memory, arguments; a step: what remains, over the steps after the first")
+    print("those by hand; a call: how much more a call costs besides, microseconds: checks, memory, arguments")
     columns = f"{'engine':>10s} {'by hand':>10s} {'overhead':>10s} {'a call':>8s} {'a step':>11s}"
     print(f"{'T,N,H':>12s} {'threads':>7s} {'mode':6s} {columns}")
     overheads = []

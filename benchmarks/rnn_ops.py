@@ -11,6 +11,7 @@ Run: python benchmarks/rnn_ops.py [--quick] [--shapes A,B] [--cells A,B] [--mode
 import argparse
 import inspect
 import json
+import math
 import os
 import sys
 import time
@@ -31,10 +32,13 @@ from nmt.errors import NMTError
 from nmt.rnn.kernels.threads import default_threads
 
 # A turn repeats a call that is shorter than this.
-_TURN_SECONDS = 0.02
+_TURN_SECONDS = 0.05
 # Before a short call's turn: OpenMP threads of the one before spin for up to a fifth of a second after their last
 # work, on a core that the next one needs; and what the next one reads has left the caches.
 _SETTLE_SECONDS = 0.25
+# Then untimed calls for so long: after a pause a virtual processor is slow for a tenth of a second (calls of 12 ms
+# took up to 23), whoever runs on it.
+_WARM_SECONDS = 0.2
 # Relative errors ||a - b|| / ||b|| allowed against our float32. Float32: other orders of sums, over up
 # to 25,600 rows. Bfloat16 keeps 8 bits: 0.4 % for a rounding, several in a step. Such a rounding moves
 # about every 256th unit across relu's corner, and that one's gradient is wrong by all of its size:
@@ -227,14 +231,15 @@ def check(found: list[Contender], where: str, relu: bool) -> dict[str, float]:
 
 def take_turns(found: list[Contender], mode: str, turns: int) -> dict[str, list[float]]:
     """Seconds of a call, of each contender in each turn."""
-    counts = {one.name: max(1, round(_TURN_SECONDS / max(one.calibrate(mode), 1e-6))) for one in found}
+    calls = {one.name: max(one.calibrate(mode), 1e-6) for one in found}
     times: dict[str, list[float]] = {one.name: [] for one in found}
     for _ in range(turns):
         for one in found:
-            if counts[one.name] > 1:
+            call = calls[one.name]
+            if call < _WARM_SECONDS:
                 time.sleep(_SETTLE_SECONDS)
-                one.time(mode, 1)
-            times[one.name].append(one.time(mode, counts[one.name]))
+                one.time(mode, math.ceil(_WARM_SECONDS / call))
+            times[one.name].append(one.time(mode, max(1, round(_TURN_SECONDS / call))))
     return times
 
 
@@ -323,8 +328,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cells", type=names(CELLS), default=list(CELLS), help=f"among {','.join(CELLS)}")
     parser.add_argument("--modes", type=names(MODES), default=list(MODES), help=f"among {','.join(MODES)}")
     parser.add_argument("--threads", type=int, default=default_threads())
-    parser.add_argument("--turns", type=int, help="timed turns of each contender (7; 3 with --quick)")
-    parser.add_argument("--quick", action="store_true", help="minutes: no 5-layer shapes, fewer turns")
+    parser.add_argument("--turns", type=int, help="timed turns of each contender (7; 2 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="five minutes: fewer shapes and turns")
     parser.add_argument("--no-bfloat16", dest="bfloat16", action="store_false", help="float32 only")
     parser.add_argument("--no-unfused", action="store_true", help="leave our unfused run out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
@@ -332,7 +337,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mxnet-python", default=os.environ.get("NMT_MXNET_PYTHON"), metavar="PATH")
     parser.add_argument("--peers-wait", choices=("spin", "sleep", "best"), default="best", help="their OpenMP threads")
     args = parser.parse_args()
-    args.turns = args.turns or (3 if args.quick else 7)
+    args.turns = args.turns or (2 if args.quick else 7)
     args.shapes = args.shapes or list(QUICK_SHAPES if args.quick else SHAPES)
     return args
 

@@ -9,3 +9,4 @@ from nmt.rnn.kernels import run_cpu
 def _small_work_is_divided_too(monkeypatch):
     """The cases of these tests are small; what holds for large ones is to be seen in them."""
     monkeypatch.setattr(run_cpu, "ALONE_BELOW", 0)
+    monkeypatch.setattr(run_cpu, "ALONE_A_STEP", 0)

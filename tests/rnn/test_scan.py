@@ -161,9 +161,8 @@ def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, divi
     assert not any(divided)
 
 
-@pytest.mark.parametrize(("limit", "parts"), [(0, {2}), (1 << 40, {1})])
-def test_little_work_is_done_by_one_thread(limit, parts, monkeypatch):
-    monkeypatch.setattr(run_cpu, "ALONE_BELOW", limit)
+def _parts(monkeypatch, *, batch=cases.B, **options):
+    """Into how many parts the functions of a run on two threads are divided."""
     found = set()
 
     def spy(function, parts, table, keep):
@@ -171,8 +170,30 @@ def test_little_work_is_done_by_one_thread(limit, parts, monkeypatch):
         run_team(function, parts, table, keep)
 
     monkeypatch.setattr(run_cpu, "run_team", spy)
-    cases.compiled(cases.draw(cases.CELLS["gru"](), "float64"), threads=2)
-    assert found == parts
+    cases.compiled(cases.draw(cases.CELLS["gru"](), "float64", rows=batch), threads=2, **options)
+    return found
+
+
+_LIMITS = pytest.mark.parametrize(("limit", "parts"), [(0, {2}), (1 << 40, {1})])
+
+
+@_LIMITS
+def test_little_work_is_done_by_one_thread(limit, parts, monkeypatch):
+    monkeypatch.setattr(run_cpu, "ALONE_BELOW", limit)
+    assert _parts(monkeypatch) == parts
+
+
+@_LIMITS
+def test_small_steps_are_not_divided_into_units(limit, parts, monkeypatch):
+    """However many there are: the threads would meet after every product."""
+    monkeypatch.setattr(run_cpu, "ALONE_A_STEP", limit)
+    assert _parts(monkeypatch, division="units") == parts
+    assert _parts(monkeypatch, division="rows") == {2}
+
+
+def test_nobody_is_woken_for_no_rows(monkeypatch):
+    assert _parts(monkeypatch, batch=1, division="rows") == {1}
+    assert _parts(monkeypatch, batch=2, division="rows") == {2}
 
 
 def test_thread_count_never_shows_in_long_sums():

@@ -37,6 +37,9 @@ LARGE_WEIGHTS = 2 << 20
 ALONE_BELOW = 1 << 18
 """Multiply-adds of a loop or a product that one thread has done before a sleeping second one is at work."""
 
+ALONE_A_STEP = 3 << 14
+"""Multiply-adds of a step below which meeting after every product costs more than a second thread saves."""
+
 _SMALL = 1 << 16
 """Numbers below which one thread has written them before a second is awake."""
 
@@ -372,16 +375,21 @@ class _Run:
         rows, side = self.rows, self.side
         packed = [self.weights.packed(*w, rows.threads, side.packed) for w in step.weights]
         weight_bytes = sum(w.nbytes for w in packed)
-        alone = bool(packed) and _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) < ALONE_BELOW
-        parts = 1 if alone else rows.threads
-        division = rows.division or choose_division(rows.B, parts, weight_bytes)
+        size = _loop_size(program, rows, Block(0, rows.T, 0, rows.T))
+        division = rows.division or choose_division(rows.B, rows.threads, weight_bytes)
         units = bool(packed) and division == "units"
+        if packed and (size < ALONE_BELOW or (units and size < ALONE_A_STEP * rows.T)):
+            units, bounds = False, np.array([0, rows.B], np.int64)
+        elif 0 < rows.B < rows.threads and not units:  # nobody is woken for no rows
+            bounds = np.unique(rows.bounds)
+        else:
+            bounds = rows.bounds
+        parts = len(bounds) - 1
         for place in step.scratch.values():
             if place.name not in self.scratch:
                 self.scratch[place.name] = self.allocate(shape_of_step(place, rows), side.dtype)
         if not rows.ordered:
             self._clear_scratch(step)
-        bounds = np.array([0, rows.B], np.int64) if alone else rows.bounds
         integers = [bounds, side.dims, rows.lengths, rows.source_lengths, rows.owner]
         operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
         operands += [self.scratch[name] for name in step.scratch]
