@@ -10,7 +10,7 @@ substitutions of sounds (Levenshtein 1966) to the nearest answer, and divides th
 import argparse
 from pathlib import Path
 
-from text_files import fail, read_text_bytes
+from text_files import fail, read_lines
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--at-most", type=float, default=100.0, help="fail above this WER (default: %(default)s)")
     parser.add_argument("--show", type=int, default=3, help="wrong words to print (default: %(default)s)")
     options = parser.parse_args()
-    hypotheses, answers = (_read_lines(path) for path in (options.hypotheses, options.answers))
+    hypotheses, answers = (read_lines(path) for path in (options.hypotheses, options.answers))
     if len(hypotheses) != len(answers) or not answers:
         fail(
             f"{options.hypotheses}: must have as many lines as {options.answers}, "
@@ -56,14 +56,6 @@ def edit_distance(ours: list[str], answer: list[str]) -> int:
             substituted = diagonal + (sound != right)
             diagonal, row[column] = row[column], min(substituted, row[column] + 1, row[column - 1] + 1)
     return row[-1]
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        text = read_text_bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        fail(f"{path}: must be UTF-8, got {error.reason} at byte {error.start}; convert it")
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 if __name__ == "__main__":
