@@ -210,9 +210,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", type=_shape, metavar="T,N,H")
     args = parser.parse_args()
     print_machine(args.threads)
-    print(
-        f"microseconds a step of whole calls, best of {args.turns} turns in turn; a step: what more steps cost, over"
-    )
+    print(f"microseconds a step of whole calls, best of {args.turns} turns in turn; a step: what more steps cost, over")
     print("those by hand; a call: how much more a call costs besides, microseconds: checks, memory, arguments")
     columns = f"{'engine':>10s} {'by hand':>10s} {'overhead':>10s} {'a call':>8s} {'a step':>11s}"
     print(f"{'T,N,H':>12s} {'threads':>7s} {'mode':6s} {columns}")

@@ -53,7 +53,7 @@ def test_scans_on_a_smaller_vector_unit(name, tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    # Forward and backward of both cells and of the LSTM in bfloat16, its forward in int8, backward of the attention's keys (forward they are
-    # a product and nothing else): all in the folder asked for.
+    # Forward and backward of both cells and of the LSTM in bfloat16, its forward in int8, backward of the attention's
+    # keys (forward they are a product and nothing else): all in the folder asked for.
     assert result.stdout.split() == [name, "8", str(tmp_path)]
     assert len(list(tmp_path.glob("nmt_*.py"))) == 8

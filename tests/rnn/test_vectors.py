@@ -1,5 +1,5 @@
-"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes, on every device. Every file is
-read."""
+"""The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes, on every device. Every
+file is read."""
 
 import numpy as np
 import pytest
