@@ -9,7 +9,7 @@ more.
 import argparse
 from pathlib import Path
 
-from text_files import fail, read_text_bytes
+from text_files import fail, read_lines
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     )
     parser.add_argument("--show", type=int, default=3, help="differences to print (default: %(default)s)")
     options = parser.parse_args()
-    hypotheses, references = (_read_lines(path) for path in (options.hypotheses, options.references))
+    hypotheses, references = (read_lines(path) for path in (options.hypotheses, options.references))
     if len(hypotheses) != len(references) or not references:
         fail(
             f"{options.hypotheses}: must have as many lines as {options.references}, "
@@ -39,14 +39,6 @@ def main() -> None:
     print(f"exact match: {share:.1f}% ({right_count} of {len(references)})")
     if share < options.at_least:
         fail(f"exact match must be at least {options.at_least:g}%, got {share:.1f}%; train longer")
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        text = read_text_bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        fail(f"{path}: must be UTF-8, got {error.reason} at byte {error.start}; convert it")
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 if __name__ == "__main__":

@@ -34,6 +34,15 @@ def read_text_bytes(path: Path) -> bytes:
     return unpack_gzip(packed, str(path)) if path.suffix == ".gz" else packed
 
 
+def read_lines(path: Path) -> list[str]:
+    """Returns the lines of a UTF-8 file, plain or `.gz`, without their ends; none for an empty file."""
+    try:
+        text = read_text_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        fail(f"{path}: must be UTF-8, got {error.reason} at byte {error.start}; convert it")
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def unpack_gzip(packed: bytes, where: str) -> bytes:
     """Returns the unpacked bytes; `where` names the source in the error for a broken file."""
     try:

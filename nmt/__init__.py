@@ -8,14 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nmt.generator import Generator
     from nmt.translator import Translation, Translator
 
 __version__ = "0.1.0"
-__all__ = ["Translation", "Translator", "__version__"]
+__all__ = ["Generator", "Translation", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Public names are loaded when first used: `import nmt` alone costs nothing."""
     if name in ("Translation", "Translator"):
         return getattr(import_module("nmt.translator"), name)
+    if name == "Generator":
+        return import_module("nmt.generator").Generator
     raise AttributeError(f"module 'nmt' has no attribute {name!r}")

@@ -30,7 +30,7 @@ from nmt.tensor_file import map_tensors
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
-    from nmt.model.translation import TranslationModel
+    from nmt.model.network import Network
     from nmt.rnn.device import Device
 
 CONFIG_NAME = "config.yaml"
@@ -45,6 +45,7 @@ SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}
 PARAMS_PREFIX = "params/"
 SCALES_SUFFIX = "#scales"
 OPTIMIZER_PREFIX = "optimizer/"
+CARRIED_PREFIX = "carried/"
 
 
 def load_folder_config(folder: Path) -> Config:
@@ -133,24 +134,24 @@ def build_model(
     tgt_vocab_size: int,
     compute_dtype: str | None = None,
     device: Device | None = None,
-) -> TranslationModel:
-    """Return the configured model, its parameters not yet set. Here Numba comes in.
+) -> Any:
+    """Return the configured model, a `TranslationModel` or with task: lm a `LanguageModel`, its parameters not yet set.
+    Here Numba comes in.
 
     compute_dtype: Instead of the configured one. device: Where it computes; None for the processor.
     """
+    options: dict[str, Any] = {
+        "compute_dtype": compute_dtype or config.compute_dtype,
+        "recompute": config.training.recompute,
+        "device": device,
+    }
+    if config.task == "lm":
+        from nmt.model.language import LanguageModel
+
+        return LanguageModel(config.model, tgt_vocab_size, **options)
     from nmt.model.translation import TranslationModel
 
-    joint = config.data.subwords.joint
-    compute_dtype = compute_dtype or config.compute_dtype
-    return TranslationModel(
-        config.model,
-        src_vocab_size,
-        tgt_vocab_size,
-        joint,
-        compute_dtype=compute_dtype,
-        recompute=config.training.recompute,
-        device=device,
-    )
+    return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, config.data.subwords.joint, **options)
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -173,7 +174,7 @@ def quantised_tensors(name: str, matrix: Quantised) -> dict[str, np.ndarray]:
     return {PARAMS_PREFIX + name: matrix.numbers, PARAMS_PREFIX + name + SCALES_SUFFIX: matrix.scales}
 
 
-def _joined(model: TranslationModel, tensors: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray | Quantised]:
+def _joined(model: Network, tensors: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray | Quantised]:
     """Parameters by name, numbers and scales together again."""
     found: dict[str, np.ndarray | Quantised] = {}
     for key, tensor in tensors.items():
@@ -224,7 +225,7 @@ def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
     )
 
 
-def set_params(model: TranslationModel, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False) -> None:
+def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False) -> None:
     """Copy the parameters in `tensors` (names with their prefix) into those of a model.
 
     adopt: The model uses the arrays themselves where it can; they are not to be changed any more.

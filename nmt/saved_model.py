@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
     from nmt.decode import Shortlist
-    from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
 
 BUNDLE_SUFFIX = ".nmt"
@@ -55,8 +54,9 @@ class SavedModel:
     shortlist: Shortlist | None
     lengths: LengthModel | None
 
-    def build(self, compute_dtype: str | None = None, device: Device | None = None) -> TranslationModel:
-        """The model with its parameters, which stay in the file's map on the processor. Raises CheckpointError."""
+    def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
+        """The model (see `build_model`) with its parameters, which stay in the file's map on the processor. Raises
+        CheckpointError."""
         sizes = self.src_subwords.vocab_size, self.tgt_subwords.vocab_size
         try:
             model = build_model(self.config, *sizes, compute_dtype, device)
@@ -69,18 +69,26 @@ class SavedModel:
         return model
 
 
-def load_saved_model(path: Path, checkpoint: str | None = None) -> SavedModel:
+def load_saved_model(
+    path: Path, checkpoint: str | None = None, *, task: Literal["translation", "lm"] | None = None
+) -> SavedModel:
     """Read a model folder, or a file of nmt-bundle.
 
     Args:
         path: The folder or file.
         checkpoint: Of a folder, `best` or `last`; None takes the best, or the last where there is no best yet.
+        task: What it must have learned; None where that does not matter.
 
     Raises:
-        CheckpointError: It is missing, damaged, or its parts do not fit one another.
+        CheckpointError: It is missing, damaged, of another task, or its parts do not fit one another.
         ConfigError: Its settings were changed into something impossible.
     """
     saved = _read_bundle(path, checkpoint) if path.is_file() else _read_folder(path, checkpoint)
+    if task not in (None, saved.config.task):
+        kinds = {"translation": "a translator", "lm": "a language model"}
+        advice = {"translation": "nmt-translate is", "lm": "nmt-generate and nmt-score without --src are"}
+        got = saved.config.task
+        raise CheckpointError(f"{path}: must hold {kinds[str(task)]}, got {kinds[got]}; {advice[got]} for those")
     _check_sizes(saved)
     return saved
 
@@ -182,4 +190,7 @@ def _check_sizes(saved: SavedModel) -> None:
                     "settings that belong to it"
                 )
 
-    look(saved.config.model.to_dict(), "model")
+    model = saved.config.model.to_dict()
+    if saved.config.task == "lm":
+        del model["encoder"]  # there is none, whatever its settings
+    look(model, "model")

@@ -102,7 +102,7 @@ class Translator:
                 rest.
             ConfigError: Its config.yaml was changed into something impossible.
         """
-        saved = load_saved_model(Path(model_dir), checkpoint)
+        saved = load_saved_model(Path(model_dir), checkpoint, task="translation")
         model = saved.build(compute_dtype, choose_device(device or saved.config.device))
         num_threads = resolve_threads(threads, saved.config)
         parts = saved.src_subwords, saved.tgt_subwords, saved.config, num_threads

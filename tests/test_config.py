@@ -125,6 +125,7 @@ def test_every_documented_choice_is_accepted(name, value):
             ("training.updates", 100),
         ],
         "model.tied_embeddings": [("model.decoder.embeddings.embedding_dim", 512)],
+        "task": [("training.early_stopping_metric", "ppl")],
     }.get(name, [])
     if value == "all":
         extra = [*extra, ("model.encoder.embeddings.embedding_dim", 512)]

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-COMMANDS = ("train", "translate", "evaluate", "score", "average", "shortlist", "bundle")
+COMMANDS = ("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize")
 # Files that a page tells its reader to write; tests below write and run them.
 OF_PAGES = {"my_cells.py"}
 

@@ -1,1 +1,1 @@
-"""The three commands: parse, call, print. Errors become one line in `command.py` alone."""
+"""The commands: parse, call, print. Errors become one line in `command.py` alone."""

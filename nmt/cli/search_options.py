@@ -1,4 +1,4 @@
-"""Options of nmt-translate that say how to search; each stands for a key of the `decoding` section."""
+"""Options of nmt-translate and nmt-generate that say how to search; each stands for a key of the `decoding` section."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 
-def _option(name: str, kind: Any, text: str, key: str, default: object) -> Callable[[Any], Any]:
+def _option(name: str, kind: Any, text: str, key: str, default: object) -> tuple[str, Callable[[Any], Any]]:
     shown = f"decoding.{key} of the config, there {default}"
-    return click.option(name, key, type=kind, default=None, show_default=shown, help=text)
+    return key, click.option(name, key, type=kind, default=None, show_default=shown, help=text)
 
 
 _COUNT, _SIZE, _WEIGHT = click.IntRange(min=0), click.IntRange(min=1), click.FloatRange(min=0)
@@ -45,12 +45,12 @@ _OPTIONS = [
 ]
 
 
-def search_options() -> Callable[[Any], Any]:
-    """Return all options of the search that nmt-translate alone has."""
+def search_options(*keys: str) -> Callable[[Any], Any]:
+    """Return options of the search beside those of `beam_options`: for some keys of the section, or for all."""
 
     def decorate(function: Any) -> Any:
-        for option in reversed(_OPTIONS):
-            function = option(function)
+        for key, option in reversed(_OPTIONS):
+            function = option(function) if key in keys or not keys else function
         return function
 
     return decorate

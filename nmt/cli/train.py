@@ -55,7 +55,7 @@ def train(
     profile_updates: int | None,
     plan: bool,
 ) -> None:
-    """Train a translator as CONFIG.yaml says.
+    """Train a translator, or a language model, as CONFIG.yaml says.
 
     The model goes to the folder its model_dir names. The same command goes on where an earlier run
     stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a second

@@ -17,7 +17,7 @@ class SideConfig(Section):
         default=100,
         description="Longest sentence to learn from, in subwords. A training pair with a longer "
         "side is "
-        "left out and counted. Validation and translation are not cut by this.",
+        "left out and counted. Validation and translation are not cut by this, nor is the text of a language model.",
     )
     lowercase: bool = Field(
         default=False,
@@ -101,8 +101,14 @@ class DataConfig(Section):
     test: Text | None = Field(
         default=None, description="Prefix of the test files, scored once when training has ended."
     )
-    src: SideConfig = Field(description="The language to translate from.", examples=[{"lang": "de"}])
-    tgt: SideConfig = Field(description="The language to translate into.", examples=[{"lang": "en"}])
+    src: SideConfig = Field(
+        default=SideConfig(lang="src"),
+        description="The language to translate from: must be given with task: translation, means nothing to task: lm.",
+    )
+    tgt: SideConfig = Field(
+        description="The language to translate into; with task: lm the one language there is.",
+        examples=[{"lang": "en"}],
+    )
     subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="How words are cut into units.")
 
     @model_validator(mode="after")

@@ -15,6 +15,11 @@ class Config(Section):
     """Everything a training run needs to know; saved with the model."""
 
     name: Text = Field(default="model", description="What the run is called in its logs.")
+    task: Literal["translation", "lm"] = Field(
+        default="translation",
+        description="What is learned: to translate, or to go on with a text (lm, a language model). That "
+        "is the decoder alone: src, the encoder and what concerns attention have no effect then.",
+    )
     seed: NonNegativeInt = Field(
         default=42,
         description="Start of all random numbers: the same seed and threads give the same model.",
@@ -42,6 +47,23 @@ class Config(Section):
     model: ModelConfig = Field(default_factory=ModelConfig, description="The network.")
     training: TrainingConfig = Field(default_factory=TrainingConfig, description="Finding its weights.")
     decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Translating with it.")
+
+    @model_validator(mode="after")
+    def _check_task(self) -> "Config":
+        if self.task == "translation":
+            if "src" not in self.data.model_fields_set:
+                raise ValueError("data.src must be given: The language to translate from.")
+            return self
+        if self.model.tied_embeddings == "all":
+            raise ValueError("model.tied_embeddings must be none or softmax with task: lm, got all; there is one side")
+        if not self.data.subwords.joint:
+            raise ValueError("data.subwords.joint must be true with task: lm, got false; there is one language")
+        metric = self.training.early_stopping_metric
+        if metric not in ("ppl", "loss"):
+            raise ValueError(
+                f"training.early_stopping_metric must be ppl or loss with task: lm, got {metric}; nothing is translated"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_ties(self) -> "Config":

@@ -58,7 +58,8 @@ class TrainingConfig(Section):
     batch_size: BatchSize = Field(
         default=4096,
         description="Target tokens a batch (without padding), or sentences: see batch_type. auto takes the most tokens "
-        "that fit memory_limit, up to 8192, and keeps that number when the run is resumed.",
+        "that fit memory_limit, up to 8192, and keeps that number when the run is resumed. With task: lm, the tokens "
+        "of all streams together in bptt steps, or, by sentence, the streams the text is divided into.",
     )
     memory_limit: Text | None = Field(
         default=None,
@@ -66,6 +67,11 @@ class TrainingConfig(Section):
         "null is half of what the machine has free.",
     )
     batch_type: Literal["token", "sentence"] = Field(default="token", description="What batch_size counts.")
+    bptt: PositiveInt = Field(
+        default=64,
+        description="With task: lm, tokens of each stream in an update. Gradients go back over so many steps, states "
+        "are carried on from update to update (truncated backpropagation through time).",
+    )
     scheduling: Literal["plateau", "inverse_square_root", "linear", "constant"] = Field(
         default="plateau",
         description="Learning rate over time: lowered when validation stops improving (plateau), "
@@ -117,7 +123,11 @@ class TrainingConfig(Section):
     )
     validation_freq: PositiveInt = Field(default=500, description="Updates from one validation to the next.")
     logging_freq: PositiveInt = Field(default=50, description="Updates from one line of progress to the next.")
-    shuffle: bool = Field(default=True, description="Deal sentences to batches anew in every epoch.")
+    shuffle: bool = Field(
+        default=True,
+        description="Deal sentences to batches anew in every epoch; with task: lm, the lines of the text, of which "
+        "none then tells anything of the next: false for running text.",
+    )
     print_valid_sents: tuple[NonNegativeInt, ...] = Field(
         default=(0, 1, 2),
         strict=False,

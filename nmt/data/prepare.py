@@ -26,6 +26,11 @@ def load_sides(data: "DataConfig") -> tuple[Side, Side]:
     )
 
 
+def load_side(data: "DataConfig") -> Side:
+    """The one side of a language model, `data.tgt`. Raises DataError as `load_sides` does."""
+    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, (data.tgt,)))
+
+
 def _given_or_trained(data: "DataConfig", model_file: str | None, sides: Sequence["SideConfig"]) -> Subwords:
     if model_file:
         return Subwords.from_file(model_file)

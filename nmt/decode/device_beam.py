@@ -26,6 +26,7 @@ from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+    from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
 
 STEPS_BETWEEN_LOOKS = 8
@@ -46,7 +47,7 @@ KNOWN = {
 class BlockSearch:
     """Search on a card with all that was asked for; raises DeviceError for what only the processor can do."""
 
-    model: TranslationModel | Ensemble
+    model: TranslationModel | LanguageModel | Ensemble
     beam_size: int
     length_penalty: LengthPenalty
     n_best: int

@@ -19,13 +19,14 @@ from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+    from nmt.model.language import LanguageModel
 
 _LEAST_WORK = 8
 """Sentences in work below which a thread of its own is not worth reading all weights."""
 
 
 def search(
-    model: TranslationModel | Ensemble,
+    model: TranslationModel | LanguageModel | Ensemble,
     src_ids: Sequence[Sequence[int]],
     *,
     beam_size: int = 5,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
-from nmt.config import ModelConfig
+from nmt.config import DecoderConfig, ModelConfig
 from nmt.errors import ConfigError
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import (
@@ -30,6 +30,7 @@ from nmt.rnn.cells import (
     MILSTMCell,
     MinGRUCell,
     MinLSTMCell,
+    OutputDropoutCell,
     PeepholeLSTMCell,
     ProjectedLSTMCell,
     QRNNCell,
@@ -127,9 +128,8 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
     """One cell a layer, without the attention around them; convolutional ones have it inside, and are preceded by the
     way in and followed by the way out."""
     decoder = config.decoder
-    hidden, embedded = decoder.hidden_size, decoder.embeddings.embedding_dim
     if decoder.type == "conv":
-        encoder = config.encoder
+        encoder, hidden, embedded = config.encoder, decoder.hidden_size, decoder.embeddings.embedding_dim
         attention = Attention(
             decoder.attention,
             encoder.output_size,
@@ -145,10 +145,25 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
             ),
             ConvOutputCell(hidden, embedded, decoder.hidden_dropout),
         ]
+    return _layers(decoder, decoder.embeddings.embedding_dim + decoder.hidden_size * decoder.input_feeding)
+
+
+def language_cells(config: ModelConfig) -> list[Cell]:
+    """One cell a layer of a language model, with all dropout: on embeddings, between layers and on the output."""
+    decoder = config.decoder
+    cells = _layers(decoder, decoder.embeddings.embedding_dim)
+    if rate := decoder.embeddings.dropout:
+        cells[0] = DropoutCell(cells[0], rate, decoder.variational_dropout)
+    if rate := decoder.hidden_dropout:
+        cells[-1] = OutputDropoutCell(cells[-1], rate, decoder.variational_dropout)
+    return cells
+
+
+def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
+    """Cells one above the other, with residuals and the dropout between them."""
     layers: list[Cell] = []
     for layer in range(decoder.num_layers):
-        size = hidden if layer else embedded + hidden * decoder.input_feeding
-        cell = recurrent_cell(decoder.rnn_type, size, hidden)
+        cell = recurrent_cell(decoder.rnn_type, decoder.hidden_size if layer else input_size, decoder.hidden_size)
         if layer and decoder.residual:
             cell = ResidualCell(cell)
         if layer and decoder.dropout:

@@ -16,27 +16,81 @@ from nmt.rnn.workspace import Fresh, Workspace
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
+    from nmt.model.language import LanguageModel
+    from nmt.model.network import Network
     from nmt.model.translation import TranslationModel
+    from nmt.rnn.scan import Scan
 
 States = dict[str, np.ndarray]
 
 
-class ModelDecoder:
+class StepDecoder:
+    """A network's decoder, a step at a time: what search asks of a model, but for taking sentences in."""
+
+    def __init__(self, network: Network, threads: int, scan: Scan | None = None) -> None:
+        """`scan`: instead of the network's step, with the same parameters."""
+        self.network, self.threads = network, threads
+        self.eos_id = EOS_ID
+        self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"))
+        self._table = network.positions.get("tgt")
+        # Where a decoder is told its position, a state counts the steps.
+        self._counted = {"place": 1} if self._table else {}
+        self._narrow: NarrowOutput | None = None
+        self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
+
+    def _narrow_to(self, names: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
+        """These sentences come in, with candidates (see `Decoder.admit`) for all that come or for none."""
+        if candidates is not None:
+            self._narrow = self._narrow or NarrowOutput(self.network.device, self.network.output_layer, self.threads)
+            self._narrow.admit(names, candidates)
+
+    def release(self, names: np.ndarray) -> None:
+        """These sentences are not asked for any more."""
+        if self._narrow is not None:
+            self._narrow.release(names)
+
+    def step(
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
+    ) -> tuple[np.ndarray, States]:
+        """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
+        self._names = names
+        if self._table is None:
+            words, word = np.unique(tokens, return_inverse=True)
+            x = self.network.embed("tgt", words, self.threads, Fresh())
+            return self._stepper.step(x, states, names, word=word, parent=parent)
+        place = states["place"][parent]
+        words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
+        x = self.network.embed("tgt", words[0], self.threads, Fresh())
+        x += self._table.rows(self.network.weights, words[1])
+        y, after = self._stepper.step(x, states, names, word=word.reshape(-1), parent=parent)
+        return y, after | {"place": place + 1}
+
+    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
+        """The most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there are no
+        more."""
+        places = min(places, self.network.vocab_sizes["tgt"])
+        if self._narrow is not None:
+            return self._narrow.best_tokens(outputs, self._names, first_token, places)
+        return self.network.device.best_tokens(outputs, self.network.output_layer, first_token, places, self.threads)
+
+    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
+        """The log-probabilities of all tokens [R, V], for rules that change them."""
+        if self._narrow is not None:
+            return self._narrow.log_probs(outputs, self._names)
+        return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
+
+
+class ModelDecoder(StepDecoder):
     """The model's decoder, a step at a time, for sentences that come and go."""
 
     def __init__(self, model: TranslationModel, threads: int, coverage_of: int = 0) -> None:
-        self.model, self.threads = model, threads
-        self.eos_id = EOS_ID
+        self.model = model
         self._positions = rounded_up(coverage_of)
         scan = model.step_decoder
         if coverage_of:
             scan = scan.around(CoverageCell(scan.cell, self._positions))
-        self._table = model.positions.get("tgt")
-        # Where a decoder is told its position, a state counts the steps.
-        self._states = scan.states | ({"place": 1} if self._table else {})
-        self._stepper = Stepper(scan, model.weights.view("decoder"))
-        self._narrow: NarrowOutput | None = None
-        self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
+        super().__init__(model, threads, scan)
+        self._states = scan.states | self._counted
 
     def admit(
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
@@ -49,9 +103,7 @@ class ModelDecoder:
         if self._positions:
             captured["positions"] = positions(self.model.device, source.memory, self._positions)
         names = self._stepper.admit(captured, source.lengths)
-        if candidates is not None:
-            self._narrow = self._narrow or NarrowOutput(self.model.device, self.model.output_layer, self.threads)
-            self._narrow.admit(names, candidates)
+        self._narrow_to(names, candidates)
         zero = {name: np.zeros((len(names), width), self.model.dtype) for name, width in self._states.items()}
         if self._positions:
             zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
@@ -60,38 +112,26 @@ class ModelDecoder:
     def release(self, names: np.ndarray) -> None:
         """These sentences are translated."""
         self._stepper.release(names)
-        if self._narrow is not None:
-            self._narrow.release(names)
+        super().release(names)
 
-    def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
-    ) -> tuple[np.ndarray, States]:
-        """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
-        self._names = names
-        if self._table is None:
-            words, word = np.unique(tokens, return_inverse=True)
-            x = self.model.embed("tgt", words, self.threads, Fresh())
-            return self._stepper.step(x, states, names, word=word, parent=parent)
-        place = states["place"][parent]
-        words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
-        x = self.model.embed("tgt", words[0], self.threads, Fresh())
-        x += self._table.rows(self.model.weights, words[1])
-        y, after = self._stepper.step(x, states, names, word=word.reshape(-1), parent=parent)
-        return y, after | {"place": place + 1}
 
-    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """The most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there are no
-        more."""
-        places = min(places, self.model.vocab_sizes["tgt"])
-        if self._narrow is not None:
-            return self._narrow.best_tokens(outputs, self._names, first_token, places)
-        return self.model.device.best_tokens(outputs, self.model.output_layer, first_token, places, self.threads)
+class LanguageDecoder(StepDecoder):
+    """A language model a step at a time. The sentences are texts, maybe empty, that it goes on from."""
 
-    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        """The log-probabilities of all tokens [R, V], for rules that change them."""
-        if self._narrow is not None:
-            return self._narrow.log_probs(outputs, self._names)
-        return self.model.device.log_probs(outputs, self.model.output_layer, self.threads)
+    def __init__(self, model: LanguageModel, threads: int) -> None:
+        super().__init__(model, threads)
+        self.model, self._count = model, 0
+
+    def admit(
+        self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, States, np.ndarray]:
+        """Read texts, with candidates as of `ModelDecoder.admit`. Returns their names [B], and the states and token
+        before the first step, one row a text. Nothing is kept of texts but their rows' states."""
+        names = np.arange(self._count, self._count + len(src_ids))
+        self._count += len(src_ids)
+        self._narrow_to(names, candidates)
+        last = np.array([ids[-1] if len(ids) else EOS_ID for ids in src_ids], np.int32)
+        return names, self.model.continue_from(src_ids, self.threads), last
 
 
 class BlockDecoder:

@@ -9,10 +9,10 @@ from nmt.rnn.footprint import Phase, packed_bytes, peak_bytes, piece_bytes, scan
 from nmt.rnn.kernels.products import packed_size
 
 if TYPE_CHECKING:
-    from nmt.model.translation import TranslationModel
+    from nmt.model.network import Network
 
 
-def workspace_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[str]:
+def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
     """Bytes that an update takes from the model's workspace, by operation and purpose.
 
     Args:
@@ -20,15 +20,12 @@ def workspace_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[
         T, S, B: Target steps, source steps and rows of the batch, padding included.
     """
     config, dtype, hidden = model.config, model.dtype, model.config.decoder.hidden_size
-    rows_of_embeddings = piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
-    rows_of_embeddings += piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
+    rows_of_embeddings = piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
+    if "src" in model.vocab_sizes:
+        rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
     there = [Phase(Counter({"embeddings": rows_of_embeddings}))]
-    scans = [(f"encoder.{name}", scan, steps, 1) for name, scan, steps in model.encoder.runs(S)]
-    if config.decoder.init_hidden == "bridge":
-        scans += [("bridge", scan, 1, 1) for scan in model.bridge.scans.values()]
-    scans += [(f"decoder.{name}".rstrip("."), scan, steps, S) for name, scan, steps in model.decoder.runs(T)]
     back: list[Phase] = []
-    for label, scan, steps, positions in scans:
+    for label, scan, steps, positions in model.runs(T, S):
         forward, its_way_back = scan_phases(scan, steps, B, positions)
         there += _labelled(label, forward)
         back = _labelled(label, its_way_back) + back
@@ -36,9 +33,10 @@ def workspace_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[
     return peak_bytes([*there, outputs, *back])
 
 
-def copies_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[str]:
+def copies_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
     """Bytes of an update's arrays outside the workspace, at the moment when they are most; arguments as above."""
-    memory = S * B * model.config.encoder.output_size * model.dtype.itemsize
+    layers = len({id(scan) for label, scan, *_ in model.runs(T, S) if label.startswith("encoder")})
+    memory = S * B * model.config.encoder.output_size * model.dtype.itemsize if layers else 0
     rows = T * B
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
     logits = (
@@ -48,18 +46,16 @@ def copies_bytes(model: TranslationModel, T: int, S: int, B: int) -> Counter[str
     )
     output = 2 * rows * hidden * model.dtype.itemsize
     # Joined directions of every layer, and the last one's in the decoder's order of rows.
-    kept = memory * (len(model.encoder.scans) + 1)
+    kept = memory * (layers + 1)
     # The output layer's are gone when the way back through the encoder has its own: the gradient of the memory in
     # two orders, of a direction's share of it, of a layer's input.
     back = 4 * memory
-    return Counter({"encoder outputs": kept, "logits": logits, "gathered rows": max(output, back - logits)})
+    return +Counter({"encoder outputs": kept, "logits": logits, "gathered rows": max(output, back - logits)})
 
 
-def packed_weights_bytes(model: TranslationModel) -> int:
+def packed_weights_bytes(model: Network) -> int:
     """Bytes of the packed forms of all weights that training uses."""
-    total = sum(packed_bytes(scan) for _, scan, _ in (*model.encoder.runs(1), *model.decoder.runs(1)))
-    if model.config.decoder.init_hidden == "bridge":
-        total += sum(packed_bytes(scan) for scan in model.bridge.scans.values())
+    total = sum(packed_bytes(scan) for _, scan, _, _ in model.runs(1, 1))
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
     packed = model.decoder.packed
     output = packed_size(hidden, vocab, packed) + packed_size(vocab, hidden, packed)

@@ -12,6 +12,7 @@ from nmt.rnn.workspace import Fresh
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
+    from nmt.model.network import Network
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
 
@@ -54,18 +55,29 @@ def force(
         source_lengths=source.lengths,
         label="decoder",
     ).y
+    scores = token_log_probs(model, y[..., :width], tgt_out, lengths, threads)
+    if not attention:
+        return scores, []
+    shown = device.download(y[..., width:])
+    return scores, [shown[:n, i, : len(s) + 1] for i, (n, s) in enumerate(zip(lengths, src_ids, strict=True))]
+
+
+def token_log_probs(
+    model: Network, y: np.ndarray, tgt_out: np.ndarray, lengths: np.ndarray, threads: int
+) -> list[np.ndarray]:
+    """The log-probability of each row's first lengths[b] tokens of tgt_out [T, B] of the host, for outputs y [T, B, H]
+    of the model's device; arrays of the host."""
+    device = model.device
     b = np.repeat(np.arange(len(lengths)), lengths)
     t = np.concatenate([np.arange(n) for n in lengths.tolist()]) if len(lengths) else np.zeros(0, np.int64)
     scores = np.empty(len(b), model.dtype)
     for start in range(0, len(b), _ROWS):
         rows = slice(start, start + _ROWS)
-        outputs = device.xp.ascontiguousarray(y[device.index(t[rows]), device.index(b[rows]), :width])
+        outputs = device.xp.ascontiguousarray(y[device.index(t[rows]), device.index(b[rows])])
         everything = device.log_probs(outputs, model.output_layer, threads)
         wanted = device.index(np.arange(len(everything))), device.index(tgt_out[t[rows], b[rows]])
         scores[rows] = device.download(everything[wanted])
-    shown = device.download(y[..., width:]) if attention else y
-    weights = [shown[:n, i, : len(s) + 1] for i, (n, s) in enumerate(zip(lengths, src_ids, strict=True))]
-    return np.split(scores, np.cumsum(lengths)[:-1]), weights if attention else []
+    return np.split(scores, np.cumsum(lengths)[:-1])
 
 
 def positions(device: Device, memory: Any, count: int) -> Any:

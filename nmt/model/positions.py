@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,11 @@ class Positions:
             self.device.embedding_gradient(rows, summed, gradients[self.name], 1.0, threads)
 
 
-def make_positions(config: ModelConfig, device: Device) -> dict[str, Positions]:
-    """Those of `src` and `tgt`, where the encoder or decoder cannot tell positions apart by itself."""
+def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) -> dict[str, Positions]:
+    """Those of `sides`, src and tgt, whose encoder or decoder cannot tell positions apart by itself."""
     found = {}
-    for side, one in (("src", config.encoder), ("tgt", config.decoder)):
+    for side in sides:
+        one = config.encoder if side == "src" else config.decoder
         if one.type == "conv":
             width = one.embeddings.embedding_dim
             deviation = DEVIATION * (width**0.5 if one.embeddings.scale else 1.0)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from nmt.errors import ConfigError
 from nmt.train.memory import format_bytes, free_bytes, resident_bytes
-from nmt.train.prepare import train_batches
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.batches import TrainBatches
-    from nmt.data.corpus import ParallelCorpus
-    from nmt.model.translation import TranslationModel
+    from nmt.model.network import Network
     from nmt.train.optimizer import Optimizer
     from nmt.train.state import TrainingState
+    from nmt.train.task import Batches, Corpus, Task
 
 SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 """Target tokens a batch. Loops and products run over blocks of 2,048 rows, the output layer over 256: what is larger
@@ -53,7 +51,7 @@ class Forecast:
         return sum(self.fixed.values()) + self.update
 
 
-def forecast(model: TranslationModel, optimizer: Optimizer, corpus: ParallelCorpus, batches: TrainBatches) -> Forecast:
+def forecast(model: Network, optimizer: Optimizer, corpus: Corpus, batches: Batches) -> Forecast:
     """Predict the peak of training with these batches, from the plans and the shapes of one epoch.
 
     The model must have run once, on a batch of any size (see `warm_up`): what the process holds besides is then known.
@@ -80,19 +78,18 @@ def forecast(model: TranslationModel, optimizer: Optimizer, corpus: ParallelCorp
     return Forecast(fixed, workspace_bytes(model, *largest), copies_bytes(model, *largest), largest)
 
 
-def warm_up(model: TranslationModel, num_threads: int) -> None:
-    """Load or compile everything an update needs, on a batch of one pair of one word. No parameter changes."""
-    from nmt.data.batches import make_batch
-
-    model.loss_and_gradients(make_batch([[4]], [[4]], [0]), seed=0, threads=num_threads)
+def warm_up(model: Network, task: Task, num_threads: int) -> None:
+    """Load or compile everything an update needs, on the smallest batch there can be. No parameter changes."""
+    model.loss_and_gradients(task.smallest_batch(), seed=0, threads=num_threads)
+    model.carry({})
 
 
 def choose_batch_size(
     config: Config,
     state: TrainingState,
-    model: TranslationModel,
+    model: Network,
     optimizer: Optimizer,
-    corpus: ParallelCorpus,
+    task: Task,
     num_threads: int,
 ) -> tuple[int, str]:
     """Return the number of target tokens a batch, and in words where it comes from.
@@ -102,17 +99,17 @@ def choose_batch_size(
     """
     if state.batch_size:
         return state.batch_size, "as in the run so far"
-    warm_up(model, num_threads)
+    warm_up(model, task, num_threads)
     training = config.training
     limit, whose = training.memory_limit_bytes, "training.memory_limit"
     if limit is None and model.device.memory is not None:
         limit, whose = model.device.memory // 2, "half of the card's memory"
     elif limit is None:
         limit, whose = (free_bytes() + resident_bytes()) // 2, "half of the memory that is free"
-    most = max(SIZES[0], corpus.num_tgt_tokens // MIN_UPDATES)
+    most = max(SIZES[0], task.corpus.num_tgt_tokens // MIN_UPDATES)
     useful = [size for size in SIZES if size <= most]
     for size in reversed(useful):
-        found = forecast(model, optimizer, corpus, train_batches(config, corpus, size))
+        found = forecast(model, optimizer, task.corpus, task.batches(size))
         needed = found.peak + round((MARGIN - 1) * found.update)
         if needed <= limit:
             return size, f"{_reason(size, useful)}; predicted peak {_of(needed, limit)} ({whose})"

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain
-from nmt.model_folder import OPTIMIZER_PREFIX, PARAMS_PREFIX, read_checkpoint
+from nmt.model_folder import CARRIED_PREFIX, OPTIMIZER_PREFIX, PARAMS_PREFIX, read_checkpoint
 from nmt.tensor_file import write_tensors
 
 
@@ -20,6 +20,7 @@ def save_checkpoint(
     params: Mapping[str, np.ndarray],
     optimizer: Mapping[str, np.ndarray],
     metadata: Mapping[str, Any],
+    carried: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write a checkpoint aside, wait for the disk, then rename it onto `path`.
 
@@ -28,6 +29,7 @@ def save_checkpoint(
         params: The model's parameters by name.
         optimizer: The optimizer's arrays by name; empty where only translating is wanted.
         metadata: What JSON can hold: position in the data, schedule, scores, settings.
+        carried: What the next batch goes on from, by name (see `Network.carried`).
 
     Raises:
         CheckpointError: It cannot be written; the former file is untouched and nothing is left
@@ -35,6 +37,7 @@ def save_checkpoint(
     """
     tensors = {PARAMS_PREFIX + name: array for name, array in params.items()}
     tensors |= {OPTIMIZER_PREFIX + name: array for name, array in optimizer.items()}
+    tensors |= {CARRIED_PREFIX + name: array for name, array in (carried or {}).items()}
     try:
         write_tensors(path, tensors, metadata)
     except OSError as error:
@@ -60,3 +63,9 @@ def load_checkpoint(
         if name.startswith(OPTIMIZER_PREFIX)
     }
     return params, optimizer, metadata
+
+
+def load_carried(path: Path) -> dict[str, np.ndarray]:
+    """Read what the next batch goes on from, names without prefix. Raises CheckpointError as `load_checkpoint`."""
+    tensors, _ = read_checkpoint(path, prefix=CARRIED_PREFIX)
+    return {name.removeprefix(CARRIED_PREFIX): array for name, array in tensors.items()}

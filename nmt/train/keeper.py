@@ -13,7 +13,7 @@ from nmt.train.validation import HIGHER_IS_BETTER
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.model.translation import TranslationModel
+    from nmt.model.network import Network
     from nmt.train.optimizer import Optimizer
     from nmt.train.schedule import Constant
     from nmt.train.state import TrainingState
@@ -35,7 +35,7 @@ class Keeper:
         config: Config,
         subwords_digest: str,
         *,
-        model: TranslationModel,
+        model: Network,
         optimizer: Optimizer,
         schedule: Constant,
         state: TrainingState,
@@ -109,6 +109,7 @@ class Keeper:
             path,
             params={name: download(array) for name, array in self._model.params.items()},
             optimizer=arrays if with_optimizer else {},
+            carried=self._model.carried if with_optimizer else {},
             metadata={
                 "state": self._state.to_dict(),
                 "schedule": self._schedule.state_dict(),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.errors import NMTError
 from nmt.train.limits import progress, seconds_left, stop_reason
@@ -17,8 +16,7 @@ from nmt.train.validation import is_better
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.batches import Batch, TrainBatches
-    from nmt.model.translation import LossStats, TranslationModel
+    from nmt.model.network import LossStats, Network
     from nmt.train.interrupt import StopRequest
     from nmt.train.keeper import Keeper
     from nmt.train.optimizer import Optimizer
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
     from nmt.train.report import Reporter
     from nmt.train.schedule import Constant
     from nmt.train.state import TrainingState
+    from nmt.train.task import Batches
     from nmt.train.validation import Validator
-    from nmt.translator import Translator
 
 SAVE_SECONDS = 300.0
 """The last checkpoint is never older than this and one update."""
@@ -42,13 +40,12 @@ class Parts:
 
     config: Config
     num_threads: int
-    batches: TrainBatches
-    model: TranslationModel
+    batches: Batches
+    model: Network
     optimizer: Optimizer
     schedule: Constant
     state: TrainingState
     validator: Validator
-    translator: Translator
     keeper: Keeper
     reporter: Reporter
     stop: StopRequest
@@ -115,7 +112,7 @@ class Loop:
                     return reason
             state.epoch, state.position = state.epoch + 1, 0
 
-    def _update(self, batch: Batch) -> None:
+    def _update(self, batch: Any) -> None:
         parts, state = self.parts, self.state
         state.update += 1
         state.position += 1
@@ -210,7 +207,7 @@ class Loop:
         began = time.monotonic()
         with parts.watch.measure("validation"):
             scores = parts.validator.losses(parts.model, parts.num_threads)
-            scores |= parts.validator.scores(parts.translator, self._show_translated())
+            scores |= parts.validator.scores(parts.reporter.live)
         self._validation_seconds = time.monotonic() - began
         is_first = not state.validated_update
         is_best = is_better(metric, scores, state.best_scores)
@@ -232,16 +229,6 @@ class Loop:
         with parts.watch.measure("saving"):
             state.elapsed = self._elapsed
             parts.keeper.save_validated(scores[metric], is_best=is_best)
-
-    def _show_translated(self) -> Callable[[int], None]:
-        done, total = 0, len(self.parts.validator.sources)
-
-        def show(count: int) -> None:
-            nonlocal done
-            done += count
-            self.parts.reporter.live(f"validation  {done} of {total} sentences translated")
-
-        return show
 
     def _stop_reason(self) -> str | None:
         return stop_reason(

@@ -19,7 +19,7 @@ _SMALL_SHARE = 0.01  # of the whole: purposes below it are one line
 
 def plan_page(trial: Trial) -> str:
     """Predict memory from the plans; run the epoch's largest batch and some others; return the page."""
-    found = forecast(trial.model, trial.optimizer, trial.corpus, trial.batches)
+    found = forecast(trial.model, trial.optimizer, trial.task.corpus, trial.batches)
     can_reset = reset_peak()
     trial.update(trial.batches.batch(1, trial.batches.shapes(1).tolist().index(list(found.shape))))
     timing = trial.measure(_UPDATES, warm_up=_WARM_UP, seconds=_SECONDS)
@@ -47,7 +47,8 @@ def _parameters(trial: Trial) -> list[str]:
 
 def _memory(found: Forecast) -> list[str]:
     T, S, B = found.shape
-    lines = [f"memory, for the largest batch of the first epoch: {B} pairs, {S} source and {T} target steps"]
+    shape = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
+    lines = [f"memory, for the largest batch of the first epoch: {shape}"]
     batch = found.workspace + found.copies
     least = _SMALL_SHARE * found.peak
     small = [size for size in batch.values() if size < least]
@@ -67,7 +68,7 @@ def _speed(trial: Trial, timing: Timing) -> list[str]:
     updates, threads = trial.batches.num_batches(1), trial.num_threads
     return [
         f"speed of {timing.updates} updates with {threads} thread{'s' if threads > 1 else ''}",
-        f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}",
+        *([f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}"] if timing.src_tokens else []),
         f"  {'target tokens/s':34}{timing.tgt_tokens / timing.seconds:>14,.0f}",
         f"  {'target tokens a batch':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
         f"  (batch_size {trial.batch_size:,})",
@@ -96,4 +97,4 @@ def _time(trial: Trial, timing: Timing) -> list[str]:
 
 
 def _epoch_seconds(trial: Trial, timing: Timing) -> float:
-    return trial.corpus.num_tgt_tokens * timing.seconds / timing.tgt_tokens
+    return trial.task.corpus.num_tgt_tokens * timing.seconds / timing.tgt_tokens

@@ -1,11 +1,10 @@
-"""Before the first update: the folder is ours, the subwords in it, the texts loaded."""
+"""Before the first update: the folder is ours, the settings and subwords in it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,30 +23,7 @@ from nmt.model_folder import (
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.batches import Batch, TrainBatches
-    from nmt.data.corpus import ParallelCorpus, Side
-    from nmt.data.subwords import Subwords
-    from nmt.train.progress import TrainingLog
-
-Texts = tuple[list[str], list[str]]
-"""Source lines as read, and reference lines cleaned as configured."""
-
-
-@dataclass(frozen=True)
-class Corpora:
-    """Everything a run reads."""
-
-    src_subwords: Subwords
-    tgt_subwords: Subwords
-    train: ParallelCorpus
-    dev: ParallelCorpus
-    dev_texts: Texts
-    test_texts: Texts | None
-
-    @property
-    def fingerprint(self) -> list[int]:
-        """Pairs and target tokens of the training corpus."""
-        return [len(self.train), len(self.train.tgt.tokens)]
+    from nmt.data.corpus import Side
 
 
 @contextlib.contextmanager
@@ -109,72 +85,33 @@ def save_config(folder: Path, config: Config) -> None:
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
 
 
-def load_corpora(config: Config, folder: Path, log: TrainingLog) -> Corpora:
-    """Read the texts and cut them into subwords, which are trained or copied first if need be.
+def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tuple[Side, Side]:
+    """Both sides with their subwords, those in the folder where a run left them; the same twice for one language.
 
     Args:
         config: The settings.
-        folder: The model folder.
-        log: Told how many pairs there are and how many were left out.
-
-    Raises:
-        DataError: A text or subword model is missing, damaged or does not fit its partner.
-        CheckpointError: The folder cannot be written, or lost its subwords.
-    """
-    from nmt.data.corpus import load_parallel
-
-    _check_files(config)
-    src, tgt = _sides(config, folder, log)
-    data = config.data
-    dev = load_parallel(data.dev, src, tgt, training=False)
-    test = load_parallel(data.test, src, tgt, training=False) if data.test else None
-    train = load_parallel(data.train, src, tgt)
-    tgt_tokens = len(train.tgt.tokens)
-    log.line(
-        f"data: {len(train):,} training pairs of {train.total:,} lines"
-        f" ({train.skipped_empty:,} skipped with an empty side, "
-        f"{train.skipped_long:,} over max_length), {tgt_tokens:,} target subwords; "
-        f"{len(dev):,} validation pairs"
-    )
-    return Corpora(
-        src_subwords=src.subwords,
-        tgt_subwords=tgt.subwords,
-        train=train,
-        dev=dev,
-        dev_texts=(dev.src_texts, dev.references),
-        test_texts=(test.src_texts, test.references) if test else None,
-    )
-
-
-def train_batches(config: Config, corpus: ParallelCorpus, size: int) -> TrainBatches:
-    """Deal the training corpus into batches of `size` tokens or sentences."""
-    from nmt.data.batches import TrainBatches
-
-    return TrainBatches(corpus, size, config.training.batch_type, config.seed, config.training.shuffle)
-
-
-def validation_batches(config: Config, corpus: ParallelCorpus, size: int) -> list[Batch]:
-    """Return the validation pairs in batches of `size` tokens or sentences."""
-    from nmt.data.batches import TrainBatches
-
-    return list(TrainBatches(corpus, size, config.training.batch_type, shuffle=False).epoch(0))
-
-
-def load_training_text(config: Config, say: Callable[[str], None]) -> tuple[Side, Side, ParallelCorpus]:
-    """Read the training text with the subwords it would be trained with, and write nothing.
-
-    Args:
-        config: The settings. Subwords of a run in its folder are used again, others trained in memory.
+        folder: The model folder, in which new subwords are saved.
         say: Told what takes long.
 
     Raises:
-        DataError: A text or subword model is missing, damaged or does not fit its partner.
+        DataError: A text or subword model is missing or damaged.
+        CheckpointError: The folder cannot be written, or lost its subwords.
     """
-    from nmt.data.corpus import load_parallel
-
     _check_files(config)
-    src, tgt = _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)
-    return src, tgt, load_parallel(config.data.train, src, tgt)
+    found = _found_sides(config, folder)
+    if found is not None:
+        return found
+    if not (folder / CONFIG_NAME).exists():
+        save_config(folder, config)  # from here on the folder is ours
+    src, tgt = _new_sides(config, say)
+    save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
+    return src, tgt
+
+
+def sides_of_trial(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
+    """The same without writing anything: new subwords stay in memory."""
+    _check_files(config)
+    return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)
 
 
 def _check_files(config: Config) -> None:
@@ -183,25 +120,17 @@ def _check_files(config: Config) -> None:
 
     data = config.data
     for prefix in filter(None, (data.train, data.dev, data.test)):
-        for side in (data.src, data.tgt):
+        for side in (data.src, data.tgt) if config.task == "translation" else (data.tgt,):
             text_file(f"{prefix}.{side.lang}")
 
 
-def _sides(config: Config, folder: Path, log: TrainingLog) -> tuple[Side, Side]:
-    found = _found_sides(config, folder)
-    if found is not None:
-        return found
-    if not (folder / CONFIG_NAME).exists():
-        save_config(folder, config)  # from here on the folder is ours
-    src, tgt = _new_sides(config, log.line)
-    save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
-    return src, tgt
-
-
 def _new_sides(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
-    from nmt.data.prepare import load_sides
+    from nmt.data.prepare import load_side, load_sides
 
     say("subwords: reading the training text")
+    if config.task == "lm":
+        side = load_side(config.data)
+        return side, side
     return load_sides(config.data)
 
 
@@ -212,7 +141,8 @@ def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:
     if not ((folder / LAST_NAME).exists() or _has_same_subwords(config, folder)):
         return None
     src, tgt = load_subwords(folder, joint=config.data.subwords.joint)
-    return Side(config.data.src, src), Side(config.data.tgt, tgt)
+    target = Side(config.data.tgt, tgt)
+    return (Side(config.data.src, src) if config.task == "translation" else target), target
 
 
 def _has_same_subwords(config: Config, folder: Path) -> bool:

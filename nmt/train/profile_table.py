@@ -34,7 +34,8 @@ def profile_page(trial: Trial, updates: int) -> str:
     lines = [
         f"{updates} updates of {timing.tgt_tokens / updates:,.0f} target tokens, after {WARM_UP} of warm-up, "
         f"{threads} thread{'s' if threads > 1 else ''}: "
-        f"{timing.src_tokens / whole:,.0f} source and {timing.tgt_tokens / whole:,.0f} target tokens/s",
+        + (f"{timing.src_tokens / whole:,.0f} source and " if timing.src_tokens else "")
+        + f"{timing.tgt_tokens / whole:,.0f} target tokens/s",
         "",
         f"{'operation':{width}}  {'calls':>7}  {'seconds':>9}  {'share':>6}  {'GFLOP/s':>7}",
     ]

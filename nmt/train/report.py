@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.train.progress import TrainingLog, format_seconds, perplexity
 
 if TYPE_CHECKING:
-    from nmt.data.batches import Batch
-    from nmt.model.translation import LossStats
+    from nmt.model.network import LossStats
     from nmt.train.state import TrainingState
     from nmt.train.validation import Validator
 
@@ -45,7 +44,7 @@ class Reporter:
         self._is_warm = False
         self._live_at = 0.0
 
-    def add(self, batch: Batch, stats: LossStats, seconds: float) -> None:
+    def add(self, batch: Any, stats: LossStats, seconds: float) -> None:
         """Add one update that was not skipped; `seconds` is the time of its training step alone.
 
         The first one of a run compiles or loads the kernels: its time would drown the others'.
@@ -84,7 +83,8 @@ class Reporter:
         self.log.line(
             f"epoch {state.epoch:>3}  update {state.update:>6}  loss {loss:.4f}"
             f"  ppl {perplexity(nll):.2f}  lr {learning_rate:.3g}  grad {norm:.2f}"
-            f"  src {src_rate:,.0f}/s  tgt {tgt_rate:,.0f}/s  left {format_seconds(left)}"
+            + (f"  src {src_rate:,.0f}/s" if state.src_tokens else "")
+            + f"  tgt {tgt_rate:,.0f}/s  left {format_seconds(left)}"
         )
         self.log.event(
             "train",
@@ -136,12 +136,9 @@ class Reporter:
         )
 
     def samples(self, indices: Sequence[int], validator: Validator) -> None:
-        """Write some sentences with what a person and the model made of them."""
-        for index in indices:
-            if index < len(validator.hypotheses):
-                self.log.line(f"  source      {validator.sources[index]}")
-                self.log.line(f"  reference   {validator.references[index]}")
-                self.log.line(f"  hypothesis  {validator.hypotheses[index]}")
+        """Write what the model made of some sentences of the validation set."""
+        for line in validator.samples(indices):
+            self.log.line(line)
 
     def signatures(self, signatures: Mapping[str, str]) -> None:
         """Write what makes the scores comparable."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.errors import CheckpointError
 from nmt.model_folder import LAST_NAME
-from nmt.train.checkpoint import load_checkpoint
+from nmt.train.checkpoint import load_carried, load_checkpoint
 from nmt.train.state import TrainingState
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SILENT = ("name", "model_dir", "threads", "device", "data.subwords.*model_file")
 _FREE = ("model.*dropout", "model.initializer", "model.init_weight", "model.forget_bias")
 _BINDING = (
+    "task",
     "model.*",
     "data.subwords.*",
     "data.*.lang",
@@ -35,6 +36,7 @@ _BATCHES = (
     "data.*.max_length",
     "training.batch_size",
     "training.batch_type",
+    "training.bptt",
     "training.shuffle",
 )
 _SCHEDULE = "training.scheduling"
@@ -60,6 +62,8 @@ class SavedRun:
     params: dict[str, np.ndarray]
     """Names as in the file."""
     optimizer: dict[str, np.ndarray]
+    carried: dict[str, np.ndarray]
+    """What the next batch goes on from."""
     optimizer_numbers: dict[str, Any]
     schedule: dict[str, Any]
     state: TrainingState
@@ -82,6 +86,7 @@ def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
         path=path,
         params=params,
         optimizer=optimizer,
+        carried=load_carried(path),
         optimizer_numbers=metadata["optimizer"],
         schedule=metadata["schedule"],
         state=TrainingState.from_dict(metadata["state"]),

@@ -8,14 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from nmt.errors import CheckpointError, NMTError
-from nmt.evaluate import Score, score_translations
-from nmt.length_model import LengthModel, save_length_model
 from nmt.model_folder import (
     BEST_NAME,
     LAST_NAME,
-    LENGTHS_NAME,
     PARAMS_PREFIX,
-    build_model,
     read_checkpoint,
     set_params,
     subwords_digest,
@@ -26,30 +22,22 @@ from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.keeper import Keeper
 from nmt.train.loop import Loop, Parts
 from nmt.train.optimizer import make_optimizer
-from nmt.train.prepare import (
-    Corpora,
-    Texts,
-    check_trainable,
-    load_corpora,
-    own_folder,
-    save_config,
-    train_batches,
-    validation_batches,
-)
+from nmt.train.prepare import check_trainable, own_folder, save_config
 from nmt.train.progress import Stopwatch, TrainingLog, format_seconds
 from nmt.train.report import Reporter, format_scores
 from nmt.train.resume import SavedRun, load_saved_run
 from nmt.train.schedule import make_schedule
 from nmt.train.state import TrainingState
-from nmt.train.validation import Validator
-from nmt.translator import Translator, resolve_threads
+from nmt.train.task import load_task
+from nmt.translator import resolve_threads
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.corpus import ParallelCorpus
-    from nmt.model.translation import TranslationModel
+    from nmt.evaluate import Score
+    from nmt.model.network import Network
     from nmt.rnn.device import Device
     from nmt.train.optimizer import Optimizer
+    from nmt.train.task import Task
 
 
 @dataclass(frozen=True)
@@ -106,12 +94,12 @@ class Trainer:
         with own_folder(self.folder), contextlib.closing(self._open_log()) as log:
             try:
                 saved = load_saved_run(self.folder, self.config)
-                corpora = load_corpora(self.config, self.folder, log)
-                parts = self._set_up(corpora, saved, log, watch)
+                task = load_task(self.config, self.folder, log)
+                parts = self._set_up(task, saved, log, watch)
                 save_config(self.folder, self.config)
                 elapsed_before = saved.state.elapsed if saved else 0.0
                 with self._stop:
-                    return self._train(Loop(parts, elapsed_before), log, corpora.test_texts)
+                    return self._train(Loop(parts, elapsed_before), log, task)
             except NMTError as error:
                 log.note(f"Error: {error}")
                 raise
@@ -119,30 +107,24 @@ class Trainer:
     def _open_log(self) -> TrainingLog:
         return TrainingLog(self.folder, self._terminal)
 
-    def _set_up(self, corpora: Corpora, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
+    def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
         config, threads = self.config, self._num_threads
-        src, tgt = corpora.src_subwords, corpora.tgt_subwords
-        digest = subwords_digest(src, tgt)
-        model = build_model(config, src.vocab_size, tgt.vocab_size, device=self._device)
-        model.initialize(config.seed, corpora.train.target_counts(tgt.vocab_size))
+        digest = subwords_digest(*task.subwords)
+        model = task.build_model(self._device)
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
         schedule = make_schedule(config.training)
         state = saved.state if saved else TrainingState()
-        lengths = LengthModel.learn(corpora.train.src.lengths, corpora.train.tgt.lengths)
-        save_length_model(self.folder / LENGTHS_NAME, lengths)
-        batch_size = self._batch_size(state, model, optimizer, corpora.train, log)
+        task.save_statistics(self.folder)
+        batch_size = self._batch_size(state, model, optimizer, task, log)
         parts = Parts(
             config=config,
             num_threads=threads,
-            batches=train_batches(config, corpora.train, batch_size),
+            batches=task.batches(batch_size),
             model=model,
             optimizer=optimizer,
             schedule=schedule,
             state=state,
-            validator=Validator(
-                validation_batches(config, corpora.dev, batch_size), *corpora.dev_texts, check=self._stop.check
-            ),
-            translator=Translator(model, src, tgt, config, threads, lengths=lengths),
+            validator=task.validator(model, batch_size, threads, self._stop.check),
             keeper=Keeper(
                 self.folder,
                 config,
@@ -157,34 +139,28 @@ class Trainer:
             watch=watch,
         )
         log.line(
-            f"model {config.name}: {model.num_params:,} parameters, vocabularies of "
-            f"{src.vocab_size:,} and {tgt.vocab_size:,}, "
+            f"model {config.name}: {model.num_params:,} parameters, {_vocabularies(config, task)}, "
             f"{_whereabouts(self._device, threads)}, in {self.folder}"
         )
         if saved is not None:
             _check_subwords(saved, digest)
-            _restore(parts, saved, corpora.fingerprint, log)
-        state.corpus = corpora.fingerprint
+            _restore(parts, saved, task.fingerprint, log)
+        state.corpus = task.fingerprint
         return parts
 
     def _batch_size(
-        self,
-        state: TrainingState,
-        model: TranslationModel,
-        optimizer: Optimizer,
-        corpus: ParallelCorpus,
-        log: TrainingLog,
+        self, state: TrainingState, model: Network, optimizer: Optimizer, task: Task, log: TrainingLog
     ) -> int:
         given = self.config.training.batch_size
         if given != "auto":
             state.batch_size = 0
             return given
-        size, reason = choose_batch_size(self.config, state, model, optimizer, corpus, self._num_threads)
+        size, reason = choose_batch_size(self.config, state, model, optimizer, task, self._num_threads)
         log.line(f"batch_size: auto is {size:,} target tokens: {reason}")
         state.batch_size = size
         return size
 
-    def _train(self, loop: Loop, log: TrainingLog, test: Texts | None) -> TrainingResult:
+    def _train(self, loop: Loop, log: TrainingLog, task: Task) -> TrainingResult:
         state = loop.state
         test_scores: dict[str, Score] = {}
         try:
@@ -195,8 +171,8 @@ class Trainer:
                     f"best checkpoint {self.folder / BEST_NAME}: update {state.best_update}, "
                     f"{format_scores(state.best_scores)}"
                 )
-            if test is not None:
-                test_scores = self._score_test(loop.parts, test, log)
+            if self.config.data.test is not None:
+                test_scores = self._score_test(loop.parts, task, log)
         except Interrupted:
             reason = "a signal"
             loop.save_last()
@@ -214,19 +190,22 @@ class Trainer:
             test_scores=test_scores,
         )
 
-    def _score_test(self, parts: Parts, test: Texts, log: TrainingLog) -> dict[str, Score]:
+    def _score_test(self, parts: Parts, task: Task, log: TrainingLog) -> dict[str, Score]:
         """Score the best checkpoint on the test set, or the last where there is no best."""
-        sources, references = test
         best = parts.keeper.best_path
         if parts.state.best_update:
             tensors, _ = read_checkpoint(best, prefix=PARAMS_PREFIX)
             set_params(parts.model, tensors, best)
-        found = parts.translator.translate_nbest(sources, on_batch=lambda count: self._stop.check())
-        scores = score_translations([translations[0].text for translations in found], references)
+        scores = task.test(parts.model, self._num_threads, self._stop.check)
         figures = {name: score.score for name, score in scores.items()}
         log.line(f"test {self.config.data.test}: {format_scores(figures)}")
         log.event("test", update=parts.state.best_update, **figures)
         return scores
+
+
+def _vocabularies(config: Config, task: Task) -> str:
+    src, tgt = (subwords.vocab_size for subwords in task.subwords)
+    return f"vocabularies of {src:,} and {tgt:,}" if config.task == "translation" else f"a vocabulary of {tgt:,}"
 
 
 def _whereabouts(device: Device, threads: int) -> str:
@@ -244,6 +223,7 @@ def _check_subwords(saved: SavedRun, digest: str) -> None:
 def _restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog) -> None:
     """Put a saved run into the parts of this one, and say what is not as it was."""
     set_params(parts.model, saved.params, saved.path)
+    parts.model.carry(saved.carried)
     parts.optimizer.load_state_dict(saved.optimizer, saved.optimizer_numbers)
     if not saved.changes.schedule:
         parts.schedule.load_state_dict(saved.schedule)

@@ -6,24 +6,24 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nmt.model_folder import build_model
 from nmt.rnn.device import choose_device
 from nmt.rnn.profile import Profile, operation, recording
 from nmt.train.batch_size import choose_batch_size, warm_up
 from nmt.train.optimizer import make_optimizer
-from nmt.train.prepare import check_trainable, load_training_text, train_batches
+from nmt.train.prepare import check_trainable
 from nmt.train.schedule import make_schedule
 from nmt.train.state import TrainingState
+from nmt.train.task import load_trial_task
 from nmt.train.update import Updater
 from nmt.translator import resolve_threads
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.batches import Batch, TrainBatches
-    from nmt.model.translation import TranslationModel
+    from nmt.model.network import Network
     from nmt.train.optimizer import Optimizer
+    from nmt.train.task import Batches, Task
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,20 @@ class Trial:
         check_trainable(config)
         self.config = config
         self.num_threads = resolve_threads(threads, config)
-        src, tgt, self.corpus = load_training_text(config, say)
-        vocabularies = src.subwords.vocab_size, tgt.subwords.vocab_size
-        self.model: TranslationModel = build_model(config, *vocabularies, device=choose_device(device or config.device))
-        self.model.initialize(config.seed, self.corpus.target_counts(vocabularies[1]))
+        self.task: Task = load_trial_task(config, say)
+        self.model: Network = self.task.build_model(choose_device(device or config.device))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
         self.schedule = make_schedule(config.training)
         say("compiling or loading the code, which the first run on a machine does for a minute or two")
-        warm_up(self.model, self.num_threads)
+        warm_up(self.model, self.task, self.num_threads)
         self.batch_size = self._choose(say)
-        self.batches: TrainBatches = train_batches(config, self.corpus, self.batch_size)
+        self.batches: Batches = self.task.batches(self.batch_size)
         self._updater = Updater(config, self.model, self.optimizer, self.num_threads)
         self._number = 0
 
-    def update(self, batch: Batch) -> None:
+    def update(self, batch: Any) -> None:
         """Do one update."""
         self._number += 1
         self._updater.update(batch, self._number, self.schedule.learning_rate(self._number))
@@ -102,11 +100,11 @@ class Trial:
         if given != "auto":
             return given
         size, reason = choose_batch_size(
-            self.config, TrainingState(), self.model, self.optimizer, self.corpus, self.num_threads
+            self.config, TrainingState(), self.model, self.optimizer, self.task, self.num_threads
         )
         say(f"batch_size: auto is {size:,} target tokens: {reason}")
         return size
 
-    def _endless(self) -> Iterator[Batch]:
+    def _endless(self) -> Iterator[Any]:
         for epoch in count(1):
             yield from self.batches.epoch(epoch)

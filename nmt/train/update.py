@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.train.optimizer import clip_scale, gradient_norm
 from nmt.train.state import update_seed
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.batches import Batch
-    from nmt.model.translation import LossStats, TranslationModel
+    from nmt.model.network import LossStats, Network
     from nmt.train.optimizer import Arrays, Optimizer
 
 
@@ -34,13 +33,13 @@ class Updater:
         num_threads: Cores to use.
     """
 
-    def __init__(self, config: Config, model: TranslationModel, optimizer: Optimizer, num_threads: int) -> None:
+    def __init__(self, config: Config, model: Network, optimizer: Optimizer, num_threads: int) -> None:
         self._config, self._model, self._optimizer = config, model, optimizer
         self._num_threads = num_threads
         self.gradients: Arrays | None = None
         """Of the last update; None before the first."""
 
-    def update(self, batch: Batch, number: int, learning_rate: float) -> Outcome:
+    def update(self, batch: Any, number: int, learning_rate: float) -> Outcome:
         """Do update `number`, counted from 1, unless its loss or gradient is not finite."""
         settings = self._config.training
         stats, self.gradients = self._model.loss_and_gradients(
@@ -56,4 +55,6 @@ class Updater:
             scale = clip_scale(norm, settings.clip_grad_norm)
             self._optimizer.step(self._model.params, self.gradients, learning_rate, scale)
             self._model.changed()
+        else:
+            self._model.carry({})  # states of a loss that is not finite are no better
         return Outcome(stats, norm, is_finite)

@@ -1,49 +1,36 @@
-"""Measuring a model while it trains: loss of the validation pairs, BLEU and chrF."""
+"""Measuring a model while it trains: the loss on held-out text; BLEU and chrF of translations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from nmt.evaluate import score_translations
 from nmt.train.progress import perplexity
 
 if TYPE_CHECKING:
-    from nmt.data.batches import Batch
-    from nmt.model.translation import TranslationModel
+    from nmt.model.network import Network
     from nmt.translator import Translator
 
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
 
 
 class Validator:
-    """The validation set and how to score a model on it.
+    """The loss on a validation set.
 
     Args:
-        batches: The pairs, for the loss.
-        sources: The source lines as a person wrote them; the translator cleans them.
-        references: The target lines, cleaned and lower-cased as configured.
+        batches: Of the set, in order.
         check: Called between batches; raises to stop early.
     """
 
-    def __init__(
-        self,
-        batches: Sequence[Batch],
-        sources: Sequence[str],
-        references: Sequence[str],
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, batches: Sequence[Any], check: Callable[[], None] = lambda: None) -> None:
         self.batches = batches
-        self.sources = sources
-        self.references = references
-        self.hypotheses: list[str] = []
-        """The translations of the last validation."""
         self.signatures: dict[str, str] = {}
         """sacrebleu's, of each score that has one."""
         self._check = check
 
-    def losses(self, model: TranslationModel, num_threads: int) -> dict[str, float]:
+    def losses(self, model: Network, num_threads: int) -> dict[str, float]:
         """Return `loss` (mean negative log-likelihood of a token, in nats), `ppl`, `accuracy`."""
         nll, tokens, correct = 0.0, 0, 0
         for batch in self.batches:
@@ -53,18 +40,61 @@ class Validator:
         loss = nll / max(1, tokens)
         return {"loss": loss, "ppl": perplexity(loss), "accuracy": correct / max(1, tokens)}
 
-    def scores(self, translator: Translator, on_batch: Callable[[int], None] = lambda count: None) -> dict[str, float]:
+    def scores(self, show: Callable[[str], None] = lambda text: None) -> dict[str, float]:
+        """Return what else is measured; `show` is told now and then how far that is."""
+        return {}
+
+    def samples(self, indices: Sequence[int]) -> Iterator[str]:
+        """Yield lines that show what the model made of some sentences in the last `scores`."""
+        yield from ()
+
+
+class TranslationValidator(Validator):
+    """The same with translations.
+
+    Args:
+        batches, check: See `Validator`.
+        translator: Has the model.
+        sources: The source lines as a person wrote them; the translator cleans them.
+        references: The target lines, cleaned and lower-cased as configured.
+    """
+
+    def __init__(
+        self,
+        batches: Sequence[Any],
+        translator: Translator,
+        sources: Sequence[str],
+        references: Sequence[str],
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(batches, check)
+        self.translator, self.sources, self.references = translator, sources, references
+        self.hypotheses: list[str] = []
+        """The translations of the last validation."""
+
+    def scores(self, show: Callable[[str], None] = lambda text: None) -> dict[str, float]:
         """Translate the sources with the configured beam; return `bleu` and `chrf` in percent."""
+        done = 0
 
         def after_batch(count: int) -> None:
-            on_batch(count)
+            nonlocal done
+            done += count
+            show(f"validation  {done} of {len(self.sources)} sentences translated")
             self._check()
 
-        found = translator.translate_nbest(self.sources, on_batch=after_batch)
+        found = self.translator.translate_nbest(self.sources, on_batch=after_batch)
         self.hypotheses = [translations[0].text for translations in found]
         scores = score_translations(self.hypotheses, self.references, metrics=("bleu", "chrf"))
         self.signatures = {name: score.signature for name, score in scores.items()}
         return {name: score.score for name, score in scores.items()}
+
+    def samples(self, indices: Sequence[int]) -> Iterator[str]:
+        """See `Validator`: with what a person made of them."""
+        for index in indices:
+            if index < len(self.hypotheses):
+                yield f"  source      {self.sources[index]}"
+                yield f"  reference   {self.references[index]}"
+                yield f"  hypothesis  {self.hypotheses[index]}"
 
 
 def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:

@@ -79,6 +79,13 @@ class TranslationModel:
     def adopt(self, params: dict[str, np.ndarray]) -> None:
         self.params = dict(params)
 
+    @property
+    def carried(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def carry(self, states: dict[str, np.ndarray]) -> None:
+        pass
+
     def loss_and_gradients(
         self, batch: Any, *, seed: int, label_smoothing: float, threads: int, into: Any = None
     ) -> tuple[LossStats, dict[str, np.ndarray]]:

@@ -78,7 +78,7 @@ def test_a_plan_is_one_page_of_figures(tmp_path: Path) -> None:
 
 def test_the_largest_batch_decides_the_forecast(tmp_path: Path) -> None:
     tried = trial(tmp_path)
-    found = forecast(tried.model, tried.optimizer, tried.corpus, tried.batches)
+    found = forecast(tried.model, tried.optimizer, tried.task.corpus, tried.batches)
     for shape in tried.batches.shapes(1).tolist():
         tried.update(tried.batches.batch(1, tried.batches.shapes(1).tolist().index(shape)))
         assert tried.model.workspace_taken <= 1.1 * found.workspace.total()
@@ -90,7 +90,7 @@ def test_a_small_corpus_gets_small_batches_and_a_small_limit_none(tmp_path: Path
 
     def choose(limit: int | None) -> tuple[int, str]:
         config = settings(tmp_path, batch_size="auto", memory_limit=f"{limit} MiB" if limit else None)
-        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.corpus, 2)
+        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.task, 2)
 
     assert choose(1_000_000)[0] == SIZES[0], "more would leave the epoch of this corpus a dozen updates"
     with pytest.raises(ConfigError, match=r"auto must have room for 512 target tokens a batch, .* got 10.0 MiB"):
@@ -105,13 +105,12 @@ def test_the_size_grows_with_the_limit_up_to_what_is_useful(tmp_path: Path, monk
     monkeypatch.setattr(batch_size, "resident_bytes", lambda: 0)
 
     def peak(size: int) -> int:
-        batches = batch_size.train_batches(tried.config, tried.corpus, size)
-        found = forecast(tried.model, tried.optimizer, tried.corpus, batches)
+        found = forecast(tried.model, tried.optimizer, tried.task.corpus, tried.task.batches(size))
         return found.peak + round(0.1 * found.update)
 
     def choose(limit: int) -> tuple[int, str]:
         config = settings(tmp_path, batch_size="auto", memory_limit=f"{limit / 1e6:.6f} MB")
-        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.corpus, 2)
+        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.task, 2)
 
     assert [choose(peak(size) + 2)[0] for size in (512, 1024, 2048)] == [512, 1024, 2048]
     assert choose(peak(1024) - 2)[0] == 512

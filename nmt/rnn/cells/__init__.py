@@ -21,7 +21,7 @@ from nmt.rnn.cells.min_rnn import MinGRUCell, MinLSTMCell
 from nmt.rnn.cells.multiplicative import MILSTMCell
 from nmt.rnn.cells.past import Past, SkipCell
 from nmt.rnn.cells.probe import AttentionProbe, CoverageCell
-from nmt.rnn.cells.regularised import DropConnectCell, RecurrentDropoutCell, ZoneoutCell
+from nmt.rnn.cells.regularised import DropConnectCell, OutputDropoutCell, RecurrentDropoutCell, ZoneoutCell
 from nmt.rnn.cells.slstm import SLSTMCell
 from nmt.rnn.cells.sru import SRUCell
 from nmt.rnn.cells.ssru import SSRUCell
@@ -55,6 +55,7 @@ __all__ = [
     "MILSTMCell",
     "MinGRUCell",
     "MinLSTMCell",
+    "OutputDropoutCell",
     "Past",
     "PeepholeLSTMCell",
     "ProjectedLSTMCell",

@@ -1,4 +1,5 @@
-"""Cells around a recurrent cell that disturb its recurrence in training: zoneout, dropped states, dropped weights."""
+"""Cells around a recurrent cell that disturb its recurrence in training: zoneout, dropped states, dropped weights;
+and dropout on what a cell hands on."""
 
 from dataclasses import replace
 
@@ -34,6 +35,19 @@ class ZoneoutCell(Around):
             new[name] = s[name] + (1 - rate) * p.dropout(computed - s[name], rate) if rate else computed
             y = new[name] if y is computed else y
         return y, new
+
+
+class OutputDropoutCell(Around):
+    """Dropout on the output of a cell, not on its states; per step or one mask for all steps, as `DropoutCell` has on
+    the input (Merity et al. 2018, section 4.2)."""
+
+    def __init__(self, cell: Cell, rate: float, variational: bool = False) -> None:
+        super().__init__(cell)
+        self.rate, self.variational = rate, variational
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        y, new = self.cell.step(p, x, s)
+        return p.dropout(y, self.rate, variational=self.variational), new
 
 
 class _Weight:

@@ -1,0 +1,111 @@
+"""nmt-generate: go on with lines, or write new ones, by a language model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nmt.cli.command import Command, beam_options, device_option, threads_option, version_option
+from nmt.cli.formats import FORMATS, output_of
+from nmt.cli.search_options import search_options
+
+if TYPE_CHECKING:
+    from nmt.translation import Translation
+
+_CHUNK_BATCHES = 8
+"""Batches of prompts read at a time."""
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="MODEL_DIR")
+@click.argument("source", metavar="[PROMPTS]", required=False)
+@click.option("--prompt", metavar="TEXT", multiple=True, help="A beginning to go on with; may be repeated.")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - is stdout.")
+@click.option("-n", "--samples", type=click.IntRange(min=1), default=1, help="Lines to write for each beginning.")
+@click.option("--max-length", type=click.IntRange(min=1), default=100, help="Most subwords to go on with.")
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    help="Text, columns, or a JSON object for each beginning (see above).",
+)
+@search_options(
+    "min_length",
+    "word_reward",
+    "no_repeat_ngram_size",
+    "repetition_penalty",
+    "beam_groups",
+    "diversity_strength",
+    "sampling_temperature",
+    "sampling_topk",
+    "sampling_topp",
+    "sampling_seed",
+)
+@click.option("--sampling/--no-sampling", default=True, help="Draw lines, or search the most probable.")
+@beam_options()
+@threads_option()
+@device_option()
+@version_option()
+def generate(model_dir: str, source: str | None, **options: Any) -> None:
+    """Write lines with the language model in MODEL_DIR (written by nmt-train with task: lm).
+
+    Each line of PROMPTS, a text file in UTF-8, plain or .gz, or - for standard input, and each --prompt
+    is the beginning of a line, in whole words; without any of them lines begin with nothing. Lines are
+    drawn from the model's distribution; with --no-sampling the most probable ones are searched for.
+    The same model, beginning and --seed give the same lines.
+
+    Text is the whole line, beginning included, --samples of them for each. Columns between tabs are
+    number of the beginning (from 0), rank (from 1), score, text; the score is the natural logarithm of
+    the probability of what was added, with --no-sampling after the length penalty.
+
+    \b
+    Examples:
+        nmt-generate runs/captions -n 5
+        nmt-generate runs/captions --prompt 'A man' --sampling-temperature 0.7
+    """
+    from nmt.cli.meter import Meter
+    from nmt.cli.streams import chunks, output_lines
+    from nmt.generator import Generator
+
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "device")}
+    output, form = options.pop("output"), options.pop("output_format")
+    prompts = _prompts(source, options.pop("prompt"))
+    with output_lines(output) as writer, contextlib.closing(Meter()) as meter:
+        generator = Generator.load(model_dir, **loading)
+        size = (options["batch_size"] or generator.config.decoding.batch_size) * _CHUNK_BATCHES
+        number = 0
+        for chunk in chunks(prompts, size):
+            found = generator.generate(chunk, on_batch=meter.add, **options)
+            for prompt, lines in zip(chunk, found, strict=True):
+                for text in _written(form, number, prompt, lines):
+                    writer.write(text)
+                number += 1
+            writer.flush()
+
+
+def _prompts(source: str | None, given: tuple[str, ...]) -> Iterator[str]:
+    from nmt.cli.streams import input_lines
+
+    if source is None and not given:
+        yield ""
+    yield from given
+    if source is not None:
+        yield from input_lines(source)
+
+
+def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> Iterator[str]:
+    if form == "text":
+        yield from (line.text for line in lines)
+    elif form == "tsv":
+        yield from output_of(form, number, prompt, lines)
+    else:
+        written = [{"text": line.text, "log_prob": round(line.log_prob, 6)} for line in lines]
+        yield json.dumps({"number": number, "prompt": prompt, "lines": written}, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    generate()

@@ -1,0 +1,154 @@
+"""The language model: embeddings, layers of recurrent cells, output layer; its states go on from batch to batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.config import ModelConfig
+from nmt.errors import DeviceError
+from nmt.model.cells import language_cells
+from nmt.model.decoders import BlockDecoder, LanguageDecoder
+from nmt.model.forced import token_log_probs
+from nmt.model.network import LossStats, Network, Run, real_positions
+from nmt.rnn.cell import strip, under
+from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.device import Device
+from nmt.rnn.layered import LayeredScan
+from nmt.rnn.scan import Scan
+from nmt.rnn.tape import Result
+from nmt.rnn.workspace import Fresh
+from nmt.special_tokens import EOS_ID
+
+if TYPE_CHECKING:
+    from nmt.data.streams import Segment
+
+States = dict[str, np.ndarray]
+
+
+class LanguageModel(Network):
+    """What the settings call the decoder, without an encoder: P(token | all tokens before it in its stream).
+
+    Training and `loss` go through segments in order: each starts from the states that the one before it ended with,
+    without a gradient (truncated backpropagation; Mikolov et al. 2010, section 2). Options as of `TranslationModel`.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        dtype: Any = np.float32,
+        compute_dtype: str | None = None,
+        recompute: Recompute = "attention",
+        device: Device | None = None,
+    ) -> None:
+        super().__init__(config, {"tgt": vocab_size}, dtype, device)
+        options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
+        cells = language_cells(config)
+        # Layer by layer: what a layer reads of the one below is then multiplied for all steps at once.
+        self.decoder: LayeredScan = LayeredScan(cells, **options)
+        self.step_decoder = Scan(self.decoder.cell, **options)
+        self._fill(self._table_shapes() | under("decoder", self.decoder.params) | self._output_shapes())
+        self._states: dict[bool, States] = {True: {}, False: {}}  # of training, and of `loss`
+
+    @property
+    def scans(self) -> list[Scan | LayeredScan]:
+        """See `Network`."""
+        return [self.decoder, self.step_decoder]
+
+    def runs(self, T: int, S: int) -> list[Run]:
+        """See `Network`."""
+        return [(f"decoder.{name}", scan, steps, 1) for name, scan, steps in self.decoder.runs(T)]
+
+    @property
+    def carried(self) -> States:
+        """See `Network`: the states after the last segment, by name, [B, n]."""
+        return {name: self.device.download(state) for name, state in self._states[True].items()}
+
+    def carry(self, states: States) -> None:
+        """See `Network`."""
+        self._states[True] = {name: self.device.upload(state) for name, state in states.items()}
+
+    def read(
+        self,
+        tgt_in: np.ndarray,
+        lengths: np.ndarray,
+        states: States | None = None,
+        *,
+        threads: int,
+        training: bool = False,
+        seed: int = 0,
+        allocate: Any = None,
+    ) -> Result:
+        """Tokens [T, B] after `states` [B, n] by name (zero where missing) -> outputs, and the states after."""
+        allocate = allocate or Fresh(self.device.xp)
+        return self.decoder.forward(
+            self.weights.view("decoder"),
+            self.embed("tgt", tgt_in, threads, allocate),
+            states,
+            lengths=lengths,
+            training=training,
+            seed=seed,
+            allocate=allocate,
+            label="decoder",
+        )
+
+    def log_probs(
+        self, tgt_in: np.ndarray, tgt_out: np.ndarray, lengths: np.ndarray, states: States, threads: int | None = None
+    ) -> tuple[list[np.ndarray], States]:
+        """Log-probabilities of the real tokens of tgt_out [T, B] after tgt_in, an array a row of the host, and the
+        states after."""
+        threads = self._use_threads(threads)
+        result = self.read(tgt_in, lengths, states, threads=threads)
+        return token_log_probs(self, result.y, tgt_out, lengths, threads), result.final
+
+    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> LanguageDecoder:
+        """What search needs of the model, the sources being texts to go on from. There is no coverage."""
+        return LanguageDecoder(self, self._use_threads(threads))
+
+    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
+        """Raises DeviceError: there is no search on a card."""
+        raise DeviceError(
+            f"search: a language model must run on the processor, got the device {self.device.name}; use --device cpu"
+        )
+
+    def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:
+        """States after EOS and all tokens but the last of each text, which may be empty: [B, n] by name."""
+        read = [[EOS_ID, *text][:-1] for text in texts]
+        lengths = np.array([len(tokens) for tokens in read], np.int64)
+        tgt_in = np.full((max(1, int(lengths.max(initial=0))), len(texts)), EOS_ID, np.int32)
+        for b, tokens in enumerate(read):
+            tgt_in[: len(tokens), b] = tokens
+        return self.read(tgt_in, lengths, threads=threads).final
+
+    def _run(
+        self,
+        batch: Segment,
+        *,
+        training: bool,
+        seed: int,
+        label_smoothing: float,
+        threads: int | None,
+        gradients: dict[str, np.ndarray] | None,
+    ) -> LossStats:
+        threads = self._use_threads(threads)
+        self._workspace.reset()
+        result = self.read(
+            batch.tgt_in,
+            batch.tgt_lengths,
+            None if batch.starts else self._states[training],
+            threads=threads,
+            training=training,
+            seed=seed,
+            allocate=self._workspace,
+        )
+        self._states[training] = result.final
+        rows = real_positions(batch)
+        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients)
+        if gradients is None or d_y is None:
+            return self._stats(sums, len(rows))
+        d = self.decoder.backward(result.tape, d_y, None, strip(gradients, "decoder"))
+        self._embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
+        return self._stats(sums, len(rows))

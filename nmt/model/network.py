@@ -1,0 +1,326 @@
+"""What all models share: parameters by name, embeddings, the output layer, loss and gradients of a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from nmt.config import ModelConfig
+from nmt.model.positions import embedding_deviation, make_positions
+from nmt.rnn.cell import Param
+from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
+from nmt.rnn.group import Group, whole_of
+from nmt.rnn.kernels.threads import default_threads
+from nmt.rnn.layered import LayeredScan
+from nmt.rnn.profile import operation
+from nmt.rnn.quantised import Quantised, quantise
+from nmt.rnn.scan import Scan
+from nmt.rnn.weights import QUADS, Weights, initial_array
+from nmt.rnn.workspace import Workspace
+
+
+class Targets(Protocol):
+    """What every batch has."""
+
+    @property
+    def tgt_in(self) -> np.ndarray:
+        """The tokens to read, int32 [T, B]."""
+
+    @property
+    def tgt_out(self) -> np.ndarray:
+        """The tokens to say, int32 [T, B]."""
+
+    @property
+    def tgt_lengths(self) -> np.ndarray:
+        """How many of each row's are real, [B]."""
+
+
+@dataclass(frozen=True)
+class LossStats:
+    """Sums over the real target tokens of a batch: negative log-likelihood, smoothed loss, correct guesses."""
+
+    nll: float
+    loss: float
+    tokens: int
+    correct: int
+
+
+Run = tuple[str, Scan, int, int]
+"""A scan as it runs in a batch: what it is called, itself, its steps, and the source positions it reads."""
+
+
+class Network:
+    """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
+
+    A kind of model names its `shapes` and `scans`, and runs a batch in `_run`. device: where parameters and all arrays
+    lie and the work is done, None for the processor; batches, sentences and checkpoints are of the host everywhere.
+    """
+
+    decoder: Scan | LayeredScan
+    """What runs over known targets, below `decoder.` in the parameters."""
+    step_decoder: Scan
+    """One step of the whole of it, for search: the same parameters."""
+
+    def __init__(
+        self, config: ModelConfig, vocab_sizes: dict[str, int], dtype: Any = np.float32, device: Device | None = None
+    ) -> None:
+        """`vocab_sizes` by side, `src` and `tgt`. A kind of model calls `_fill` when it knows its shapes."""
+        self.device = device or cpu()
+        self.config, self.dtype = config, np.dtype(dtype)
+        self.vocab_sizes = vocab_sizes
+        self.positions = make_positions(config, vocab_sizes, self.device)
+
+    def _fill(self, shapes: dict[str, Param]) -> None:
+        """Make the parameters, all zero; the scans are there."""
+        self.shapes = shapes
+        params = self._group()
+        self.weights, self._whole = Weights(params), params.whole
+        matrix = self.table("tgt") if self.tied else "output.W"
+        self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, self.decoder.packed)
+        self._workspace = Workspace(self.device.xp)
+
+    def _group(self) -> Group:
+        """Zeros in the shapes of the parameters."""
+        return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
+
+    @property
+    def scans(self) -> list[Scan | LayeredScan]:
+        """All that runs over time."""
+        raise NotImplementedError
+
+    def runs(self, T: int, S: int) -> list[Run]:
+        """What runs in training on a batch of T target and S source steps, in order."""
+        raise NotImplementedError
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """Parameters by name, on the device."""
+        return Group(self.weights.items(), self._whole)
+
+    @property
+    def num_params(self) -> int:
+        """How many numbers are learned."""
+        return sum(math.prod(p.shape) for p in self.shapes.values())
+
+    @property
+    def workspace_taken(self) -> int:
+        """Bytes of arrays that the last batch took from the workspace."""
+        return self._workspace.taken
+
+    def changed(self) -> None:
+        """Parameters were written in place."""
+        self.weights.changed()
+
+    @property
+    def in_int8(self) -> bool:
+        """Whether products are of int8, for which `adopt` keeps matrices as such."""
+        return self.decoder.packed == QUADS
+
+    def channels_are_rows(self, name: str) -> bool:
+        """Whether the output channels of a matrix, which have a scale each in int8, are its rows: an embedding table's,
+        and so an output layer's that is tied to one."""
+        return name in [self.table(side) for side in self.vocab_sizes]
+
+    def adopt(self, params: Mapping[str, np.ndarray | Quantised]) -> None:
+        """Take host arrays as the parameters, without a copy on the processor: a memory map stays one. They have the
+        names and shapes of `params`. With products of int8 matrices become int8, or stay so; else what is int8 becomes
+        `dtype`."""
+        for name, value in params.items():
+            if self.in_int8 and len(value.shape) == 2:
+                if not isinstance(value, Quantised):
+                    value = quantise(value, by_rows=self.channels_are_rows(name))
+                self.weights.hold_quantised(name, value)
+            else:
+                array = value.restored() if isinstance(value, Quantised) else value
+                self.weights[name] = self.device.upload(np.ascontiguousarray(array, self.dtype))
+
+    @property
+    def carried(self) -> dict[str, np.ndarray]:
+        """What the next batch of training goes on from, on the host, to be saved with the parameters."""
+        return {}
+
+    def carry(self, states: dict[str, np.ndarray]) -> None:
+        """Go on from what `carried` gave; from nothing where that is empty."""
+
+    def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
+        """Fresh parameters.
+
+        Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 /
+        embedding_dim, as the
+        output layer's rows are; small ones leave the first updates without a signal, unless what they go through keeps
+        their variance (see `embedding_deviation`). The output bias is the log
+        frequency
+        of each token where `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as
+        the settings say.
+        """
+        rng = np.random.default_rng(seed)
+        for name, param in self.shapes.items():
+            self._set(name, self._first_values(name, param, rng))
+        if tgt_counts is not None:
+            frequency = (tgt_counts + 0.5) / (tgt_counts + 0.5).sum()
+            self._set("output.b", np.log(frequency))
+        self.changed()
+
+    def _set(self, name: str, values: np.ndarray) -> None:
+        self.weights[name][...] = self.device.upload(values.astype(self.dtype))
+
+    def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
+        if name.endswith("embeddings"):
+            output = self.tied and name == self.table("tgt")
+            deviation = param.shape[1] ** -0.5 if output else 1.0
+            return rng.standard_normal(param.shape) * (param.deviation or deviation)
+        if name == "output.W":
+            return rng.standard_normal(param.shape) * param.shape[0] ** -0.5
+        if len(param.shape) == 2 and self.config.initializer == "uniform":
+            return rng.uniform(-self.config.init_weight, self.config.init_weight, param.shape)
+        array = initial_array(param, rng, self.dtype)
+        return array * self.config.forget_bias if param.ones is not None else array
+
+    # ------------------------------------------------------------ parameters
+
+    def table(self, side: str) -> str:
+        """Name of the embedding table of `src` or `tgt`."""
+        return "embeddings" if self.config.tied_embeddings == "all" else f"{side}_embeddings"
+
+    def _table_shapes(self) -> dict[str, Param]:
+        """Embeddings of all sides: of words, then of positions. The target's come last, where sides share a table."""
+        shapes = {}
+        for side, size in self.vocab_sizes.items():
+            part = self.config.encoder if side == "src" else self.config.decoder
+            deviation = None if self.tied and side == "tgt" else embedding_deviation(part)
+            shapes[self.table(side)] = Param((size, part.embeddings.embedding_dim), deviation=deviation)
+        return shapes | {k: v for one in self.positions.values() for k, v in one.params().items()}
+
+    def _output_shapes(self) -> dict[str, Param]:
+        """The output layer's parameters."""
+        hidden, vocab = self.config.decoder.hidden_size, self.vocab_sizes["tgt"]
+        return ({} if self.tied else {"output.W": Param((hidden, vocab))}) | {"output.b": Param((vocab,))}
+
+    @property
+    def tied(self) -> bool:
+        """Whether the output layer is the target embedding."""
+        return self.config.tied_embeddings != "none"
+
+    # ------------------------------------------------------------ forward
+
+    def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
+        """ids [..., B] -> embeddings [..., B, E]."""
+        out = allocate((*ids.shape, self.shapes[self.table(side)].shape[1]), self.dtype)
+        self.embed_into(side, self.device.upload(np.ascontiguousarray(ids).reshape(-1)), out, threads)
+        return out
+
+    def embed_sequence(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
+        """ids [T, B] from the first position on -> embeddings [T, B, E], with those of positions where there are."""
+        x = self.embed(side, ids, threads, allocate)
+        if side in self.positions:
+            self.positions[side].add(self.weights, x)
+        return x
+
+    def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
+        """The same for ids [N] of the device, into an array of N * E numbers."""
+        name = self.table(side)
+        table = self.weights.quantised(name) or self.weights[name]
+        with operation(side, " embedding: lookup"):
+            self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), self._scale(side), threads)
+
+    def _scale(self, side: str) -> float:
+        embeddings = (self.config.encoder if side == "src" else self.config.decoder).embeddings
+        return float(embeddings.embedding_dim) ** 0.5 if embeddings.scale else 1.0
+
+    def _use_threads(self, threads: int | None) -> int:
+        threads = threads or default_threads()
+        for scan in self.scans:
+            scan.threads = threads
+        return threads
+
+    def loss(self, batch: Targets, threads: int | None = None) -> LossStats:
+        """Loss without dropout and smoothing."""
+        return self._run(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, gradients=None)
+
+    def loss_and_gradients(
+        self,
+        batch: Targets,
+        *,
+        seed: int,
+        label_smoothing: float = 0.0,
+        threads: int | None = None,
+        into: dict[str, np.ndarray] | None = None,
+    ) -> tuple[LossStats, dict[str, np.ndarray]]:
+        """Loss of a batch, and gradients of smoothed loss / real target tokens for every parameter.
+
+        `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
+        """
+        gradients = into if into is not None else self._group()
+        whole = whole_of(gradients)
+        with operation("gradients: zeroing"):
+            for g in gradients.values() if whole is None else (whole,):
+                g[...] = 0
+        stats = self._run(
+            batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients
+        )
+        return stats, gradients
+
+    def _run(
+        self,
+        batch: Any,
+        *,
+        training: bool,
+        seed: int,
+        label_smoothing: float,
+        threads: int | None,
+        gradients: dict[str, np.ndarray] | None,
+    ) -> LossStats:
+        raise NotImplementedError
+
+    def _stats(self, sums: Any, tokens: int) -> LossStats:
+        """Read last of all: on a card this waits for the whole batch."""
+        nll, loss, correct = self.device.download(sums).tolist()
+        return LossStats(nll, loss, tokens, int(correct))
+
+    def _output(
+        self,
+        y: np.ndarray,
+        rows: np.ndarray,
+        batch: Targets,
+        label_smoothing: float,
+        threads: int,
+        gradients: dict[str, np.ndarray] | None,
+    ) -> tuple[Any, np.ndarray | None]:
+        """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
+        device, layer, H = self.device, self.output_layer, y.shape[-1]
+        with operation("output layer: gathering rows"):
+            h = device.take_rows(y.reshape(-1, H), device.index(rows))
+        into = None
+        if gradients is not None:
+            into = OutputGradients(device.xp.empty_like(h), gradients[layer.matrix], gradients[layer.bias])
+        targets = batch.tgt_out.reshape(-1)[rows]
+        scale = 1.0 / max(1, len(rows))
+        sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, threads)
+        if into is None:
+            return sums, None
+        d_y = self._workspace(y.shape, self.dtype)
+        with operation("output layer gradients: scattering rows"):
+            device.spread_rows(into.h, rows, d_y.reshape(-1, H))
+        return sums, d_y
+
+    def _embedding_gradient(
+        self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: dict[str, np.ndarray]
+    ) -> None:
+        if d is None:
+            raise RuntimeError("the embeddings received no gradient")
+        if side in self.positions:
+            self.positions[side].gradient(d, gradients, threads)
+        flat = np.ascontiguousarray(ids).reshape(-1)
+        table = gradients[self.table(side)]
+        with operation(side, " embedding: gradient"):
+            self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
+
+
+def real_positions(batch: Targets) -> np.ndarray:
+    """The positions of real tokens in arrays [T * B, ...], in order."""
+    real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
+    return np.flatnonzero(real.reshape(-1))

@@ -1,0 +1,100 @@
+"""Learning to go on with a text: streams of it, and perplexity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.evaluate import Score
+from nmt.model_folder import build_model
+from nmt.train.validation import Validator
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.corpus import Side
+    from nmt.data.streams import Segment, StreamBatches
+    from nmt.data.text import TextCorpus
+    from nmt.model.language import LanguageModel
+    from nmt.rnn.device import Device
+
+
+class LanguageTask:
+    """See `Task`; the text of data.train is read at once."""
+
+    def __init__(self, config: Config, side: Side, same: Side) -> None:
+        from nmt.data.text import load_text
+
+        self.config, self._side = config, side
+        self.subwords = side.subwords, same.subwords
+        self.corpus: TextCorpus = load_text(config.data.train, side)
+        self._dev: TextCorpus | None = None
+        self._test: TextCorpus | None = None
+
+    def held_out(self, say: Callable[[str], None]) -> LanguageTask:
+        """The same with the texts of data.dev and data.test."""
+        from nmt.data.text import load_text
+
+        data, train = self.config.data, self.corpus
+        self._dev = load_text(data.dev, self._side)
+        self._test = load_text(data.test, self._side) if data.test else None
+        say(
+            f"data: {len(train):,} training lines of {train.total:,} ({train.total - len(train):,} blank ones skipped),"
+            f" {train.num_tgt_tokens:,} subwords with the ends of lines; {len(self._dev):,} validation lines"
+        )
+        return self
+
+    @property
+    def fingerprint(self) -> list[int]:
+        """Lines and tokens."""
+        return [len(self.corpus), len(self.corpus.lines.tokens)]
+
+    def save_statistics(self, folder: Path) -> None:
+        """See `Task`: there is none."""
+
+    def build_model(self, device: Device) -> LanguageModel:
+        """See `Task`."""
+        size = self._side.subwords.vocab_size
+        model: LanguageModel = build_model(self.config, size, size, device=device)
+        model.initialize(self.config.seed, self.corpus.target_counts(size))
+        return model
+
+    def batches(self, size: int) -> StreamBatches:
+        """See `Task`: by sentence, `size` streams; by token, as many as make so many tokens an update."""
+        training = self.config.training
+        return self._streams(self.corpus, size, training.shuffle)
+
+    def smallest_batch(self) -> Segment:
+        """See `Task`."""
+        from nmt.data.rows import TokenRows
+        from nmt.data.streams import StreamBatches
+
+        return StreamBatches(TokenRows.from_lists([[4]]), 1, 1).batch(0, 0)
+
+    def validator(self, model: LanguageModel, size: int, num_threads: int, check: Callable[[], None]) -> Validator:
+        """See `Task`. The text is divided into as many streams as for training, each beginning from nothing."""
+        if self._dev is None:
+            raise RuntimeError("only the training text is loaded")
+        return Validator(list(self._streams(self._dev, size, False).epoch(0)), check)
+
+    def test(self, model: LanguageModel, num_threads: int, check: Callable[[], None]) -> dict[str, Score]:
+        """See `Task`. The text is one stream."""
+        from nmt.data.streams import StreamBatches
+
+        if self._test is None:
+            return {}
+        steps = max(self.config.training.bptt, _TEST_STEPS)
+        segments = list(StreamBatches(self._test.lines, 1, steps).epoch(0))
+        found = Validator(segments, check).losses(model, num_threads)
+        return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
+
+    def _streams(self, corpus: TextCorpus, size: int, shuffle: bool) -> StreamBatches:
+        from nmt.data.streams import StreamBatches
+
+        training = self.config.training
+        streams = size if training.batch_type == "sentence" else max(1, size // training.bptt)
+        return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle)
+
+
+_TEST_STEPS = 512
+"""Of one stream at a time: products over so many rows are fast."""

@@ -1,0 +1,124 @@
+"""What a run learns: the seam between the loop, which knows updates, and texts, models and measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nmt.config import Config
+    from nmt.data.subwords import Subwords
+    from nmt.evaluate import Score
+    from nmt.model.network import Network
+    from nmt.rnn.device import Device
+    from nmt.train.progress import TrainingLog
+    from nmt.train.validation import Validator
+
+
+class Corpus(Protocol):
+    """What is learned from."""
+
+    def __len__(self) -> int:
+        """Pairs or lines."""
+
+    @property
+    def num_tgt_tokens(self) -> int:
+        """Target tokens to predict in an epoch: EOS counted."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all ids."""
+
+
+class Batches(Protocol):
+    """The corpus dealt into batches, epoch by epoch."""
+
+    def num_batches(self, epoch: int = 0) -> int:
+        """Batches in an epoch."""
+
+    def shapes(self, epoch: int = 0) -> np.ndarray:
+        """Target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
+
+    def batch(self, epoch: int, number: int) -> Any:
+        """One batch of an epoch, counted from 0."""
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of an epoch in order, from number `start` on."""
+
+
+class Task(Protocol):
+    """A corpus to learn from, and the model, batches and measures that go with it."""
+
+    subwords: tuple[Subwords, Subwords]
+    """Of both sides; the same object twice where they share it, or where there is one side."""
+
+    @property
+    def corpus(self) -> Corpus:
+        """What is learned from."""
+
+    @property
+    def fingerprint(self) -> list[int]:
+        """Numbers of the training corpus by which another one is noticed."""
+
+    def save_statistics(self, folder: Path) -> None:
+        """Write what of the training text goes with the model. Raises CheckpointError where it cannot."""
+
+    def build_model(self, device: Device) -> Network:
+        """A fresh model."""
+
+    def batches(self, size: int) -> Batches:
+        """The corpus in batches of `size`, as training.batch_type counts it."""
+
+    def smallest_batch(self) -> Any:
+        """A batch of one word, to load or compile everything with."""
+
+    def validator(self, model: Network, size: int, num_threads: int, check: Callable[[], None]) -> Validator:
+        """What measures the model between updates; `check` is called now and then, and raises to stop early."""
+
+    def test(self, model: Network, num_threads: int, check: Callable[[], None]) -> dict[str, Score]:
+        """Scores of the model on data.test; none where that is not configured."""
+
+
+def load_task(config: Config, folder: Path, log: TrainingLog) -> Task:
+    """Read all texts and cut them into subwords, which are trained or copied into the folder first if need be.
+
+    Args:
+        config: The settings.
+        folder: The model folder.
+        log: Told how much there is and what was left out.
+
+    Raises:
+        DataError: A text or subword model is missing, damaged or does not fit its partner.
+        CheckpointError: The folder cannot be written, or lost its subwords.
+    """
+    from nmt.train.prepare import sides_of_run
+
+    return _kind(config)(config, *sides_of_run(config, folder, log.line)).held_out(log.line)
+
+
+def load_trial_task(config: Config, say: Callable[[str], None]) -> Task:
+    """Read the training text with the subwords it would be trained with, and write nothing.
+
+    Args:
+        config: The settings. Subwords of a run in its folder are used again, others trained in memory.
+        say: Told what takes long.
+
+    Raises:
+        DataError: A text or subword model is missing, damaged or does not fit its partner.
+    """
+    from nmt.train.prepare import sides_of_trial
+
+    return _kind(config)(config, *sides_of_trial(config, say))
+
+
+def _kind(config: Config) -> Any:
+    if config.task == "lm":
+        from nmt.train.language_task import LanguageTask
+
+        return LanguageTask
+    from nmt.train.translation_task import TranslationTask
+
+    return TranslationTask

@@ -1,0 +1,108 @@
+"""Learning to translate: pairs of sentences, BLEU and chrF."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.evaluate import Score, score_translations
+from nmt.length_model import LengthModel, save_length_model
+from nmt.model_folder import LENGTHS_NAME, build_model
+from nmt.train.validation import TranslationValidator
+from nmt.translator import Translator
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.batches import Batch, TrainBatches
+    from nmt.data.corpus import ParallelCorpus, Side
+    from nmt.model.translation import TranslationModel
+    from nmt.rnn.device import Device
+
+
+class TranslationTask:
+    """See `Task`; the pairs of data.train are read at once."""
+
+    def __init__(self, config: Config, src: Side, tgt: Side) -> None:
+        from nmt.data.corpus import load_parallel
+
+        self.config, self._src, self._tgt = config, src, tgt
+        self.subwords = src.subwords, tgt.subwords
+        self.corpus: ParallelCorpus = load_parallel(config.data.train, src, tgt)
+        self._dev: ParallelCorpus | None = None
+        self._test: ParallelCorpus | None = None
+
+    def held_out(self, say: Callable[[str], None]) -> TranslationTask:
+        """The same with the pairs of data.dev and data.test."""
+        from nmt.data.corpus import load_parallel
+
+        data, train = self.config.data, self.corpus
+        self._dev = load_parallel(data.dev, self._src, self._tgt, training=False)
+        self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
+        say(
+            f"data: {len(train):,} training pairs of {train.total:,} lines"
+            f" ({train.skipped_empty:,} skipped with an empty side, "
+            f"{train.skipped_long:,} over max_length), {len(train.tgt.tokens):,} target subwords; "
+            f"{len(self._dev):,} validation pairs"
+        )
+        return self
+
+    @property
+    def fingerprint(self) -> list[int]:
+        """Pairs and target tokens."""
+        return [len(self.corpus), len(self.corpus.tgt.tokens)]
+
+    def save_statistics(self, folder: Path) -> None:
+        """See `Task`: how long translations are."""
+        save_length_model(folder / LENGTHS_NAME, self._lengths())
+
+    def build_model(self, device: Device) -> TranslationModel:
+        """See `Task`."""
+        sizes = [subwords.vocab_size for subwords in self.subwords]
+        model: TranslationModel = build_model(self.config, sizes[0], sizes[1], device=device)
+        model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
+        return model
+
+    def batches(self, size: int) -> TrainBatches:
+        """See `Task`."""
+        from nmt.data.batches import TrainBatches
+
+        training = self.config.training
+        return TrainBatches(self.corpus, size, training.batch_type, self.config.seed, training.shuffle)
+
+    def smallest_batch(self) -> Batch:
+        """See `Task`."""
+        from nmt.data.batches import make_batch
+
+        return make_batch([[4]], [[4]], [0])
+
+    def validator(
+        self, model: TranslationModel, size: int, num_threads: int, check: Callable[[], None]
+    ) -> TranslationValidator:
+        """See `Task`."""
+        from nmt.data.batches import TrainBatches
+
+        dev = _there(self._dev)
+        batches = list(TrainBatches(dev, size, self.config.training.batch_type, shuffle=False).epoch(0))
+        translator = self._translator(model, num_threads)
+        return TranslationValidator(batches, translator, dev.src_texts, dev.references, check)
+
+    def test(self, model: TranslationModel, num_threads: int, check: Callable[[], None]) -> dict[str, Score]:
+        """See `Task`."""
+        if self._test is None:
+            return {}
+        translator = self._translator(model, num_threads)
+        found = translator.translate_nbest(self._test.src_texts, on_batch=lambda count: check())
+        return score_translations([translations[0].text for translations in found], self._test.references)
+
+    def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
+        return Translator(model, *self.subwords, self.config, num_threads, lengths=self._lengths())
+
+    def _lengths(self) -> LengthModel:
+        return LengthModel.learn(self.corpus.src.lengths, self.corpus.tgt.lengths)
+
+
+def _there(corpus: ParallelCorpus | None) -> ParallelCorpus:
+    if corpus is None:
+        raise RuntimeError("only the training pairs are loaded")
+    return corpus

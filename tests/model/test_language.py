@@ -1,0 +1,179 @@
+"""The language model: gradients against finite differences, segments against one long run, stepping against both."""
+
+import numpy as np
+import pytest
+
+from nmt.config import config_from_dict
+from nmt.data.rows import TokenRows
+from nmt.data.streams import StreamBatches
+from nmt.decode import Sampling, SearchOptions, search
+from nmt.model.language import LanguageModel
+from nmt.special_tokens import BOS_ID, EOS_ID
+from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
+
+V = 11
+
+
+def settings(tied="none", **decoder):
+    """The whole settings of a small language model with the given changes of the decoder."""
+    small = {"embeddings": {"embedding_dim": 5}, "hidden_size": 5 if tied != "none" else 6, "num_layers": 2}
+    return config_from_dict(
+        {
+            "task": "lm",
+            "model_dir": "unused",
+            "data": {"train": "unused", "dev": "unused", "tgt": {"lang": "en"}},
+            "model": {"tied_embeddings": tied, "decoder": {**small, **decoder}},
+            "training": {"early_stopping_metric": "ppl"},
+        }
+    )
+
+
+def build(dtype=np.float64, seed=0, vocab_size=V, **changes):
+    """A model with normal parameters: sharper than a fresh one."""
+    model = LanguageModel(settings(**changes).model, vocab_size, dtype=dtype)
+    rng = np.random.default_rng(seed)
+    for name in sorted(model.params):
+        model.params[name][...] = rng.normal(0.0, 0.5, model.params[name].shape)
+    model.changed()
+    return model
+
+
+def segments_of(streams, steps, lines=12, seed=1):
+    rng = np.random.default_rng(seed)
+    text = [rng.integers(4, V, rng.integers(1, 8)).tolist() for _ in range(lines)]
+    return list(StreamBatches(TokenRows.from_lists(text), streams, steps).epoch(1))
+
+
+DROPOUT = {"dropout": 0.3, "hidden_dropout": 0.2, "embeddings": {"embedding_dim": 5, "dropout": 0.2, "scale": True}}
+KINDS = {
+    "lstm": {},
+    "gru, tied": {"rnn_type": "gru", "tied": "softmax"},
+    "lstm, residual, dropout": {**DROPOUT, "residual": True, "num_layers": 3},
+    "sru, variational": {**DROPOUT, "rnn_type": "sru", "variational_dropout": True},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_a_segment_are_slopes_of_its_loss(kind):
+    model = build(**KINDS[kind])
+    first, second = segments_of(3, 4)[:2]
+    model.loss_and_gradients(first, seed=5)
+    before = model.carried
+
+    def loss():
+        model.carry(before)  # truncated: what the first segment left is a constant
+        stats, gradients = model.loss_and_gradients(second, seed=6, label_smoothing=0.1)
+        return stats.loss / stats.tokens, {k: g.copy() for k, g in gradients.items()}
+
+    gradients = loss()[1]
+    rng, h = np.random.default_rng(2), 1e-6
+    for name, param in model.params.items():
+        way = rng.normal(size=param.shape)
+        kept, losses = param.copy(), []
+        for sign in (1, -1):
+            param[...] = kept + sign * h * way
+            model.changed()
+            losses.append(loss()[0])
+        param[...] = kept
+        model.changed()
+        slope = (losses[0] - losses[1]) / (2 * h)
+        assert slope == pytest.approx((gradients[name] * way).sum(), rel=1e-5, abs=1e-8), name
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru, tied"])
+def test_segments_one_after_another_are_one_long_run(kind):
+    model = build(**KINDS[kind])
+    whole = segments_of(3, 1000)
+    assert len(whole) == 1
+    expected = model.loss(whole[0])
+    for steps in (1, 4, 5):
+        parts = [model.loss(segment) for segment in segments_of(3, steps)]
+        assert sum(p.nll for p in parts) == pytest.approx(expected.nll, rel=1e-12)
+        assert sum(p.tokens for p in parts) == expected.tokens
+    model.loss_and_gradients(whole[0], seed=0)  # training has states of its own
+    again = [model.loss(segment) for segment in segments_of(3, 4)]
+    assert sum(p.nll for p in again) == pytest.approx(expected.nll, rel=1e-12)
+
+
+def softmaxed(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def oracle(model, tokens, H=6, E=5):
+    """Log-probabilities of tokens after EOS by loops: two LSTM layers, gates i f g o, written from the paper."""
+    p = {k: np.asarray(v) for k, v in model.params.items()}
+    h, c = np.zeros((2, H)), np.zeros((2, H))
+    found = []
+    for read, said in zip([EOS_ID, *tokens][:-1], tokens, strict=True):
+        x = p["tgt_embeddings"][read]
+        for n in range(2):
+            own = {k.removeprefix(f"decoder.{n}."): v for k, v in p.items() if k.startswith(f"decoder.{n}.")}
+            a = x @ own["W_x"] + h[n] @ own["W_h"] + own["b"]
+            i, f, g, o = np.split(a, 4)
+            i, f, o = (1 / (1 + np.exp(-gate)) for gate in (i, f, o))
+            c[n] = f * c[n] + i * np.tanh(g)
+            x = h[n] = o * np.tanh(c[n])
+        found.append(np.log(softmaxed(x @ p["output.W"] + p["output.b"])[said]))
+    return np.array(found)
+
+
+def test_an_lstm_language_model_is_its_equations():
+    model = build()
+    tokens = [4, 9, 5, EOS_ID, 7, 7, 10, EOS_ID]
+    column = np.array([[EOS_ID, *tokens][:-1], tokens], np.int32)[:, :, None]
+    got, _ = model.log_probs(np.ascontiguousarray(column[0]), column[1], np.array([len(tokens)]), {})
+    np.testing.assert_allclose(got[0], oracle(model, tokens), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_search_finds_has_the_probability_that_reading_gives(kind):
+    """Steps of search, all layers in one cell, equal layer after layer over all steps; prompts of any length."""
+    model = build(**KINDS[kind])
+    prompts = [[], [5], [4, 9, 8, 8, 10], [6, 7]]
+    found = search(model, prompts, beam_size=4, n_best=4, length_penalty="none", max_length_ratio=0, max_length_extra=6)
+    for prompt, hypotheses in zip(prompts, found, strict=True):
+        assert hypotheses
+        for one in hypotheses:
+            tokens = [*prompt, *one.ids, *([EOS_ID] if one.finished else [])]
+            read = np.array([EOS_ID, *tokens][:-1], np.int32)[:, None]
+            scores, _ = model.log_probs(read, np.array(tokens, np.int32)[:, None], np.array([len(tokens)]), {})
+            assert one.log_prob == pytest.approx(scores[0][len(prompt) :].sum(), rel=1e-9)
+
+
+def test_samples_depend_on_prompt_and_seed_alone():
+    model = build(dtype=np.float32)
+
+    def draw(prompts, seed, threads=1):
+        options = SearchOptions(sampling=Sampling(seed=seed), allow_unk=False)
+        limits = {"max_length_ratio": 0, "max_length_extra": 12}
+        return search(model, prompts, beam_size=3, n_best=3, options=options, threads=threads, **limits)
+
+    many = draw([[], [5, 6], [4]], 1)
+    assert draw([[5, 6]], 1) == [many[1]] and draw([[4], []], 1, threads=2) == [many[2], many[0]]
+    assert draw([[5, 6]], 2) != [many[1]]
+    assert len({tuple(h.ids) for h in many[0]}) > 1, "several samples of one prompt are different ones"
+    assert all(min(h.ids, default=V) > max(BOS_ID, EOS_ID) for one in many for h in one)
+
+
+def test_the_toy_of_cudnn_converges():
+    """Batch 1, T 3, hidden 20, 2 layers, vocabulary 255 (NVIDIA's first sample of recurrent networks)."""
+    config = settings(hidden_size=20, num_layers=2, embeddings={"embedding_dim": 20})
+    model = LanguageModel(config.model, 255)
+    rng = np.random.default_rng(3)
+    lines = TokenRows.from_lists([rng.integers(4, 255, 2).tolist() for _ in range(10)])
+    batches = StreamBatches(lines, 1, 3)
+    model.initialize(1)
+    training = config.training.model_copy(update={"learning_rate": 0.02})
+    optimizer = make_optimizer(training, model.params)
+    losses, into = [], None
+    for epoch in range(1, 201):
+        total = tokens = 0.0
+        for number, segment in enumerate(batches.epoch(epoch)):
+            assert segment.tgt_in.shape == (3, 1)
+            stats, into = model.loss_and_gradients(segment, seed=number, into=into)
+            optimizer.step(model.params, into, training.learning_rate, clip_scale(gradient_norm(into), 5.0))
+            model.changed()
+            total, tokens = total + stats.nll, tokens + stats.tokens
+        losses.append(total / tokens)
+    assert losses[0] > np.log(255) / 2 and losses[-1] < 0.05, losses[:: len(losses) // 6]
