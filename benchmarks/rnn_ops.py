@@ -44,7 +44,8 @@ _WARM_SECONDS = 0.2
 # about every 256th unit across relu's corner, and that one's gradient is wrong by all of its size:
 # 1 / sqrt(256) = 6 % for each step and layer it passes.
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.03}
-_RELU_BFLOAT16 = 0.25
+# In float32 another order of sums moves some of five million units across: 2e-4 was seen over 300 steps.
+_RELU_TOLERANCES = {"float32": 1e-3, "bfloat16": 0.25}
 _OPERATORS: dict[str, tuple[Any, dict[str, Any]]] = {
     "lstm": (nmt.rnn.LSTM, {}),
     "gru": (nmt.rnn.GRU, {"reset_after": True}),
@@ -221,7 +222,7 @@ def check(found: list[Contender], where: str, relu: bool) -> dict[str, float]:
         for name, array in results.items():
             expected = reference[name]
             error = float(np.linalg.norm(array - expected) / max(float(np.linalg.norm(expected)), 1e-30))
-            tolerance = _RELU_BFLOAT16 if relu and one.dtype == "bfloat16" else _TOLERANCES[one.dtype]
+            tolerance = (_RELU_TOLERANCES if relu else _TOLERANCES)[one.dtype]
             if array.shape != expected.shape or not error < tolerance:
                 message = f"must agree with ours within {tolerance}, got {array.shape} and an error of {error:.1e}"
                 raise SystemExit(f"{where}: {name} of {one.name} {message}")
