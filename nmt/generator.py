@@ -100,7 +100,8 @@ class Generator:
             raise TypeError("Generator: prompts must be a list of strings, got one string")
         chosen = chosen_settings(self.config.decoding, settings)
         chosen |= {"sampling": settings.get("sampling") is not False, "generate_unk": False}
-        chosen |= {"coverage_penalty": 0.0, "mbr": "none"}  # nothing is covered, nothing translated
+        # Nothing is covered, nothing translated.
+        chosen |= {"coverage_penalty": 0.0, "mbr": "none", "word_reward_bounded": False}
         if not chosen["sampling"]:
             chosen["beam_size"] = max(chosen["beam_size"], samples)
         beam_size, keep = candidate_counts(chosen, samples)

@@ -167,7 +167,7 @@ def test_a_folder_that_holds_a_model_is_left_alone(tmp_path):
 def test_training_in_int8_is_refused_in_one_line():
     data = {"train": "t", "dev": "d", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
     config = config_from_dict({"model_dir": "unused", "data": data, "compute_dtype": "int8"})
-    with pytest.raises(ConfigError, match="must be float32 or bfloat16 to train, got int8; train in one"):
+    with pytest.raises(ConfigError, match="must be float32 or bfloat16 for training, got int8; train in one"):
         check_trainable(config)
     check_trainable(config.model_copy(update={"compute_dtype": "bfloat16"}))
 

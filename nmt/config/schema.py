@@ -56,6 +56,11 @@ class Config(Section):
             return self
         if self.model.tied_embeddings == "all":
             raise ValueError("model.tied_embeddings must be none or softmax with task: lm, got all; there is one side")
+        if self.model.decoder.type != "recurrent":
+            raise ValueError(
+                f"model.decoder.type must be recurrent with task: lm, got {self.model.decoder.type}; a convolutional "
+                "decoder attends to a source"
+            )
         if not self.data.subwords.joint:
             raise ValueError("data.subwords.joint must be true with task: lm, got false; there is one language")
         metric = self.training.early_stopping_metric

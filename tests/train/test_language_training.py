@@ -15,6 +15,8 @@ from nmt.cli.score import score
 from nmt.config import config_from_dict
 from nmt.errors import CheckpointError, ConfigError
 from nmt.model_folder import read_checkpoint
+from nmt.quantised_model import save_quantised
+from nmt.saved_model import load_saved_model, save_bundle
 from nmt.train.batch_size import forecast
 from nmt.train.plan_page import plan_page
 from nmt.train.trainer import Trainer
@@ -157,9 +159,36 @@ def test_a_plan_predicts_the_workspace(tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
 
 
-def test_folders_of_the_other_task_are_refused_in_one_line(folder: Path) -> None:
-    with pytest.raises(CheckpointError, match="must hold a translator, got a language model; nmt-generate"):
-        Translator.load(folder / "model")
+def test_a_bundle_and_a_folder_in_int8_do_what_the_folder_does(folder: Path, tmp_path: Path) -> None:
+    saved = load_saved_model(folder / "model")
+    save_bundle(tmp_path / "counting.nmt", saved)
+    save_quantised(tmp_path / "int8", saved)
+    whole = Generator.load(folder / "model")
+    asked: dict[str, Any] = {"samples": 2, "sampling": False, "beam_size": 3}
+    assert Generator.load(tmp_path / "counting.nmt").generate(["3", ""], **asked) == whole.generate(["3", ""], **asked)
+    small, rounded = Generator.load(tmp_path / "int8"), Generator.load(folder / "model", compute_dtype="int8")
+    assert small.generate(["3", ""], **asked) == rounded.generate(["3", ""], **asked)
+    assert small.generate(["6 7"], **asked)[0][0].text == "6 7 8 9"
+    lines = ["3 4 5 6", "9 8"]
+    exact, near = ([line.log_probs for line in one.score(lines)] for one in (whole, small))
+    for one, other in zip(exact, near, strict=True):
+        np.testing.assert_allclose(other, one, atol=0.5)
+    assert exact != near
+
+
+def test_sizes_of_an_encoder_that_is_not_there_are_not_looked_at(tmp_path: Path) -> None:
+    """Its default size is more than the numbers of a very small language model."""
+    given = settings(tmp_path, updates=1)
+    given["model"] = {"decoder": {"hidden_size": 1, "embeddings": {"embedding_dim": 1}}}
+    Trainer(config_from_dict(given)).run()
+    assert Generator.load(tmp_path / "model").model.num_params < 256
+
+
+def test_folders_of_the_other_task_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+    save_bundle(tmp_path / "counting.nmt", load_saved_model(folder / "model"))
+    for path in (folder / "model", tmp_path / "counting.nmt"):
+        with pytest.raises(CheckpointError, match="must hold a translator, got a language model; nmt-generate"):
+            Translator.load(path)
     result = CliRunner().invoke(score, [str(folder / "model"), "--src", "x", "--tgt", "y", "--independent"])
     assert result.exit_code == 2
 
@@ -170,6 +199,7 @@ def test_folders_of_the_other_task_are_refused_in_one_line(folder: Path) -> None
         ("training.early_stopping_metric", "bleu", "must be ppl or loss with task: lm, got bleu"),
         ("model.tied_embeddings", "all", "must be none or softmax with task: lm, got all"),
         ("data.subwords.joint", False, "must be true with task: lm, got false"),
+        ("model.decoder", {"type": "conv"}, "model.decoder.type must be recurrent with task: lm, got conv"),
         ("task", "translation", "data.src must be given"),
     ],
 )
