@@ -149,13 +149,10 @@ class Network:
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
         """Fresh parameters.
 
-        Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 /
-        embedding_dim, as the
-        output layer's rows are; small ones leave the first updates without a signal, unless what they go through keeps
-        their variance (see `embedding_deviation`). The output bias is the log
-        frequency
-        of each token where `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as
-        the settings say.
+        Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 / embedding_dim,
+        as the output layer's rows are; small ones leave the first updates without a signal, unless what they go through
+        keeps their variance (see `embedding_deviation`). The output bias is the log frequency of each token where
+        `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as the settings say.
         """
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
