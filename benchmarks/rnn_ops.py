@@ -9,7 +9,6 @@ Run: python benchmarks/rnn_ops.py [--quick] [--shapes A,B] [--cells A,B] [--mode
 """
 
 import argparse
-import inspect
 import json
 import math
 import os
@@ -172,11 +171,6 @@ class Foreign(Contender):
         return min(peer.time(self.name, mode, count) for peer in self.chosen[mode])
 
 
-def has_compute_dtype(cell: str) -> bool:
-    """Whether our operator of this cell can compute in bfloat16."""
-    return "compute_dtype" in inspect.signature(_OPERATORS[cell][0].__init__).parameters
-
-
 def note(text: str) -> None:
     """A line about what happens, beside the table."""
     print(text, file=sys.stderr, flush=True)
@@ -186,7 +180,7 @@ def contenders(cell: str, shape: Shape, peers: dict[str, list[Peer]], args: argp
     """All that can run this case; ours in float32 comes first."""
     params, arrays = make_inputs(cell, shape)
     found: list[Contender] = [Ours(cell, shape, params, arrays, args.threads, "float32")]
-    if args.bfloat16 and has_compute_dtype(cell):
+    if args.bfloat16:
         try:
             found.append(Ours(cell, shape, params, arrays, args.threads, "bfloat16"))
         except NMTError as e:
