@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _cases import CELLS, MODES, QUICK_SHAPES, SHAPES, Arrays, Shape, make_inputs, operations
+from _cases import CELLS, MODES, QUICK_CELLS, QUICK_SHAPES, SHAPES, Arrays, Shape, make_inputs, operations
 from _machine import describe
 from _peer import Peer, PeerError
 from _unfused import Unfused
@@ -320,11 +320,11 @@ def arguments() -> argparse.Namespace:
         return read
 
     parser.add_argument("--shapes", type=names(SHAPES), help=f"among {','.join(SHAPES)}")
-    parser.add_argument("--cells", type=names(CELLS), default=list(CELLS), help=f"among {','.join(CELLS)}")
+    parser.add_argument("--cells", type=names(CELLS), help=f"among {','.join(CELLS)}")
     parser.add_argument("--modes", type=names(MODES), default=list(MODES), help=f"among {','.join(MODES)}")
     parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--turns", type=int, help="timed turns of each contender (7; 2 with --quick)")
-    parser.add_argument("--quick", action="store_true", help="five minutes: fewer shapes and turns")
+    parser.add_argument("--quick", action="store_true", help="five minutes: fewer shapes, cells and turns")
     parser.add_argument("--no-bfloat16", dest="bfloat16", action="store_false", help="float32 only")
     parser.add_argument("--no-unfused", action="store_true", help="leave our unfused run out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
@@ -333,6 +333,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers-wait", choices=("spin", "sleep", "best"), default="best", help="their OpenMP threads")
     args = parser.parse_args()
     args.turns = args.turns or (2 if args.quick else 7)
+    args.cells = args.cells or list(QUICK_CELLS if args.quick else CELLS)
     args.shapes = args.shapes or list(QUICK_SHAPES if args.quick else SHAPES)
     return args
 
