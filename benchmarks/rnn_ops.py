@@ -45,6 +45,7 @@ _WARM_SECONDS = 0.2
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.03}
 # In float32 another order of sums moves some of five million units across: 2e-4 was seen over 300 steps.
 _RELU_TOLERANCES = {"float32": 1e-3, "bfloat16": 0.25}
+_MOST_UNFUSED_LAYERS = 2
 _OPERATORS: dict[str, tuple[Any, dict[str, Any]]] = {
     "lstm": (nmt.rnn.LSTM, {}),
     "gru": (nmt.rnn.GRU, {"reset_after": True}),
@@ -194,6 +195,9 @@ def contenders(cell: str, shape: Shape, peers: dict[str, list[Peer]], args: argp
     kinds += [("mxnet", "mxnet", "float32"), ("mxnet", "mxnet unfused", "float32")]
     for peer, name, dtype in kinds:
         if peer not in peers or (dtype == "bfloat16" and not args.bfloat16) or (name == "mxnet unfused" and args.quick):
+            continue
+        if name == "mxnet unfused" and shape.layers > _MOST_UNFUSED_LAYERS:
+            note(f"{shape.name} {cell}: {name} skipped: it keeps every step of {shape.layers} layers, more than 20 GB")
             continue
         try:
             found.append(Foreign(name, peers[peer], request | {"fused": name == "mxnet"}, sent, dtype))
