@@ -38,6 +38,9 @@ def train(config: Path, device: str, updates: int, folder: Path) -> list[float]:
         "model_dir": folder,
         "training.updates": updates,
         "training.max_minutes": "null",
+        # A recipe's schedule is made for its own number of updates.
+        "training.scheduling": "constant",
+        "training.learning_rate_warmup": 0,
         "training.logging_freq": 1,
         "training.validation_freq": 10 * updates,
         "training.early_stopping_patience": "null",
