@@ -64,9 +64,8 @@ class Generator:
         compute_dtype: str | None = None,
         device: str | None = None,
     ) -> Generator:
-        """Load a model from the folder that nmt-train wrote with task: lm, or from the file that nmt-bundle made of
-        it; arguments and errors as of
-        `Translator.load`."""
+        """Load a model from the folder that nmt-train wrote with task: lm, or from the file that nmt-bundle made of it;
+        arguments and errors as of `Translator.load`."""
         saved = load_saved_model(Path(model_dir), checkpoint, task="lm")
         model = saved.build(compute_dtype, choose_device(device or saved.config.device))
         return cls(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))

@@ -57,6 +57,16 @@ class LengthPenalty(click.ParamType):
         return alpha
 
 
+def checkpoint_option() -> Callable[[Any], Any]:
+    """Return the `--checkpoint` option: which parameters of a model folder."""
+    return click.option(
+        "--checkpoint",
+        type=click.Choice(["best", "last"]),
+        show_default="best, or last where there is no best yet",
+        help="Which parameters of the model folder to use.",
+    )
+
+
 def version_option() -> Callable[[Any], Any]:
     """Return the `--version` option; the number is looked up only when asked for."""
 
@@ -130,12 +140,7 @@ def beam_options() -> Callable[[Any], Any]:
             show_default="decoding.batch_size of the config, there 64",
             help="Sentences translated together: speed, not results.",
         ),
-        click.option(
-            "--checkpoint",
-            type=click.Choice(["best", "last"]),
-            show_default="best, or last where there is no best yet",
-            help="Which parameters of the model folder to use.",
-        ),
+        checkpoint_option(),
     ]
 
     def decorate(function: Any) -> Any:

@@ -6,18 +6,13 @@ from pathlib import Path
 
 import click
 
-from nmt.cli.command import Command, version_option
+from nmt.cli.command import Command, checkpoint_option, version_option
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR")
 @click.option("-o", "--output", metavar="DIR", required=True, help="New folder for the model in int8.")
-@click.option(
-    "--checkpoint",
-    type=click.Choice(["best", "last"]),
-    show_default="best, or last where there is no best yet",
-    help="Which parameters of the model folder to use.",
-)
+@checkpoint_option()
 @version_option()
 def quantize(model_dir: str, output: str, checkpoint: str | None) -> None:
     """Write the model in MODEL_DIR with its matrices in int8: a quarter of the size, several times as fast.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, device_option, threads_option, version_option
+from nmt.cli.command import Command, checkpoint_option, device_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.cli.streams import LineWriter
@@ -30,12 +30,7 @@ _CHUNK = 2048
     show_default="decoding.batch_size of the config, there 64",
     help="Sentences scored together: speed, not results.",
 )
-@click.option(
-    "--checkpoint",
-    type=click.Choice(["best", "last"]),
-    show_default="best, or last where there is no best yet",
-    help="Which parameters of the model folder to use.",
-)
+@checkpoint_option()
 @threads_option()
 @device_option()
 @version_option()
