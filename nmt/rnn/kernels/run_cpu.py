@@ -389,7 +389,7 @@ class _Run:
         rows, side = self.rows, self.side
         packed = [self.weights.packed(*w, rows.threads, side.packed) for w in step.weights]
         weight_bytes = sum(w.nbytes for w in packed)
-        size = _loop_size(program, rows, Block(0, rows.T, 0, rows.T))
+        size = _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) if packed else 0
         division = rows.division or choose_division(rows.B, rows.threads, weight_bytes)
         units = bool(packed) and division == "units"
         if packed and (size < ALONE_BELOW or (units and size < ALONE_A_STEP * rows.T)):
