@@ -15,6 +15,7 @@ from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.quantised import quantise
+from tests.rnn.kernels.company import assert_same_bits_in_any_company
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = TARGET.panel_width("f4")
@@ -213,13 +214,7 @@ def test_a_row_has_the_same_bits_in_any_company():
     rng = np.random.default_rng(3)
     A, packed = normal(rng, 29, 77) * np.float32(10) ** rng.integers(-9, 9, (29, 1)), packed_of(normal(rng, 77, 70))
     A = A.astype("f4")
-    whole = np.empty((29, 70), "f4")
-    products.product(0, 1, A, 0, packed, whole, 0, 77, 70, np.array([[0, 29]]), 0)
-    for runs in ([[3, 1]], [[0, 5], [20, 9]], [[28, 1], [0, 1], [7, 12]]):
-        some = np.empty((29, 70), "f4")
-        products.product(0, 1, A, 0, packed, some, 0, 77, 70, np.array(runs), 0)
-        for start, count in runs:
-            np.testing.assert_array_equal(some[start : start + count], whole[start : start + count])
+    assert_same_bits_in_any_company(A, packed)
 
 
 def results(parts):

@@ -1,0 +1,16 @@
+"""What the products of every type promise of rows."""
+
+import numpy as np
+
+from nmt.rnn.kernels import products
+
+
+def assert_same_bits_in_any_company(A, packed):
+    """Each row of A [29, 77] @ packed [77, 70] is the same whichever other rows take part."""
+    whole = np.empty((29, 70), "f4")
+    products.product(0, 1, A, 0, packed, whole, 0, 77, 70, np.array([[0, 29]]), 0)
+    for runs in ([[3, 1]], [[0, 5], [20, 9]], [[28, 1], [0, 1], [7, 12]]):
+        some = np.empty((29, 70), "f4")
+        products.product(0, 1, A, 0, packed, some, 0, 77, 70, np.array(runs), 0)
+        for start, count in runs:
+            np.testing.assert_array_equal(some[start : start + count], whole[start : start + count])
