@@ -57,6 +57,42 @@ def watch(
     return Watched(None if stopped else process.returncode, seconds, sum(peaks.values()))
 
 
+def converse(
+    command: list[str], lines: list[str], env: dict[str, str] | None = None
+) -> tuple[Watched, list[str], list[float]]:
+    """Give a command one line after another, each when the one before is answered: how it ended (seconds without its
+    start), its answers, and the seconds that each took. Fewer answers than lines: it ended early."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | (env or {}),
+        process_group=0,
+    )
+    answers, seconds = [], []
+    peaks: dict[int, float] = {}
+    try:
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("there are pipes")
+        for line in lines:
+            start = time.perf_counter()
+            process.stdin.write(line.encode() + b"\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            if not answer.endswith(b"\n"):
+                break
+            seconds.append(time.perf_counter() - start)
+            answers.append(answer.decode("utf-8").rstrip("\n"))
+        peaks = _peaks(process.pid)
+        process.stdin.close()
+        status = process.wait()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    return Watched(status, sum(seconds), sum(peaks.values())), answers, seconds
+
+
 def _peaks(group: int) -> dict[int, float]:
     """Peak resident MB of each process of the group, by its number."""
     found = {}
