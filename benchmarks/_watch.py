@@ -1,5 +1,7 @@
 """Run a command to its end or to a deadline, and find out how much memory it took."""
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -62,24 +64,17 @@ def converse(
 ) -> tuple[Watched, list[str], list[float]]:
     """Give a command one line after another, each when the one before is answered: how it ended (seconds without its
     start), its answers, and the seconds that each took. Fewer answers than lines: it ended early."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | (env or {}),
-        process_group=0,
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, bufsize=0, env=os.environ | (env or {}), process_group=0, **pipes)  # type: ignore[call-overload]
     answers, seconds = [], []
     peaks: dict[int, float] = {}
     try:
-        if process.stdin is None or process.stdout is None:
-            raise RuntimeError("there are pipes")
+        replies = io.BufferedReader(process.stdout)
         for line in lines:
             start = time.perf_counter()
-            process.stdin.write(line.encode() + b"\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
+            with contextlib.suppress(BrokenPipeError):  # it has ended: there is no answer
+                process.stdin.write(line.encode() + b"\n")
+            answer = replies.readline()
             if not answer.endswith(b"\n"):
                 break
             seconds.append(time.perf_counter() - start)
