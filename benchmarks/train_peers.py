@@ -47,9 +47,9 @@ def converted(name: str, toolkit: Toolkit, model: Path, work: Path, threads: int
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, metavar="MODEL_DIR", help="ours: its sizes, text and subwords")
-    parser.add_argument("--peers", type=Path, required=True, metavar="FOLDER", help="holds venv-onmt and the like")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("model", nargs="?", type=Path, metavar="MODEL_DIR", help="ours: its sizes, text and subwords")
+    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="holds venv-onmt and the like")
+    parser.add_argument("--out", type=Path, metavar="FOLDER")
     parser.add_argument("--updates", type=int, default=390)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--toolkits", default="onmt,marian,joey", help=f"of {', '.join(PEERS)}")
@@ -59,6 +59,9 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Train them."""
     args = arguments()
+    if args.model is None or args.peers is None or args.out is None:
+        print("nothing to train: give a model folder of ours, --peers and --out", file=sys.stderr)
+        return
     config = load_folder_config(args.model)
     args.out.mkdir(parents=True, exist_ok=True)
     corpus = write_corpus(config, load_saved_model(args.model).src_subwords, config.data.train, args.out)

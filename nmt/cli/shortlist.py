@@ -51,8 +51,8 @@ Ids = tuple[list[list[int]], list[list[int]]]
 @click.option(
     "--most-missed",
     type=click.FloatRange(0.0, 100.0),
-    default=0.5,
-    help="Percent of its own subwords that the model may lose on the second text.",
+    default=1.0,
+    help="Percent of what the model says that the shortlist may leave out, on the second text.",
 )
 @compute_dtype_option()
 @threads_option()
