@@ -17,12 +17,13 @@ class TypingSession:
     does not grow with the text.
     """
 
-    def __init__(self, translator: Translator, sentence: str) -> None:
+    def __init__(self, translator: Translator, sentence: str, lm_weight: float | None = None) -> None:
         from nmt.decode import Session
 
         (src_ids,) = translator.source_ids([sentence])
         self._translator = translator
-        self._session = Session(translator.model, src_ids, translator.num_threads) if src_ids else None
+        model = translator.model_with(lm_weight)
+        self._session = Session(model, src_ids, translator.num_threads) if src_ids else None
 
     @property
     def subwords_read(self) -> int:
@@ -33,8 +34,11 @@ class TypingSession:
         """Whole translations that begin with what was typed, in whole words; the best first, at least one.
 
         The same as `translate_nbest` gives with `Wishes(prefixes=[typed])`. Settings: see `SearchSettings`; sampling,
-        groups and the coverage penalty are not for sessions, and raise ValueError.
+        groups and the coverage penalty are not for sessions, nor is another lm_weight than the session's: they raise
+        ValueError.
         """
+        if settings.get("lm_weight") is not None:
+            raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
         translator, empty = self._translator, [Translation("", 0.0, 0.0)]
         if self._session is None:
             return empty

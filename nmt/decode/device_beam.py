@@ -16,6 +16,7 @@ import numpy as np
 from nmt.decode.beam import Hypothesis
 from nmt.decode.blocks import length_blocks
 from nmt.decode.ensemble import Ensemble
+from nmt.decode.fusion import Fusion
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.sampling import sample_keys
@@ -47,7 +48,7 @@ KNOWN = {
 class BlockSearch:
     """Search on a card with all that was asked for; raises DeviceError for what only the processor can do."""
 
-    model: TranslationModel | LanguageModel | Ensemble
+    model: TranslationModel | LanguageModel | Ensemble | Fusion
     beam_size: int
     length_penalty: LengthPenalty
     n_best: int

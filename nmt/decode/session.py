@@ -16,6 +16,7 @@ from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.decode.ensemble import Ensemble
+    from nmt.decode.fusion import Fusion
     from nmt.model import TranslationModel
 
 _PLACES = 32
@@ -39,7 +40,7 @@ class Session:
     that are kept, every second one goes when another is to come.
     """
 
-    def __init__(self, model: TranslationModel | Ensemble, src_ids: Sequence[int], threads: int = 1) -> None:
+    def __init__(self, model: TranslationModel | Ensemble | Fusion, src_ids: Sequence[int], threads: int = 1) -> None:
         """`src_ids` without EOS. Raises DeviceError for a model on a card."""
         if model.device.name != "cpu":
             raise DeviceError(

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, Sampling, SearchOptions, Session, search
-from tests.decode.test_model_options import build
+from nmt.decode import Ensemble, Fusion, Sampling, SearchOptions, Session, search
+from tests.decode.test_model_options import VOCAB, build
+from tests.model import test_language
 
 SOURCE = [4, 9, 6, 6, 11, 5]
 COMMON = {"beam_size": 4, "n_best": 3, "length_penalty": "average", "max_length_ratio": 1.5, "max_length_extra": 4}
@@ -60,10 +61,13 @@ def test_memory_does_not_grow_with_the_text(model):
     assert session.tokens_read < 294 + 64, "reading starts at the last place that is kept, not at the beginning"
 
 
-def test_an_ensemble(model):
-    pair = Ensemble([model, build(2, decoder={"hidden_size": 7})])
+@pytest.mark.parametrize("kind", ["ensemble", "language model", "both"])
+def test_several_models(kind, model):
+    pair = model if kind == "language model" else Ensemble([model, build(2, decoder={"hidden_size": 7})])
+    if kind != "ensemble":
+        pair = Fusion(pair, test_language.build(np.float32, vocab_size=VOCAB), 0.6)
     session = Session(pair, SOURCE)
-    for prefix in ([4], [4, 7, 8]):
+    for prefix in ([4], [4, 7, 8], [5]):
         assert session.complete(prefix, **COMMON) == from_scratch(pair, prefix)
 
 
