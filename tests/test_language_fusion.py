@@ -44,8 +44,8 @@ def test_scores_are_those_of_forced_decoding_and_of_both_models(folders, fused):
     for line, translations in zip(LINES[1:], found[1:], strict=True):
         for t in translations:
             assert sum(t.detail.log_probs) == pytest.approx(t.log_prob, abs=1e-4)
-            if t.detail.tokens != fused.score([line], [t.text])[0].tokens:
-                continue  # text can be cut in another way than the search took
+            if not t.text or t.detail.tokens != fused.score([line], [t.text])[0].tokens:
+                continue  # a language model leaves out blank lines; text may be cut in another way than the search took
             ours, both = (m.score([line], [t.text], **w)[0] for m, w in ((plain, {}), (fused, {"lm_weight": 0.5})))
             (theirs,) = prior.score([t.text], carry=False)
             expected = [a + 0.5 * b for a, b in zip(ours.log_probs, theirs.log_probs, strict=True)]
@@ -115,8 +115,9 @@ def test_from_the_command_line(folders, fused, tmp_path):
         record = json.loads(line)
         if record["tokens"] == one["tokens"]:
             assert record["log_prob"] == pytest.approx(one["log_prob"], abs=1e-4)
-    judged = call(evaluate, folders[0], "--src", tmp_path / "src", "--ref", tmp_path / "tgt", *options, "--json")
-    assert json.loads(judged.stdout)["metrics"]["bleu"]["score"] == pytest.approx(100)
+    sides = ["--src", tmp_path / "src", "--ref", tmp_path / "tgt", "-o", tmp_path / "out"]
+    assert call(evaluate, folders[0], *sides, *options).exit_code == 0
+    assert (tmp_path / "out").read_text("utf-8") == text
 
 
 MISTAKES = {
