@@ -5,6 +5,7 @@ import pytest
 
 from nmt.decode import Ensemble, Fusion, Sampling, SearchOptions, Session, search
 from tests.decode.test_model_options import VOCAB, build
+from tests.decode.test_shortlist import SOME
 from tests.model import test_language
 
 SOURCE = [4, 9, 6, 6, 11, 5]
@@ -27,6 +28,8 @@ OPTIONS = {
     "bounded reward": {"word_reward": 0.6, "expected_lengths": [5.5]},
     "constraints": {"constraints": [[[7, 8], [10]]]},
     "glossary": {"glossary": [[[8, 9], [4]]]},
+    "shortlist": {"shortlist": SOME},
+    "shortlist and more": {"shortlist": SOME, "constraints": [[[7, 8], [10]]], "repetition_penalty": 1.4},
 }
 
 
@@ -36,6 +39,20 @@ def test_completions_are_those_of_the_search_from_scratch(name, model):
     options = SearchOptions(**OPTIONS[name])
     for prefix in ([], [4], [4, 7], [4, 7, 8, 10], [4, 7], [5, 5], [4, 8, 9, 9, 9, 9, 9], [4, 8, 9, 10], []):
         assert session.complete(prefix, options=options, **COMMON) == from_scratch(model, prefix, **OPTIONS[name])
+
+
+def test_a_shortlist_comes_and_goes_and_new_candidates_are_read_with(model):
+    session, options = Session(model, SOURCE), SearchOptions(shortlist=SOME)
+    own = SOME.candidates(SOURCE).tolist()
+    within, beyond = [t for t in own if t > 3], [t for t in range(4, 12) if t not in own]
+    read = 0
+    for prefix, again in ((within[:2], 2), (within[:3], 1), ([*within[:3], beyond[0]], 4), (within[:3], 3)):
+        assert session.complete(prefix, options=options, **COMMON) == from_scratch(model, prefix, shortlist=SOME)
+        read += again
+        assert session.tokens_read == read
+    for prefix in (within[:3], [beyond[0]]):
+        assert session.complete(prefix, **COMMON) == from_scratch(model, prefix)
+        assert session.complete(prefix, options=options, **COMMON) == from_scratch(model, prefix, shortlist=SOME)
 
 
 def test_typed_tokens_are_read_once(model):
