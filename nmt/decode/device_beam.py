@@ -96,7 +96,7 @@ class BlockSearch:
             self.device.xp,
             limits=limits,
             K=self.beam_size,
-            token=BOS_ID,
+            token=decoder.first,
             divisors=length_divisor(self.length_penalty, np.arange(top + 1)),
             live=self.beam_size if self.options.sampling else 1,
         )
@@ -108,7 +108,7 @@ class BlockSearch:
         for step in range(top):
             if step % STEPS_BETWEEN_LOOKS == 0 and not int(self.device.download(beams.going)[0]):
                 break
-            if step == STEPS_PLAIN:  # nothing has moved since the first: the same launches on the same arrays
+            if step == STEPS_PLAIN and decoder.repeats:  # nothing has moved: the same launches on the same arrays
                 launch = self.device.record(launch)
             launch()
         return _read(self.device, beams, self.beam_size)

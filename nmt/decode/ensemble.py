@@ -125,6 +125,16 @@ class EnsembleBlockDecoder:
         self._mean: Any = None
 
     @property
+    def first(self) -> np.ndarray:
+        """See `BlockDecoder`."""
+        return self.decoders[0].first
+
+    @property
+    def repeats(self) -> bool:
+        """See `BlockDecoder`."""
+        return all(decoder.repeats for decoder in self.decoders)
+
+    @property
     def memory(self) -> Workspace:
         """See `BlockDecoder`."""
         return self.decoders[0].memory

@@ -10,6 +10,7 @@ import numpy as np
 
 from nmt.decode.beam import Decoder, States
 from nmt.decode.ensemble import EnsembleDecoder
+from nmt.errors import DeviceError
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
@@ -47,8 +48,11 @@ class Fusion:
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """Raises DeviceError: a language model does not search on a card."""
-        return self.language_model.block_decoder(src_ids, K, coverage_of)
+        """Raises DeviceError: there is none on a card."""
+        raise DeviceError(
+            f"search: with a language model beside it a translator must run on the processor, got the device "
+            f"{self.device.name}; use --device cpu"
+        )
 
     def force(
         self,

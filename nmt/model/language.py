@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.errors import DeviceError
 from nmt.model.cells import language_cells
-from nmt.model.decoders import BlockDecoder, LanguageDecoder
+from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import pad_targets, token_log_probs
 from nmt.model.network import LossStats, Network, Run, real_positions
 from nmt.rnn.cell import strip, under
@@ -113,10 +112,8 @@ class LanguageModel(Network):
         return LanguageDecoder(self, self._use_threads(threads))
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """Raises DeviceError: there is no search on a card."""
-        raise DeviceError(
-            f"search: a language model must run on the processor, got the device {self.device.name}; use --device cpu"
-        )
+        """What search on a card needs, the sources being texts to go on from. There is no coverage."""
+        return language_block(self, src_ids, K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:
         """States after EOS and all tokens but the last of each text, which may be empty: [B, n] by name."""
