@@ -134,7 +134,7 @@ class BlockSearch:
         options, sampling = self.options, self.options.sampling
         prefixes = [options.prefixes[n] for n in block] if options.prefixes is not None else []
         plain = options.allow_unk and sampling is None and not options.rules(EOS_ID)
-        if plain and not isinstance(self.model, Ensemble):
+        if plain and not isinstance(self.model, Ensemble | Fusion):
             return None
         drawing = None
         if sampling is not None:

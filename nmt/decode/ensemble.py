@@ -13,7 +13,6 @@ from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
-    from nmt.model.decoders import BlockDecoder
     from nmt.rnn.device import Device
     from nmt.rnn.workspace import Workspace
 
@@ -45,7 +44,9 @@ class Ensemble:
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
         """What search on a card needs."""
-        return EnsembleBlockDecoder([m.block_decoder(src_ids, K, coverage_of) for m in self.models], self)
+        decoders = [m.block_decoder(src_ids, K, coverage_of) for m in self.models]
+        combine = partial(self.device.average_log_probs, kind=self.average)
+        return EnsembleBlockDecoder(decoders, self.device, combine)
 
     def force(
         self,
@@ -118,16 +119,17 @@ class EnsembleDecoder:
 
 
 class EnsembleBlockDecoder:
-    """Block decoders side by side, on a card."""
+    """Block decoders side by side, on a card; `combine` as of `EnsembleDecoder`, for arrays of the device."""
 
-    def __init__(self, decoders: Sequence[BlockDecoder], ensemble: Ensemble) -> None:
-        self.decoders, self.average, self._device = list(decoders), ensemble.average, ensemble.device
+    def __init__(self, decoders: Sequence[Any], device: Device, combine: Callable[[list[Any]], Any]) -> None:
+        self.decoders, self.combine, self._device = list(decoders), combine, device
         self._mean: Any = None
 
     @property
     def first(self) -> np.ndarray:
         """See `BlockDecoder`."""
-        return self.decoders[0].first
+        first: np.ndarray = self.decoders[0].first
+        return first
 
     @property
     def repeats(self) -> bool:
@@ -137,7 +139,8 @@ class EnsembleBlockDecoder:
     @property
     def memory(self) -> Workspace:
         """See `BlockDecoder`."""
-        return self.decoders[0].memory
+        memory: Workspace = self.decoders[0].memory
+        return memory
 
     def step(self, tokens: Any) -> list[Any]:
         """The outputs of each."""
@@ -145,8 +148,7 @@ class EnsembleBlockDecoder:
 
     def log_probs(self, outputs: list[Any]) -> Any:
         """See `BlockDecoder`."""
-        found = [decoder.log_probs(y) for decoder, y in zip(self.decoders, outputs, strict=True)]
-        return self._device.average_log_probs(found, self.average)
+        return self.combine([decoder.log_probs(y) for decoder, y in zip(self.decoders, outputs, strict=True)])
 
     def coverage(self) -> Any:
         """The mean of all, in memory of its own."""

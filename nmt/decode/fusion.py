@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.decode.beam import Decoder, States
-from nmt.decode.ensemble import EnsembleDecoder
-from nmt.errors import DeviceError
+from nmt.decode.ensemble import EnsembleBlockDecoder, EnsembleDecoder
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
     from nmt.decode.ensemble import Ensemble
     from nmt.model import TranslationModel
-    from nmt.model.decoders import BlockDecoder
     from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
 
@@ -47,12 +45,17 @@ class Fusion:
         prior = _LineDecoder(self.language_model.search_decoder(threads))
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """Raises DeviceError: there is none on a card."""
-        raise DeviceError(
-            f"search: with a language model beside it a translator must run on the processor, got the device "
-            f"{self.device.name}; use --device cpu"
-        )
+    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
+        """What search on a card needs."""
+        decoder = self.model.block_decoder(src_ids, K, coverage_of)
+        prior = _LineBlockDecoder(self.language_model, len(src_ids), K)
+        return _FusionBlockDecoder([decoder, prior], self.device, self._weighted_sum)
+
+    def _weighted_sum(self, parts: list[Any]) -> Any:
+        """See `weighted_sum`; arrays of the device, where nothing is -inf."""
+        score, prior = parts
+        self.device.add_scaled(score.reshape(-1), prior.reshape(-1), self.weight)
+        return score
 
     def force(
         self,
@@ -86,6 +89,28 @@ class _LineDecoder:
     ) -> tuple[np.ndarray, States]:
         """See `Decoder`. A translation begins with BOS, a line after the EOS of the one before it."""
         return self._decoder.step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, names)
+
+
+class _FusionBlockDecoder(EnsembleBlockDecoder):
+    """A translation model's block decoder and a language model's."""
+
+    def coverage(self) -> Any:
+        """That of the translation model."""
+        return self.decoders[0].coverage()
+
+
+class _LineBlockDecoder:
+    """A language model's block decoder for N new lines."""
+
+    def __init__(self, model: LanguageModel, N: int, K: int) -> None:
+        self._decoder = model.block_decoder([[] for _ in range(N)], K)
+        self.repeats, self.log_probs, self.follow = self._decoder.repeats, self._decoder.log_probs, self._decoder.follow
+        self._first = model.device.upload(np.repeat(self._decoder.first, K))
+
+    def step(self, tokens: Any) -> Any:
+        """See `BlockDecoder`; before the first step a line has a token of its own."""
+        tokens, self._first = (tokens if self._first is None else self._first), None
+        return self._decoder.step(tokens)
 
 
 def weighted_sum(parts: Sequence[np.ndarray], weight: float) -> np.ndarray:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from nmt.decode import Fusion, Sampling, SearchOptions, search
-from nmt.errors import DeviceError
 from nmt.model.language import LanguageModel
+from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+from tests.cuda.test_cells import replaying
 from tests.model.test_language import V, build, segments_of, settings
 from tests.small_models import build as build_translator
 from tests.small_models import on_device
@@ -47,10 +48,29 @@ def test_texts_go_on_as_on_the_processor(device, options):
     assert len({tuple(h.ids) for some in mine for h in some}) > 3
 
 
-def test_a_language_model_beside_a_translator_is_for_the_processor(device):
-    model = on_device(build_translator(V, dtype=np.float64), device, dtype=np.float64)
-    with pytest.raises(DeviceError, match=r"^search: with a language model .* got the device cuda; use --device cpu$"):
-        search(Fusion(model, on_both(device)[1], 0.5), [[5, 6]])
+FUSED = {
+    "search": ({}, {}),
+    "coverage": ({"coverage_penalty": 0.3, "no_repeat_ngram_size": 2}, {"length_penalty": "average"}),
+    "samples": ({"sampling": Sampling(3)}, {}),
+}
+
+
+@pytest.mark.parametrize("case", FUSED)
+def test_beside_a_translator_it_is_heard_as_on_the_processor(case):
+    """In recorded steps too."""
+    options, more = {"min_length": 4} | FUSED[case][0], FUSED[case][1]
+    device = CudaDevice(replaying())
+    model = build_translator(V, dtype=np.float64, seed=4)
+    models = model, on_device(model, device, dtype=np.float64)
+    fused = [Fusion(m, prior, 0.6) for m, prior in zip(models, on_both(device), strict=True)]
+    settings = {"beam_size": 2, "n_best": 2, "batch_size": 2, "max_length_ratio": 0.0, "max_length_extra": 5} | more
+    sources = [[5, 6, 8], [4], [9, 10]]
+    mine, other = (search(m, sources, options=SearchOptions(**options), **settings) for m in fused)
+    for one, expected in zip(other, mine, strict=True):
+        assert [(h.ids, h.finished) for h in one] == [(h.ids, h.finished) for h in expected]
+        np.testing.assert_allclose([h.score for h in one], [h.score for h in expected], rtol=1e-9)
+    assert mine != search(model, sources, options=SearchOptions(**options), **settings)
+    assert device.runtime.replays > 0
 
 
 def test_segments_are_those_of_the_processor(device):
