@@ -58,10 +58,11 @@ class LayeredScan:
         for scan in self.scans:
             scan.threads = count
 
-    def runs(self, T: int) -> Iterator[tuple[str, Scan, int]]:
-        """A name, the scan and the steps of every layer for sequences of T steps."""
+    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
+        """A name, the scan, the steps, and how many of them are added for its delay, of every layer for sequences of T
+        steps."""
         for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
-            yield str(n), scan, T + delay
+            yield str(n), scan, T + delay, delay
 
     def forward(
         self,

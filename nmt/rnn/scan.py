@@ -98,9 +98,10 @@ class Scan:
         kinds = {"dtype": self.dtype, "compute_dtype": self.compute_dtype, "recompute": self.recompute}
         return Scan(cell, **kinds, threads=self.threads, division=self.division, device=self.device)
 
-    def runs(self, T: int) -> Iterator[tuple[str, Scan, int]]:
-        """Of a sequence of T steps: a name, the scan and its steps; as `LayeredScan` has one for each layer."""
-        yield "", self, T
+    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
+        """Of a sequence of T steps: a name, the scan, its steps, and 0 that are added; as `LayeredScan` has one for
+        each layer."""
+        yield "", self, T, 0
 
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use. Raises NMTError: training in int8."""
@@ -273,7 +274,8 @@ class Scan:
 
     def backward_weights(self, tape: Tape, gradients: Arrays) -> None:
         """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`;
-        as often as is asked. They have the bits that one `backward` for all gives."""
+        as often as is asked. They have the bits that one `backward` for all gives, unless a step sums over units, as a
+        layer normalisation does: what keeps its operands is another program, whose sums may be grouped otherwise."""
         with joined(gradients, tape.connections) as shares:
             tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, shares)
             self.invariants(tape.compiled).weight_gradients(

@@ -1,9 +1,9 @@
 """Covering arrays: few rows in which every choice of some factors meets every choice of the others.
 
 All products of cells, schedules, types and lengths are too many to run; most mistakes show where two choices meet
-(Kuhn et al. 2004, Software Fault Interactions and Implications for Software Testing). Rows are built one at a time, each
-around something not yet met, the rest chosen to meet as much as possible (Cohen et al. 1997, The AETG System, section
-4). `strength` is how many factors meet: 2 for all pairs, 3 for all triples.
+(Kuhn et al. 2004, Software Fault Interactions and Implications for Software Testing). Rows are built one at a time,
+each around something not yet met, the rest chosen to meet as much as possible (Cohen et al. 1997, The AETG System,
+section 4). `strength` is how many factors meet: 2 for all pairs, 3 for all triples.
 """
 
 from itertools import combinations, product
@@ -32,9 +32,8 @@ def all_meetings(groups, strength):
 
 def _cuts(group, strength):
     """All sets of up to `strength` choices that one part of this group holds, at least one."""
-    return {
-        frozenset(some) for part in group for size in range(1, strength + 1) for some in combinations(part.items(), size)
-    }
+    sizes = range(1, strength + 1)
+    return {frozenset(some) for part in group for size in sizes for some in combinations(part.items(), size)}
 
 
 def covering_array(groups, strength=2, seed=0):
@@ -54,7 +53,7 @@ def covering_array(groups, strength=2, seed=0):
 def _row_around(row, groups, missing, strength, rng):
     """A row with these choices; group after group in random order takes the part that meets most that is missing."""
     for place in rng.permutation(len(groups)):
-        fitting = [part for part in groups[place] if all(row.get(name, choice) == choice for name, choice in part.items())]
+        fitting = [part for part in groups[place] if all(row.get(name, part[name]) == part[name] for name in part)]
         tried = [fitting[k] for k in rng.permutation(len(fitting))]
         row = max(({**row, **part} for part in tried), key=lambda now: len(missing & meetings(now, strength)))
     return row

@@ -11,6 +11,7 @@ import numpy as np
 from nmt.config.model_section import RNN_TYPES
 from nmt.model.cells import recurrent_cell
 from nmt.rnn import DropConnectCell, ElmanCell, GRUCell, LSTMCell, RecurrentDropoutCell, ZoneoutCell, ops
+from nmt.rnn.compiler.trace import trace
 from nmt.rnn.device import cpu
 from nmt.rnn.drop_connect import connections
 from nmt.rnn.kernels import interpreter
@@ -110,6 +111,16 @@ def draw(row, seed):
         there = np.arange(T)[:, None] < lengths
         case = replace(case, lengths=tuple(map(int, lengths)))
     return Run(row, case, there)
+
+
+def grouped_anew(run, name):
+    """Whether a schedule may add up the terms of this result in another order: gradients of parameters, over all rows
+    and steps, block by block; and sums over units, which another program may group otherwise, where it is one that
+    keeps its operands."""
+    if run.row["schedule"] == "blocks of time":
+        return name.removeprefix("d_") in run.case.params
+    sums = any(v.op == "sum_last" for v in trace(run.case.cell, training=True).graph.values)
+    return run.row["schedule"] == "weights later" and sums and "d_" in name
 
 
 def of_pass(reverse, found):
