@@ -5,6 +5,7 @@ witnesses say, the interpreter and the oracles written by loops from the papers.
 """
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -43,13 +44,21 @@ SHORT = {
     ("float32", "gates"): ("gru", "qrnn_window2"),
     ("bfloat16", "gates"): ("lstm", "min_lstm"),
 }
+# A program of its own as well, which test_scan.py has of most of these.
+LATER = "weights later"
+SHORT_LATER = {
+    ("float64", "attention"): ("gru_no_bias", "stack", "lstm_bahdanau_feed", "gru_general_feed_dropout", *WRAPPERS),
+    ("float64", "gates"): ("gru_no_bias", "stack", "lstm_bahdanau_feed", "gru_general_feed_dropout"),
+    ("float32", "gates"): ("gru",),
+    ("bfloat16", "gates"): ("lstm",),
+}
 SCHEDULES = {
     "one thread": {"threads": 1},
     "rows": {"threads": 2, "division": "rows"},
     "units": {"threads": 2, "division": "units"},
     "three threads": {"threads": 3},
     "blocks of time": {"threads": 1},
-    "weights later": {"threads": 2, "weights_later": True},
+    LATER: {"threads": 2, "weights_later": True},
 }
 STEPS = ("all", "uneven", "none for some", "holes")
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "both": (False, True)}
@@ -58,13 +67,16 @@ SIZES = {"several": (6, 5), "one step": (1, 3), "one row": (7, 1)}
 
 def groups(*, short):
     """The parts of a row of a covering array: programs, and what costs no compilation."""
-    everywhere = [("float64", "attention", name) for name in (CELLS if short else ALL_CELLS)]
+    factors = "dtype", "recompute", "cell", "schedule"
     if short:
-        chosen = everywhere + [(dtype, policy, name) for (dtype, policy), names in SHORT.items() for name in names]
+        kinds = [(("float64", "attention"), tuple(CELLS)), *SHORT.items()]
+        chosen = [(*kind, name) for kind, names in kinds for name in names]
+        plain = [(*program, schedule) for program in chosen for schedule in SCHEDULES if schedule != LATER]
+        ways = plain + [(*kind, name, LATER) for kind, names in SHORT_LATER.items() for name in names]
     else:
-        chosen = [(dtype, policy, name) for dtype in TYPES for policy in POLICIES for name in ALL_CELLS]
-    programs = [{"cell": name, "dtype": dtype, "recompute": policy} for dtype, policy, name in chosen]
-    others = {"schedule": SCHEDULES, "steps": STEPS, "direction": DIRECTIONS, "size": SIZES}
+        ways = list(product(TYPES, POLICIES, ALL_CELLS, SCHEDULES))
+    others = {"steps": STEPS, "direction": DIRECTIONS, "size": SIZES}
+    programs = [dict(zip(factors, way, strict=True)) for way in ways]
     return [programs, *([{factor: choice} for choice in choices] for factor, choices in others.items())]
 
 
@@ -120,7 +132,7 @@ def grouped_anew(run, name):
     if run.row["schedule"] == "blocks of time":
         return name.removeprefix("d_") in run.case.params
     sums = any(v.op == "sum_last" for v in trace(run.case.cell, training=True).graph.values)
-    return run.row["schedule"] == "weights later" and sums and "d_" in name
+    return run.row["schedule"] == LATER and sums and "d_" in name
 
 
 def of_pass(reverse, found):
