@@ -40,9 +40,11 @@ class LayeredScan:
     """
 
     def __init__(self, cells: Sequence[Cell], *, delays: Sequence[int] | None = None, **options: Any) -> None:
-        """`options` are those of `Scan`."""
+        """`options` are those of `Scan`; `keep` has names of the stack, `0.o`."""
         self.cell = StackCell(list(cells))
-        self.scans = [Scan(cell, **options) for cell in cells]
+        keep = options.pop("keep", None) or {}
+        Scan(self.cell, keep=keep)  # says which names there are
+        self.scans = [Scan(cell, keep=strip(keep, str(n)), **options) for n, cell in enumerate(cells)]
         self.delays = [0] * len(self.scans) if delays is None else list(delays)
         self.device = options.get("device") or cpu()
         self.dtype, self.packed = self.scans[0].dtype, self.scans[0].packed

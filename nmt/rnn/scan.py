@@ -94,7 +94,7 @@ class Scan:
         self._signature = remembered(cell)
 
     def around(self, cell: Cell) -> Scan:
-        """The same kind of scan of another cell."""
+        """The same kind of scan of another cell; `keep` speaks of names of this one alone."""
         kinds = {"dtype": self.dtype, "compute_dtype": self.compute_dtype, "recompute": self.recompute}
         return Scan(cell, **kinds, threads=self.threads, division=self.division, device=self.device)
 

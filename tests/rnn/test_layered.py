@@ -166,6 +166,13 @@ def test_in_one_loop_they_would_wait_for_the_layer_below():
         assert {f"2.{'cell.' * (name == 'decoder')}W_{k}" for k in (1, 2)} <= set(inside)
 
 
+def test_what_is_kept_is_named_as_in_the_stack():
+    scan = LayeredScan([LSTMCell(3, 4), LSTMCell(4, 5)], keep={"1.o": False})
+    assert [one.keep for one in scan.scans] == [(), (("o", False),)]
+    with pytest.raises(ShapeError, match=r"^StackCell: keep must name values .* 0\.i, .* got o$"):
+        LayeredScan([LSTMCell(3, 4), LSTMCell(4, 5)], keep={"o": False})
+
+
 def test_captured_arrays_must_be_those_of_the_layers():
     scan = LayeredScan([LSTMCell(3, 4), LSTMCell(4, 5)])
     weights = Weights({k: np.zeros(p.shape, np.float32) for k, p in scan.params.items()})
