@@ -59,7 +59,7 @@ class LanguageModel(Network):
 
     def runs(self, T: int, S: int) -> list[Run]:
         """See `Network`."""
-        return [(f"decoder.{name}", scan, steps, 1) for name, scan, steps in self.decoder.runs(T)]
+        return [(f"decoder.{name}", scan, steps, 1, late) for name, scan, steps, late in self.decoder.runs(T)]
 
     @property
     def carried(self) -> States:

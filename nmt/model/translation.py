@@ -75,10 +75,11 @@ class TranslationModel(Network):
 
     def runs(self, T: int, S: int) -> list[Run]:
         """See `Network`."""
-        runs: list[Run] = [(f"encoder.{name}", scan, steps, 1) for name, scan, steps in self.encoder.runs(S)]
+        of_encoder, of_decoder = self.encoder.runs(S), self.decoder.runs(T)
+        runs: list[Run] = [(f"encoder.{name}", scan, steps, 1, late) for name, scan, steps, late in of_encoder]
         if self.config.decoder.init_hidden == "bridge":
-            runs += [("bridge", scan, 1, 1) for scan in self.bridge.scans.values()]
-        return runs + [(f"decoder.{name}".rstrip("."), scan, steps, S) for name, scan, steps in self.decoder.runs(T)]
+            runs += [("bridge", scan, 1, 1, 0) for scan in self.bridge.scans.values()]
+        return runs + [(f"decoder.{name}".rstrip("."), scan, steps, S, late) for name, scan, steps, late in of_decoder]
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
