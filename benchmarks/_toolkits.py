@@ -1,4 +1,5 @@
-"""JoeyNMT, OpenNMT-py and Marian: the same model in each, from one description; their commands and their logs.
+"""JoeyNMT, OpenNMT-py and Marian: the same model in each, from one description; their commands and their logs. And a
+Transformer in OpenNMT-py, for CTranslate2.
 
 Each is expected as a Python environment FOLDER/venv-NAME (NAME: onmt, joey, marian).
 """
@@ -11,6 +12,9 @@ from pathlib import Path
 import yaml
 
 from nmt.config import Config
+
+_NEVER = 1_000_000
+"""An update that no run gets to."""
 
 # Steps whose end comes sooner after the first report are left out.
 _WARM_SECONDS = 10.0
@@ -67,8 +71,15 @@ class Toolkit:
         """Environment variables of a run."""
         return self.environment | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
 
-    def train_command(self, config: Config, corpus: Corpus, work: Path, threads: int) -> list[str]:
-        """Write what it wants to read into `work`; the command that trains and reports every update or two."""
+    def train_command(
+        self, config: Config, corpus: Corpus, work: Path, threads: int, updates: int | None = None
+    ) -> list[str]:
+        """Write what it wants to read into `work`; the command that trains and reports every update or two, and after
+        so many updates (None: never) leaves its model there, at `model_path`."""
+        raise NotImplementedError
+
+    def model_path(self, work: Path, updates: int) -> Path:
+        """What a run of `train_command` leaves to translate with."""
         raise NotImplementedError
 
     def windows(self, lines: list[str]) -> list[tuple[float, float, float, int]]:
@@ -101,7 +112,9 @@ class OpenNMT(Toolkit):
     name, program = "onmt", "onmt_train"
     _LINE = re.compile(r"\[([\d\- :,]+) INFO\] Step\s+(\d+)/.*bsz:\s*\d+/\s*(\d+)/")
 
-    def train_command(self, config: Config, corpus: Corpus, work: Path, threads: int) -> list[str]:
+    def train_command(
+        self, config: Config, corpus: Corpus, work: Path, threads: int, updates: int | None = None
+    ) -> list[str]:
         model, training = config.model, config.training
         encoder, decoder = model.encoder, model.decoder
         pieces = (corpus.folder / "vocab").read_text("utf-8").splitlines()
@@ -114,13 +127,12 @@ class OpenNMT(Toolkit):
             }
             for name, part in (("corpus_1", "train"), ("valid", "dev"))
         }
-        never = 1_000_000
         settings = {
             "data": texts,
             **dict.fromkeys(("src_vocab", "tgt_vocab"), vocabulary),
             **dict.fromkeys(("src_vocab_size", "tgt_vocab_size"), len(pieces)),
             **dict.fromkeys(("src_seq_length", "tgt_seq_length"), config.data.src.max_length),
-            **dict.fromkeys(("train_steps", "valid_steps", "save_checkpoint_steps"), never),
+            **dict.fromkeys(("train_steps", "valid_steps", "save_checkpoint_steps"), updates or _NEVER),
             **dict.fromkeys(("hidden_size", "enc_hid_size", "dec_hid_size"), decoder.hidden_size),
             "save_data": str(work / "data"),
             "save_model": str(work / "model"),
@@ -148,8 +160,17 @@ class OpenNMT(Toolkit):
             "adam_beta2": training.adam_betas[1],
             "learning_rate": training.learning_rate,
             "model_dtype": "fp32",
+            **self._changes(),
         }
         return [str(self.path), "-config", _write(work / "onmt.yaml", settings)]
+
+    def _changes(self) -> dict[str, object]:
+        """Settings of another kind of model."""
+        return {}
+
+    def model_path(self, work: Path, updates: int) -> Path:
+        """See `Toolkit`."""
+        return work / f"model_step_{updates}.pt"
 
     def windows(self, lines: list[str]) -> list[tuple[float, float, float, int]]:
         """Reports give the mean of real target tokens a batch; the clock is that of the log."""
@@ -165,6 +186,30 @@ class OpenNMT(Toolkit):
         return found
 
 
+class Transformer(OpenNMT):
+    """A small Transformer of OpenNMT-py 3, which CTranslate2 can read."""
+
+    def _changes(self) -> dict[str, object]:
+        return {
+            **dict.fromkeys(("encoder_type", "decoder_type"), "transformer"),
+            **dict.fromkeys(("enc_layers", "dec_layers"), 3),
+            **dict.fromkeys(("hidden_size", "enc_hid_size", "dec_hid_size", "word_vec_size"), 256),
+            "heads": 4,
+            "transformer_ff": 1024,
+            "position_encoding": True,
+            "global_attention": "general",
+            "dropout": [0.1],
+            "attention_dropout": [0.1],
+            "label_smoothing": 0.1,
+            "adam_beta2": 0.998,
+            "decay_method": "noam",
+            "learning_rate": 2.0,
+            "warmup_steps": 1000,
+            "param_init": 0,
+            "param_init_glorot": True,
+        }
+
+
 class Joey(Toolkit):
     """JoeyNMT 2."""
 
@@ -172,7 +217,9 @@ class Joey(Toolkit):
     _LINE = re.compile(r"([\d\- :,]+) - INFO - joeynmt.training - (.*)")
     _STEP = re.compile(r"Epoch\s+\d+, Step:\s*(\d+),.*Tokens per Sec:\s*(\d+)")
 
-    def train_command(self, config: Config, corpus: Corpus, work: Path, threads: int) -> list[str]:
+    def train_command(
+        self, config: Config, corpus: Corpus, work: Path, threads: int, updates: int | None = None
+    ) -> list[str]:
         model, training = config.model, config.training
         pieces = (corpus.folder / "vocab").read_text("utf-8").splitlines()
         special = {"<unk>", "<s>", "</s>", "<pad>"}
@@ -229,8 +276,8 @@ class Joey(Toolkit):
                 "batch_type": "token",
                 "early_stopping_metric": "ppl",
                 "epochs": 1000,
-                "updates": 1_000_000,
-                "validation_freq": 1_000_000,
+                "updates": updates or _NEVER,
+                "validation_freq": updates or _NEVER,
                 "logging_freq": 1,
                 "shuffle": True,
             },
@@ -255,6 +302,10 @@ class Joey(Toolkit):
             },
         }
         return [str(self.path), "-m", "joeynmt", "train", _write(work / "joey.yaml", settings), "-t"]
+
+    def model_path(self, work: Path, updates: int) -> Path:
+        """See `Toolkit`; its configuration, which names the folder of the model."""
+        return work / "joey.yaml"
 
     def windows(self, lines: list[str]) -> list[tuple[float, float, float, int]]:
         """Reports give real target tokens a second of their stretch; one with an epoch's start is left out."""
@@ -282,7 +333,9 @@ class Marian(Toolkit):
     name, program = "marian", "pymarian"
     _LINE = re.compile(r".*Up\. (\d+) .*?Time ([\d.]+)s : ([\d.]+) words/s")
 
-    def train_command(self, config: Config, corpus: Corpus, work: Path, threads: int) -> list[str]:
+    def train_command(
+        self, config: Config, corpus: Corpus, work: Path, threads: int, updates: int | None = None
+    ) -> list[str]:
         model, training = config.model, config.training
         encoder, decoder = model.encoder, model.decoder
         pieces = (corpus.folder / "vocab").read_text("utf-8").splitlines()
@@ -315,11 +368,16 @@ class Marian(Toolkit):
             "cpu-threads": [threads],
             "workspace": [3000],
             "disp-freq": [1],
-            "save-freq": ["1000000u"],
+            "save-freq": [f"{_NEVER}u"],
+            "after": [f"{updates or _NEVER}u"],
             "sync-sgd": [],
         }
         words = [str(word) for name, values in options.items() for word in (f"--{name}", *values)]
         return [str(self.path), "train", *words]
+
+    def model_path(self, work: Path, updates: int) -> Path:
+        """See `Toolkit`."""
+        return work / "model.npz"
 
     def windows(self, lines: list[str]) -> list[tuple[float, float, float, int]]:
         """Each line gives the seconds since the one before, and target words a second of them."""
@@ -335,3 +393,6 @@ class Marian(Toolkit):
 
 
 TOOLKITS: dict[str, type[Toolkit]] = {kind.name: kind for kind in (OpenNMT, Joey, Marian)}
+
+PEERS: dict[str, type[Toolkit]] = TOOLKITS | {"transformer": Transformer}
+"""What translates beside us."""

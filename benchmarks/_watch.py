@@ -1,5 +1,7 @@
 """Run a command to its end or to a deadline, and find out how much memory it took."""
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -55,6 +57,35 @@ def watch(
             os.killpg(process.pid, signal.SIGKILL)
     seconds = time.perf_counter() - start
     return Watched(None if stopped else process.returncode, seconds, sum(peaks.values()))
+
+
+def converse(
+    command: list[str], lines: list[str], env: dict[str, str] | None = None
+) -> tuple[Watched, list[str], list[float]]:
+    """Give a command one line after another, each when the one before is answered: how it ended (seconds without its
+    start), its answers, and the seconds that each took. Fewer answers than lines: it ended early."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, bufsize=0, env=os.environ | (env or {}), process_group=0, **pipes)  # type: ignore[call-overload]
+    answers, seconds = [], []
+    peaks: dict[int, float] = {}
+    try:
+        replies = io.BufferedReader(process.stdout)
+        for line in lines:
+            start = time.perf_counter()
+            with contextlib.suppress(BrokenPipeError):  # it has ended: there is no answer
+                process.stdin.write(line.encode() + b"\n")
+            answer = replies.readline()
+            if not answer.endswith(b"\n"):
+                break
+            seconds.append(time.perf_counter() - start)
+            answers.append(answer.decode("utf-8").rstrip("\n"))
+        peaks = _peaks(process.pid)
+        process.stdin.close()
+        status = process.wait()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    return Watched(status, sum(seconds), sum(peaks.values())), answers, seconds
 
 
 def _peaks(group: int) -> dict[int, float]:

@@ -25,7 +25,7 @@ from peak import measure_peak
 
 from nmt.config import Config, ModelConfig, load_config
 from nmt.data.corpus import Side, read_lines, training_text
-from nmt.data.subwords import train_subwords
+from nmt.data.subwords import Subwords, train_subwords
 from nmt.rnn.kernels.threads import default_threads
 
 _HERE = Path(__file__).parent
@@ -76,19 +76,25 @@ def note(text: str) -> None:
 
 def prepare(config: Config, prefix: str, folder: Path) -> Corpus:
     """Subwords trained on the text, the text as it is for us, and in subwords for the others."""
-    sides = {"src": config.data.src, "tgt": config.data.tgt}
     settings = config.data.subwords
     subwords = train_subwords(
-        training_text(prefix, tuple(sides.values())), type=settings.type, vocab_size=settings.vocab_size
+        training_text(prefix, (config.data.src, config.data.tgt)), type=settings.type, vocab_size=settings.vocab_size
     )
     (folder / "joint.spm").write_bytes(subwords.model_bytes)
     (folder / "text").mkdir()
+    return write_corpus(config, subwords, prefix, folder)
+
+
+def write_corpus(config: Config, subwords: Subwords, prefix: str, folder: Path) -> Corpus:
+    """A text in subwords, a line beside the other, and its first lines as validation text; where there is a folder
+    `text`, the text as it is for us there."""
     used: set[str] = set()
-    for side in sides.values():
+    for side in (config.data.src, config.data.tgt):
         lines = Side(side, subwords).clean(list(read_lines(f"{prefix}.{side.lang}")))
         rows = [subwords.pieces(ids) for ids in subwords.encode(lines)]
         used.update(piece for row in rows for piece in row)
-        (folder / "text" / f"train.{side.lang}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        if (folder / "text").is_dir():
+            (folder / "text" / f"train.{side.lang}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
         (folder / f"train.{side.lang}").write_text("".join(" ".join(row) + "\n" for row in rows), "utf-8")
         (folder / f"dev.{side.lang}").write_text("".join(" ".join(row) + "\n" for row in rows[:200]), "utf-8")
     # A piece that is a space of some kind, as Unicode has many, would not be one word of a vocabulary file.

@@ -1,149 +1,62 @@
-"""How fast is the translation of a file, beside other toolkits?
+"""How fast is translation, beside other toolkits?
 
-Sentences a second net of loading (the time of the whole file less that of its first line), at beam 1
-and 5, batch 1 and 64, one thread and two. Beside our models the ones of OpenNMT-py, JoeyNMT and
-Marian, run by FOLDER/venv-NAME. Models of different training write texts of different lengths, so
-output tokens a second stand beside sentences. Checks first that batch and threads do not change our
-translations.
+Our model in float32, bfloat16 and int8, each with and without its shortlist, beside models of OpenNMT-py and Marian
+(float32 and int8), JoeyNMT, and CTranslate2 with a Transformer in int8; benchmarks/train_peers.py trains those. Two
+texts: a test set, and one of 10,000 lines made of it and of other lines, shuffled. At each setting (beam 1 and 5,
+batch 1 and more, one thread and two) the systems take turns; the fastest turn of each counts.
 
-Run: python benchmarks/translate.py MODEL_DIR... [--src FILE --ref FILE] [--quick]
-     [--peers FOLDER --subwords SPM --onmt MODEL.pt --joey CONFIG.yaml --marian MODEL.npz --marian-vocab FILE]
+- sentences/s, words/s: net of loading (the time of the whole text less that of its first line).
+- p50, p95, p99: milliseconds that single sentences take, given one after another to a running command, each when the
+  one before is answered; of systems that answer so.
+- search: of the time of one thread, the share outside decoder cell and output layer, by the engine's profile.
+- peak MB: memory of the whole run; disk MB: the files that translating needs.
+
+Models of different training write texts of different lengths, so output tokens a source token stand in the JSON.
+Checks first that batch and threads do not change our translations.
+
+Run: python benchmarks/translate.py MODEL_DIR [--src FILE --ref FILE] [--quick] [--json FILE] [--markdown FILE]
+     [--peers FOLDER --subwords SPM --onmt MODEL.pt --joey CONFIG.yaml --marian MODEL.npz --marian-vocab FILE
+      --marian-int8 MODEL.bin --ctranslate2 FOLDER]
 """
 
 import argparse
 import json
+import os
+import random
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
-import yaml
+import numpy as np
 from _machine import describe
-from _toolkits import TOOLKITS
-from _watch import Watched, watch
+from _systems import DTYPES, Setting, System, note, ours_in_all, peers
+from _translation_table import markdown, ratios
+from _watch import Watched, converse
 
 from nmt.evaluate import score_translations
-from nmt.model_folder import load_folder_config
 
+_HERE = Path(__file__).parent
 _CHECKED_LINES = 20
+_WARM_UP = 5
+"""Single sentences that are translated before those that count."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One way to translate."""
-
-    beam: int
-    batch: int
-    threads: int
-
-    def __str__(self) -> str:
-        """As in error messages."""
-        return f"beam {self.beam}, batch {self.batch}, {self.threads} threads"
+def read(prefix: Path) -> list[str]:
+    """The lines of a text; none where it is not there."""
+    return prefix.read_text("utf-8").splitlines() if prefix.exists() else []
 
 
-@dataclass(frozen=True)
-class System:
-    """A model and how to run it: `run(setting, input, output)` translates a file.
-
-    `encode` counts its tokens, `text` makes its output readable; `subwords` says that it reads pieces.
-    """
-
-    name: str
-    run: Callable[[Setting, Path, Path], Watched]
-    pieces: sentencepiece.SentencePieceProcessor
-    reads_pieces: bool
-
-    def encode(self, lines: list[str]) -> list[str]:
-        """Lines as pieces between spaces."""
-        return [" ".join(row) for row in self.pieces.encode(lines, out_type=str)]
-
-    def text(self, lines: list[str]) -> list[str]:
-        """Output as people read it."""
-        return ["".join(line.split()).replace("▁", " ").strip() for line in lines] if self.reads_pieces else lines
-
-
-def note(text: str) -> None:
-    """A line about what happens, beside the table."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def ours(folder: Path) -> System:
-    """Our command on a model folder."""
-
-    def run(setting: Setting, source: Path, target: Path) -> Watched:
-        command = [sys.executable, "-m", "nmt.cli.translate", str(folder), str(source), "-o", str(target)]
-        command += ["--beam-size", str(setting.beam), "--batch-size", str(setting.batch)]
-        return logged([*command, "--threads", str(setting.threads)], target)
-
-    joint = load_folder_config(folder).data.subwords.joint
-    name = "joint.spm" if joint else "tgt.spm"
-    return System(folder.name, run, sentencepiece.SentencePieceProcessor(model_file=str(folder / name)), False)
-
-
-def logged(command: list[str], target: Path, **options: Any) -> Watched:
-    """Run it; what it says goes beside its output."""
-    with target.with_suffix(".log").open("w") as log:
-        return watch(command, log=log, **options)
-
-
-def onmt(args: argparse.Namespace, pieces: sentencepiece.SentencePieceProcessor) -> System:
-    toolkit = TOOLKITS["onmt"](args.peers)
-    program = toolkit.path.with_name("onmt_translate")
-
-    def run(setting: Setting, source: Path, target: Path) -> Watched:
-        options = {"model": args.onmt, "src": source, "output": target, "beam_size": setting.beam}
-        options |= {"batch_size": setting.batch, "gpu": -1, "max_length": 100, "max_length_ratio": 2}
-        words = [str(word) for name, value in options.items() for word in (f"-{name}", value)]
-        return logged([str(program), *words], target, env=toolkit.env(setting.threads))
-
-    return System("OpenNMT-py", run, pieces, True)
-
-
-def joey(args: argparse.Namespace, pieces: sentencepiece.SentencePieceProcessor) -> System:
-    toolkit = TOOLKITS["joey"](args.peers)
-    config = yaml.safe_load(args.joey.read_text("utf-8"))
-
-    def run(setting: Setting, source: Path, target: Path) -> Watched:
-        config["testing"] |= {"batch_size": setting.batch, "batch_type": "sentence", "beam_size": setting.beam}
-        path = target.with_suffix(".yaml")
-        path.write_text(yaml.safe_dump(config, allow_unicode=True), "utf-8")
-        command = f"{toolkit.path} -m joeynmt translate {path} < {source} > {target} 2> {target}.err"
-        return watch(["sh", "-c", command], env=toolkit.env(setting.threads))
-
-    return System("JoeyNMT", run, pieces, True)
-
-
-def marian(args: argparse.Namespace, pieces: sentencepiece.SentencePieceProcessor) -> System:
-    toolkit = TOOLKITS["marian"](args.peers)
-
-    def run(setting: Setting, source: Path, target: Path) -> Watched:
-        many = max(1, 1000 // setting.batch) if setting.batch > 1 else 1
-        command = [str(toolkit.path), "decode", "-m", str(args.marian), "-v", *[str(args.marian_vocab)] * 2]
-        command += ["-i", str(source), "-o", str(target), "-b", str(setting.beam), "--mini-batch", str(setting.batch)]
-        command += ["--maxi-batch", str(many), "--maxi-batch-sort", "src", "--cpu-threads", str(setting.threads)]
-        command += ["-w", "512", "--max-length-factor", "2", "--quiet"]
-        return logged(command, target, env=toolkit.env(setting.threads))
-
-    return System("Marian", run, pieces, True)
-
-
-def systems(args: argparse.Namespace) -> list[System]:
-    """Those that were given and are installed."""
-    found = [ours(folder) for folder in args.models]
-    for name, make in (("onmt", onmt), ("joey", joey), ("marian", marian)):
-        missing = [o for o in ("peers", "subwords", name) if getattr(args, o) is None]
-        if name == "marian" and args.marian_vocab is None:
-            missing.append("marian_vocab")
-        if missing:
-            note(f"{name}: skipped; give --{', --'.join(missing).replace('_', '-')}")
-        elif not TOOLKITS[name](args.peers).installed:
-            note(f"{name}: skipped; {TOOLKITS[name](args.peers).path} is not there")
-        else:
-            found.append(make(args, sentencepiece.SentencePieceProcessor(model_file=str(args.subwords))))
-    return found
+def long_text(src: Path, ref: Path, count: int) -> tuple[list[str], list[str]]:
+    """A text of `count` lines: the test set, the files beside it called dev and train, then again, all shuffled."""
+    pairs: list[tuple[str, str]] = []
+    for name in (src.stem, "dev", "train"):
+        sides = (read(path.with_name(name + path.suffix)) for path in (src, ref))
+        pairs += zip(*sides, strict=True)
+    pairs = (pairs * -(-count // max(1, len(pairs))))[:count]
+    random.Random(0).shuffle(pairs)
+    return [one for one, _ in pairs], [other for _, other in pairs]
 
 
 def translate(system: System, setting: Setting, lines: list[str], folder: Path) -> tuple[Watched, list[str]]:
@@ -170,23 +83,53 @@ def check(system: System, lines: list[str], settings: list[Setting], folder: Pat
                 raise SystemExit(f"{system.name}: {setting} must translate as {first} does, got something else")
 
 
-def measure(system: System, setting: Setting, lines: list[str], references: list[str], folder: Path) -> dict[str, Any]:
-    """Figures of one system in one setting."""
-    load = min(translate(system, setting, lines[:1], folder)[0].seconds for _ in range(2))
+def search_share(system: System, setting: Setting, lines: list[str], folder: Path) -> dict[str, float] | None:
+    """See `_search_share.py`; of our models, and one thread."""
+    if system.model is None or setting.threads > 1:
+        return None
+    path = folder / "profiled"
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    words = [str(system.model), system.dtype, str(int(system.shortlist)), str(setting.beam), str(setting.batch)]
+    command = [sys.executable, str(_HERE / "_search_share.py"), *words, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    if done.returncode:
+        raise SystemExit(f"{system.name}, {setting}: must be profiled, got {done.stderr.strip()}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def latencies(system: System, setting: Setting, lines: list[str]) -> dict[str, float] | None:
+    """Milliseconds of single sentences: percentiles; None where the system does not answer line by line."""
+    if system.answers is None or setting.batch > 1:
+        return None
+    command, env = system.answers(setting)
+    shown = system.encode(lines) if system.reads_pieces else lines
+    warm = shown[:_WARM_UP]
+    watched, found, seconds = converse(command, [*warm, *shown], env)
+    if watched.status or len(found) != len(warm) + len(shown):
+        raise SystemExit(f"{system.name}, {setting}: must answer {len(lines)} lines, got {len(found) - len(warm)}")
+    return {f"p{p}": 1e3 * float(np.percentile(seconds[len(warm) :], p)) for p in (50, 95, 99)}
+
+
+def measure(
+    system: System, setting: Setting, text: tuple[list[str], list[str]], folder: Path, loads: dict[Any, float]
+) -> dict[str, Any]:
+    """Figures of one turn of one system in one setting; `loads`: seconds of the first line, kept between turns."""
+    lines, references = text
+    key = system.name, setting
+    watched, found = translate(system, setting, lines[:1], folder)
+    loads[key] = load = min(watched.seconds, loads.get(key, np.inf))
     watched, found = translate(system, setting, lines, folder)
     net: float | None = watched.seconds - load
-    if net < 0.1 * load:
+    if net is not None and net < 0.1 * load:
         note(f"{system.name}, {setting}: {watched.seconds:.1f} s are hardly more than loading; give more lines")
         net = None
-    text = system.text(found)
     tokens_in = sum(len(row.split()) for row in system.encode(lines))
     tokens_out = sum(len(row.split()) for row in (found if system.reads_pieces else system.encode(found)))
-    bleu = score_translations(text, references, metrics=("bleu",))["bleu"].score
+    scores = score_translations(system.text(found), references, metrics=("bleu",))
     return {
         "system": system.name,
-        "beam": setting.beam,
-        "batch": setting.batch,
-        "threads": setting.threads,
+        **vars(setting),
         "lines": len(lines),
         "seconds": watched.seconds,
         "load_seconds": load,
@@ -195,77 +138,104 @@ def measure(system: System, setting: Setting, lines: list[str], references: list
         "output_tokens_per_second": net and tokens_out / net,
         "output_tokens_per_source_token": tokens_out / tokens_in,
         "peak_mb": watched.peak_mb,
-        "bleu": bleu,
+        "disk_mb": system.disk_mb,
+        "bleu": scores["bleu"].score,
     }
 
 
-_HEAD = (
-    f"{'system':22s} {'beam':>4s} {'batch':>5s} {'thr':>3s} {'sent/s':>8s} {'words/s':>9s} {'out tok/s':>9s} "
-    f"{'out/src':>7s} {'load s':>6s} {'peak MB':>8s} {'BLEU':>6s}"
-)
+def better(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
+    """The faster turn."""
+    faster = one is None or (other["sentences_per_second"] or 0) > (one["sentences_per_second"] or 0)
+    return other if faster or one is None else one
 
 
-def row(r: dict[str, Any]) -> str:
-    """One line of the table."""
-    names = ("sentences_per_second", "source_words_per_second", "output_tokens_per_second")
-    sentences, words, tokens = ("-" if r[name] is None else f"{r[name]:.1f}" for name in names)
-    return (
-        f"{r['system']:22s} {r['beam']:4d} {r['batch']:5d} {r['threads']:3d} {sentences:>8s} {words:>9s} {tokens:>9s} "
-        f"{r['output_tokens_per_source_token']:7.2f} {r['load_seconds']:6.1f} {r['peak_mb']:8.0f} {r['bleu']:6.2f}"
-    )
-
-
-def arguments() -> argparse.Namespace:
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    """What is measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def numbers(text: str) -> list[int]:
         return [int(word) for word in text.split(",")]
 
-    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL_DIR", help="model folders of ours")
+    parser.add_argument("model", nargs="?", type=Path, metavar="MODEL_DIR", help="model folder of ours")
     parser.add_argument("--src", type=Path, default=Path("data/multi30k/test.en"), help="what to translate")
     parser.add_argument("--ref", type=Path, default=Path("data/multi30k/test.de"), help="its reference")
-    parser.add_argument("--lines", type=int, help="only so many (1000; 200 with --quick)")
+    parser.add_argument("--lines", type=int, help="of the test set, only so many (all; 100 with --quick)")
+    parser.add_argument("--single-lines", type=int, help="of them, one at a time (300; 20 with --quick)")
+    parser.add_argument("--long-lines", type=int, help="of the long text, 0 for none (10,000; 0 with --quick)")
     parser.add_argument("--beams", type=numbers, default=[1, 5])
-    parser.add_argument("--batches", type=numbers, default=[64, 1])
+    parser.add_argument("--batches", type=numbers, default=[1, 64], help="1, and those of which the fastest counts")
     parser.add_argument("--threads", type=numbers, default=[2, 1])
-    parser.add_argument("--quick", action="store_true", help="fewer lines")
+    parser.add_argument("--dtypes", default=",".join(DTYPES), help="of our model")
+    parser.add_argument("--turns", type=int, default=1, help="of each system at each setting")
+    parser.add_argument("--quick", action="store_true", help="few lines")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the tables, for a page")
     parser.add_argument("--peers", type=Path, metavar="FOLDER", help="holds venv-onmt, venv-joey, venv-marian")
     parser.add_argument("--subwords", type=Path, metavar="SPM", help="sentencepiece model of the others' text")
     parser.add_argument("--onmt", type=Path, metavar="MODEL.pt")
     parser.add_argument("--joey", type=Path, metavar="CONFIG.yaml")
     parser.add_argument("--marian", type=Path, metavar="MODEL.npz")
+    parser.add_argument("--marian-int8", type=Path, metavar="MODEL.bin")
     parser.add_argument("--marian-vocab", type=Path, metavar="FILE")
-    args = parser.parse_args()
-    args.lines = args.lines or (200 if args.quick else 1000)
+    parser.add_argument("--ctranslate2", type=Path, metavar="FOLDER")
+    args = parser.parse_args(words)
+    few = {"lines": 100, "single_lines": 20, "long_lines": 0}
+    usual = {"lines": None, "single_lines": 300, "long_lines": 10_000}
+    for name, value in (few if args.quick else usual).items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
     return args
 
 
+def run(args: argparse.Namespace, found: list[System], folder: Path) -> list[dict[str, Any]]:
+    """All records, each setting's systems in turns."""
+    test = tuple(read(path)[: args.lines] for path in (args.src, args.ref))
+    single = tuple(side[: args.single_lines] for side in test)
+    texts = [("test", test)]
+    if args.long_lines:
+        texts.append(("long", long_text(args.src, args.ref, args.long_lines)))
+    settings = [Setting(b, n, t) for t in args.threads for n in args.batches for b in args.beams]
+    for system in found:
+        if system.model is not None:
+            check(system, test[0][:_CHECKED_LINES], settings, folder)
+    records, loads = [], {}  # type: list[dict[str, Any]], dict[Any, float]
+    for name, text in texts:
+        for setting in settings:
+            if name == "long" and setting.batch == 1:
+                continue
+            part = single if setting.batch == 1 else text
+            best: dict[str, dict[str, Any]] = {}
+            for _ in range(args.turns):
+                for system in found:
+                    best[system.name] = better(best.get(system.name), measure(system, setting, part, folder, loads))
+            for system in found:
+                record = best[system.name] | {"text": name, "latency_ms": latencies(system, setting, single[0])}
+                record["shares"] = search_share(system, setting, part[0][:300], folder) if name == "test" else None
+                records.append(record)
+                note(f"{name}, {setting}: {system.name}, {record['sentences_per_second'] or 0:.1f} sentences/s")
+    return records
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     args = arguments()
     if not args.src.exists() or not args.ref.exists():
         note(f"{args.src}, {args.ref}: not there, skipped; python data_scripts/multi30k.py brings them")
         return
-    lines, references = (path.read_text("utf-8").splitlines()[: args.lines] for path in (args.src, args.ref))
-    found = systems(args)
-    if not found:
-        note("no model given: nothing to measure; name a model folder")
-        return
-    settings = [Setting(b, n, t) for t in args.threads for n in args.batches for b in args.beams]
     machine = describe(max(args.threads))
-    print(", ".join(f"{name} {value}" for name, value in machine.items() if name != "threads"))
-    records = []
     with tempfile.TemporaryDirectory(prefix="translate") as name:
         folder = Path(name)
-        for system in found:
-            if not system.reads_pieces:
-                check(system, lines[:_CHECKED_LINES], settings, folder)
-        print(_HEAD, flush=True)
-        for setting in settings:
-            for system in found:
-                records.append(measure(system, setting, lines, references, folder))
-                print(row(records[-1]), flush=True)
+        found = [] if args.model is None else ours_in_all(args.model, args.dtypes.split(","), folder)
+        found += peers(args)
+        if not found:
+            note("no model given: nothing to measure; name a model folder")
+            return
+        records = run(args, found, folder)
+    head = ", ".join(f"{name} {value}" for name, value in machine.items() if name != "threads")
+    page = "\n".join([head, "", *markdown(records), "", *ratios(records)])
+    print(page)
+    if args.markdown:
+        args.markdown.write_text(page + "\n", "utf-8")
     if args.json:
         args.json.write_text(json.dumps({"machine": machine, "records": records}, indent=1) + "\n")
 

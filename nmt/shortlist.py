@@ -1,8 +1,8 @@
-"""A shortlist of output words, learnt from what the model itself attends to over its training text."""
+"""A shortlist of output words, learnt from what the model itself attends to and says over its training text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,21 +47,48 @@ class ShortlistLearner:
         self._pairs, place = np.unique(np.concatenate(pairs), return_inverse=True)
         self._mass = np.bincount(place, np.concatenate(mass), minlength=len(self._pairs))
 
-    def shortlist(self, per_source: int, frequent: int) -> Shortlist:
-        """For each source subword the `per_source` target subwords with most of its attention, for all sentences the
-        `frequent` most frequent ones."""
+    def shortlist(self, per_source: int, frequent: int, mass: float = 1.0) -> Shortlist:
+        """For each source subword the target subwords with most of its attention, as few as have the share `mass` of
+        it and at most `per_source`; for all sentences the `frequent` most frequent ones."""
         from nmt.decode import Shortlist
 
         src_size, tgt_size = self._sizes
         source, target = np.divmod(self._pairs, tgt_size)
         order = np.lexsort((target, -self._mass, source))
         source, target = source[order], target[order]
-        rank = np.arange(len(source)) - np.searchsorted(source, source)
-        kept = rank < per_source
+        first = np.searchsorted(source, source)
+        rank = np.arange(len(source)) - first
+        # The share of the better ones of the same source: a subword stays while they do not make up `mass`.
+        before = np.cumsum(self._mass[order]) - self._mass[order]
+        whole = np.bincount(source, self._mass[order], minlength=src_size)
+        kept = (rank < per_source) & (before - before[first] < mass * whole[source])
         starts = np.searchsorted(source[kept], np.arange(src_size + 1))
-        common = np.argsort(-self._counts, kind="stable")[:frequent]
-        always = common[self._counts[common] > 0]
+        always = self._by_frequency()[:frequent]
         return Shortlist(starts, target[kept].astype(np.int32), always.astype(np.int32), tgt_size)
+
+    def enough_frequent(
+        self,
+        per_source: int,
+        mass: float,
+        most_missed: float,
+        src_ids: Sequence[Sequence[int]],
+        tgt_ids: Sequence[Sequence[int]],
+    ) -> int:
+        """The smallest `frequent` with which `shortlist` misses at most `most_missed` percent of these target subwords
+        (as `count_misses` counts); all that were seen where none is enough."""
+        bare = self.shortlist(per_source, 0, mass)
+        ordered = self._by_frequency()
+        rank = np.full(self._sizes[1], len(ordered))
+        rank[ordered] = np.arange(len(ordered))
+        missing = [_missing(bare, src, tgt) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
+        ranks = np.sort(rank[np.concatenate([*missing, np.zeros(0, np.int64)])])
+        allowed = int(most_missed / 100 * sum(len(tgt) + 1 for tgt in tgt_ids))
+        return min(int(ranks[-1 - allowed]) + 1, len(ordered)) if len(ranks) > allowed else 0
+
+    def _by_frequency(self) -> np.ndarray:
+        """The target subwords that were seen, the most frequent first."""
+        order = np.argsort(-self._counts, kind="stable")
+        return order[self._counts[order] > 0]
 
 
 @dataclass(frozen=True)
@@ -81,19 +108,33 @@ class Misses:
 
 def count_misses(shortlist: Shortlist, src_ids: Sequence[Sequence[int]], tgt_ids: Sequence[Sequence[int]]) -> Misses:
     """Look up target subwords (without the end, which is a candidate always)."""
-    missing = total = 0
-    for src, tgt in zip(src_ids, tgt_ids, strict=True):
-        candidates = shortlist.candidates(src)
-        missing += int((~np.isin(np.array(tgt, np.int64), candidates)).sum())
-        total += len(candidates)
+    missing = sum(len(_missing(shortlist, src, tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True))
+    total = sum(len(shortlist.candidates(src)) for src in src_ids)
     return Misses(sum(len(tgt) + 1 for tgt in tgt_ids), missing, total / max(1, len(src_ids)))
+
+
+def _missing(shortlist: Shortlist, src: Sequence[int], tgt: Sequence[int]) -> np.ndarray:
+    """The target subwords that are no candidates."""
+    tokens = np.array(tgt, np.int64)
+    return tokens[~np.isin(tokens, shortlist.candidates(src))]
+
+
+def candidates_together(shortlist: Shortlist, src_ids: Sequence[Sequence[int]], batch_size: int) -> float:
+    """How many candidates there are in the mean for sentences translated together: what the output layer computes."""
+    from nmt.decode.blocks import length_blocks
+
+    blocks = [
+        np.unique(np.concatenate([shortlist.candidates(src_ids[n]) for n in block]))
+        for block in length_blocks(src_ids, batch_size)
+    ]
+    return sum(map(len, blocks)) / max(1, len(blocks))
 
 
 def learn_from(
     translator: Translator, learner: ShortlistLearner, src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]
 ) -> None:
-    """Force translations through the model and add what it attends to. Raises ShapeError for a model without
-    attention."""
+    """Force translations, given ones or the model's own, through the model and add what it attends to. Raises
+    ShapeError for a model without attention."""
     from nmt.decode import force
     from nmt.special_tokens import EOS_ID
 
@@ -102,6 +143,26 @@ def learn_from(
     options = {"batch_size": size, "threads": translator.num_threads}
     forced = force(translator.model, src_ids, targets, attention=True, **options)
     learner.add(src_ids, tgt_ids, (one.attention for one in forced if one.attention is not None))
+
+
+def translated(
+    translator: Translator, src_ids: Sequence[list[int]], on_ended: Callable[[int], None] | None = None
+) -> list[list[int]]:
+    """What the model says with its whole vocabulary, by greedy search; on_ended as of `search`."""
+    from nmt.decode import search
+
+    decoding = translator.config.decoding
+    found = search(
+        translator.model,
+        src_ids,
+        beam_size=1,
+        max_length_ratio=decoding.max_length_ratio,
+        max_length_extra=decoding.max_length_extra,
+        batch_size=decoding.batch_size,
+        threads=translator.num_threads,
+        on_ended=on_ended,
+    )
+    return [hypotheses[0].ids for hypotheses in found]
 
 
 def shortlist_tensors(shortlist: Shortlist) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""How far a translation is, on standard error: live on a terminal, else a line now and then."""
+"""How far work on lines is, on standard error: live on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ _LINE_SECONDS = 30.0
 
 
 class Meter:
-    """Counts lines and shows the rate. Quiet without a terminal if all is done within 30 s."""
+    """Counts lines and shows the rate. Quiet without a terminal if all is done within 30 s.
 
-    def __init__(self) -> None:
+    Args:
+        done: What is done with the lines.
+    """
+
+    def __init__(self, done: str = "translated") -> None:
+        self._what = done
         self._done = 0
         self._started = time.monotonic()
         self._is_live = sys.stderr.isatty()
@@ -22,7 +27,7 @@ class Meter:
         self._has_shown = False
 
     def add(self, count: int) -> None:
-        """Note that `count` more lines are translated."""
+        """Note that `count` more lines are done."""
         self._done += count
         now = time.monotonic()
         if now - self._shown_at < (_LIVE_SECONDS if self._is_live else _LINE_SECONDS):
@@ -41,4 +46,4 @@ class Meter:
 
     def _text(self) -> str:
         seconds = time.monotonic() - self._started
-        return f"{self._done:,} lines translated in {seconds:,.1f} s, {self._done / max(seconds, 1e-9):,.1f} lines/s"
+        return f"{self._done:,} lines {self._what} in {seconds:,.1f} s, {self._done / max(seconds, 1e-9):,.1f} lines/s"

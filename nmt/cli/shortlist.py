@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, threads_option, version_option
+from nmt.cli.command import Command, compute_dtype_option, threads_option, version_option
 
 if TYPE_CHECKING:
+    from nmt.shortlist import ShortlistLearner
     from nmt.translator import Translator
 
 _CHUNK = 4096
@@ -26,64 +28,117 @@ Ids = tuple[list[list[int]], list[list[int]]]
 @click.option("--tgt", metavar="FILE", show_default="data.train of the config", help="Its translations.")
 @click.option("--dev-src", metavar="FILE", show_default="data.dev of the config", help="Source text to measure with.")
 @click.option("--dev-tgt", metavar="FILE", show_default="data.dev of the config", help="Its translations.")
-@click.option("--per-source", type=click.IntRange(min=1), default=50, help="Target subwords for each source subword.")
-@click.option("--frequent", type=click.IntRange(min=0), default=100, help="Most frequent target subwords, for all.")
+@click.option("--pairs", type=click.IntRange(min=1), default=200_000, help="Pairs of lines to learn from, at most.")
+@click.option(
+    "--translated",
+    type=click.IntRange(min=0),
+    default=50_000,
+    help="So many of them, at most, are also translated, to learn what the model says itself.",
+)
+@click.option("--per-source", type=click.IntRange(min=1), default=20, help="Most target subwords of a source subword.")
+@click.option(
+    "--mass",
+    type=click.FloatRange(0.0, 1.0, min_open=True),
+    default=1.0,
+    help="As few of them as have this share of the source subword's attention.",
+)
+@click.option(
+    "--frequent",
+    type=click.IntRange(min=0),
+    show_default="as few as keep to --most-missed",
+    help="Most frequent target subwords, for all sentences.",
+)
+@click.option(
+    "--most-missed",
+    type=click.FloatRange(0.0, 100.0),
+    default=1.0,
+    help="Percent of what the model says that the shortlist may leave out, on the second text.",
+)
+@compute_dtype_option()
 @threads_option()
 @version_option()
-def shortlist(
-    model_dir: str,
-    src: str | None,
-    tgt: str | None,
-    dev_src: str | None,
-    dev_tgt: str | None,
-    per_source: int,
-    frequent: int,
-    threads: int | None,
-) -> None:
+def shortlist(model_dir: str, **options: Any) -> None:
     """Learn a shortlist of output words for the model in MODEL_DIR, and write it there for nmt-translate --shortlist.
 
-    The training text is put through the model once; each target subword counts for the source subwords it attends
-    to. Then a second text, which the model was not trained on, says how many subwords the shortlist misses: of the
-    reference, and of what the model says with its whole vocabulary. Standard output gets these figures.
+    The training text is put through the model once, and once more the model's own translations of it; each target
+    subword counts for the source subwords it attends to. Then a second text, which the model was not trained on,
+    decides how many frequent subwords are candidates of every sentence, and says how many subwords the shortlist
+    misses: of the reference, and of what the model says with its whole vocabulary. Standard output gets these figures.
 
     \b
     Example:
-        nmt-shortlist runs/de-en --per-source 50 --frequent 100
+        nmt-shortlist runs/de-en --compute-dtype bfloat16
     """
     from nmt.model_folder import LENGTHS_NAME, SHORTLIST_NAME, subwords_digest
-    from nmt.shortlist import ShortlistLearner, count_misses, learn_from, save_shortlist
+    from nmt.shortlist import ShortlistLearner, candidates_together, count_misses, save_shortlist
     from nmt.translator import Translator
 
-    if (src is None) != (tgt is None) or (dev_src is None) != (dev_tgt is None):
-        raise click.UsageError("Give --src with --tgt, and --dev-src with --dev-tgt.")
+    for one, other in (("src", "tgt"), ("dev_src", "dev_tgt")):
+        if (options[one] is None) != (options[other] is None):
+            raise click.UsageError("Give --src with --tgt, and --dev-src with --dev-tgt.")
     folder = Path(model_dir)
-    translator = Translator.load(folder, threads=threads, device="cpu")
+    kinds = {name: options[name] for name in ("threads", "compute_dtype")}
+    translator = Translator.load(folder, device="cpu", **kinds)
     _check_folder(folder)
-    data = translator.config.data
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
-    lengths: tuple[list[int], list[int]] = ([], [])
-    for ids in _pairs(translator, src or f"{data.train}.{data.src.lang}", tgt or f"{data.train}.{data.tgt.lang}"):
-        learn_from(translator, learner, *ids)
-        for kept, rows in zip(lengths, ids, strict=True):
-            kept += [len(row) for row in rows]
-    found = learner.shortlist(per_source, frequent)
-    figures = {}
-    dev = list(_pairs(translator, dev_src or f"{data.dev}.{data.src.lang}", dev_tgt or f"{data.dev}.{data.tgt.lang}"))
-    sources = [row for ids in dev for row in ids[0]]
-    figures["reference"] = count_misses(found, sources, [row for ids in dev for row in ids[1]])
-    figures["translation"] = count_misses(found, sources, _translated(translator, sources))
+    lengths = _learn(translator, learner, options)
+    texts = _held_out(translator, options)
+    kept = {name: options[name] for name in ("per_source", "mass", "frequent")}
+    if kept["frequent"] is None:
+        sides = texts["source"], texts["translation"]
+        kept["frequent"] = learner.enough_frequent(kept["per_source"], kept["mass"], options["most_missed"], *sides)
+    found = learner.shortlist(**kept)
+    misses = {name: count_misses(found, texts["source"], texts[name]) for name in ("reference", "translation")}
     content = {
         "subwords": subwords_digest(translator.src_subwords, translator.tgt_subwords),
-        "per_source": per_source,
-        "frequent": frequent,
-        "miss_percent": {name: misses.rate for name, misses in figures.items()},
+        **kept,
+        "miss_percent": {name: counted.rate for name, counted in misses.items()},
     }
     save_shortlist(folder / SHORTLIST_NAME, found, content)
     if translator.lengths is None:
         _save_lengths(folder / LENGTHS_NAME, lengths)
-    click.echo(f"candidates\t{figures['reference'].candidates:.1f} of {found.vocab_size} subwords a sentence")
-    for name, misses in figures.items():
-        click.echo(f"miss rate\t{misses.rate:.2f} %\t{misses.missing} of {misses.tokens} subwords\t{name}")
+    size = translator.config.decoding.batch_size
+    means = {"a sentence": misses["reference"].candidates}
+    means[f"{size} sentences together"] = candidates_together(found, texts["source"], size)
+    click.echo(f"frequent\t{len(found.always)} of {found.vocab_size} subwords\tfor all sentences")
+    for name, mean in means.items():
+        click.echo(f"candidates\t{mean:.1f} of {found.vocab_size} subwords\t{name}")
+    for name, counted in misses.items():
+        click.echo(f"miss rate\t{counted.rate:.2f} %\t{counted.missing} of {counted.tokens} subwords\t{name}")
+
+
+def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """Put the training text through the model, and its translations of the first lines; returns the subwords of each
+    line of both sides."""
+    from nmt.cli.meter import Meter
+    from nmt.shortlist import learn_from, translated
+
+    lengths: tuple[list[int], list[int]] = ([], [])
+    left = options["translated"]
+    with contextlib.closing(Meter("learnt from")) as meter:
+        for sources, targets in _pairs(translator, "train", options["src"], options["tgt"], options["pairs"]):
+            learn_from(translator, learner, sources, targets)
+            own = sources[:left]
+            left -= len(own)
+            learn_from(translator, learner, own, translated(translator, own))
+            for kept, rows in zip(lengths, (sources, targets), strict=True):
+                kept += [len(row) for row in rows]
+            meter.add(len(sources))
+    return lengths
+
+
+def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
+    """A text the model was not trained on: `source`, `reference`, and the model's `translation`."""
+    from nmt.cli.meter import Meter
+    from nmt.shortlist import translated
+
+    texts: dict[str, list[list[int]]] = {"source": [], "reference": []}
+    for sources, targets in _pairs(translator, "dev", options["dev_src"], options["dev_tgt"]):
+        texts["source"] += sources
+        texts["reference"] += targets
+    with contextlib.closing(Meter()) as meter:
+        texts["translation"] = translated(translator, texts["source"], meter.add)
+    return texts
 
 
 def _check_folder(folder: Path) -> None:
@@ -95,12 +150,16 @@ def _check_folder(folder: Path) -> None:
         )
 
 
-def _pairs(translator: Translator, src: str, tgt: str) -> Iterator[Ids]:
-    """Pairs of two files as ids, a chunk at a time, without those that training leaves out."""
+def _pairs(
+    translator: Translator, part: str, src: str | None, tgt: str | None, most: int | None = None
+) -> Iterator[Ids]:
+    """At most so many pairs of two files, else of the config's `part`, as ids, a chunk at a time, without those that
+    training leaves out."""
     from nmt.cli.streams import chunks, in_step, input_lines
 
     data = translator.config.data
-    for chunk in chunks(in_step(input_lines(src), {tgt: input_lines(tgt)}), _CHUNK):
+    src, tgt = src or f"{getattr(data, part)}.{data.src.lang}", tgt or f"{getattr(data, part)}.{data.tgt.lang}"
+    for chunk in chunks(islice(in_step(input_lines(src), {tgt: input_lines(tgt)}), most), _CHUNK):
         sources = translator.source_ids([line for line, _ in chunk])
         targets = translator.target_ids([beside[tgt] for _, beside in chunk])
         kept = [
@@ -109,26 +168,6 @@ def _pairs(translator: Translator, src: str, tgt: str) -> Iterator[Ids]:
             if 0 < len(s) <= data.src.max_length and 0 < len(t) <= data.tgt.max_length
         ]
         yield [s for s, _ in kept], [t for _, t in kept]
-
-
-def _translated(translator: Translator, sources: list[list[int]]) -> list[list[int]]:
-    """What the whole vocabulary gives, by greedy search."""
-    from nmt.cli.meter import Meter
-    from nmt.decode import search
-
-    decoding = translator.config.decoding
-    with contextlib.closing(Meter()) as meter:
-        found = search(
-            translator.model,
-            sources,
-            beam_size=1,
-            max_length_ratio=decoding.max_length_ratio,
-            max_length_extra=decoding.max_length_extra,
-            batch_size=decoding.batch_size,
-            threads=translator.num_threads,
-            on_ended=meter.add,
-        )
-    return [hypotheses[0].ids for hypotheses in found]
 
 
 def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:

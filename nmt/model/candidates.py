@@ -37,6 +37,7 @@ class NarrowOutput:
         place = np.zeros(len(used), np.int32)
         place[self._ids] = np.arange(len(self._ids))
         self._places = place[every]
+        self._bias = self.layer.weights[self.layer.bias][every]
         self._starts = np.concatenate([[0], np.cumsum([len(tokens) for tokens in lists])])
         self._narrow = narrowed(self.layer, self._ids)
 
@@ -57,7 +58,7 @@ class NarrowOutput:
         return self.device.candidate_log_probs(outputs, self._narrow, self._lists(names), vocab_size, self.threads)
 
     def _lists(self, names: np.ndarray) -> CandidateLists:
-        return CandidateLists(self._ids, self._places, self._starts, np.searchsorted(self._names, names))
+        return CandidateLists(self._ids, self._places, self._bias, self._starts, np.searchsorted(self._names, names))
 
 
 def narrowed(layer: OutputLayer, ids: np.ndarray) -> OutputLayer:

@@ -11,6 +11,7 @@ from nmt.model.candidates import NarrowOutput
 from nmt.model.forced import pad_sources, positions, rounded_up
 from nmt.rnn.cells import CoverageCell
 from nmt.rnn.fixed_stepper import FixedStepper
+from nmt.rnn.profile import operation
 from nmt.rnn.stepper import Stepper
 from nmt.rnn.workspace import Fresh, Workspace
 from nmt.special_tokens import BOS_ID, EOS_ID
@@ -69,15 +70,18 @@ class StepDecoder:
         """The most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there are no
         more."""
         places = min(places, self.network.vocab_sizes["tgt"])
-        if self._narrow is not None:
-            return self._narrow.best_tokens(outputs, self._names, first_token, places)
-        return self.network.device.best_tokens(outputs, self.network.output_layer, first_token, places, self.threads)
+        with operation("output layer: best tokens"):
+            if self._narrow is not None:
+                return self._narrow.best_tokens(outputs, self._names, first_token, places)
+            layer = self.network.output_layer
+            return self.network.device.best_tokens(outputs, layer, first_token, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
         """The log-probabilities of all tokens [R, V], for rules that change them."""
-        if self._narrow is not None:
-            return self._narrow.log_probs(outputs, self._names)
-        return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
+        with operation("output layer: log-probabilities"):
+            if self._narrow is not None:
+                return self._narrow.log_probs(outputs, self._names)
+            return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
 
 
 class ModelDecoder(StepDecoder):

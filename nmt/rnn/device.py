@@ -94,12 +94,13 @@ class CandidateLists:
     """Lists of tokens that rows may choose among, and which of them each row has.
 
     ids: int32 [U], the tokens that the columns of a narrowed output layer stand for, in rising order. places: int32,
-    the columns of all lists one after another, each list rising; list n is places[starts[n] : starts[n + 1]].
-    row_lists: int64 [R]. All of the host.
+    the columns of all lists one after another, each list rising; list n is places[starts[n] : starts[n + 1]]. bias:
+    that of each place. row_lists: int64 [R]. All of the host.
     """
 
     ids: np.ndarray
     places: np.ndarray
+    bias: np.ndarray
     starts: np.ndarray
     row_lists: np.ndarray
 

@@ -3,6 +3,9 @@ from pathlib import Path
 
 import pytest
 
+_SCRIPTS = ["_cases", "_toolkits", "_machine", "_watch", "peak", "train_step"]
+_SCRIPTS += ["translate", "_systems", "_search_share", "_translation_table"]
+
 
 @pytest.fixture(autouse=True)
 def _scripts_importable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """nmt-average, nmt-shortlist and nmt-bundle on a real, tiny model, and what nmt-translate makes of them."""
 
 import json
+import shutil
 
 import pytest
 from click.testing import CliRunner
@@ -39,7 +40,7 @@ def learnt(folder):
 
 def test_a_shortlist_is_learnt_and_measured(folder, learnt):
     saved = load_saved_model(folder)
-    candidates, reference, own = learnt
+    frequent, candidates, together, reference, own = learnt
     lines = sentences(400)
     ids = [saved.src_subwords.encode([line])[0] for line in lines[:40]]
     misses = count_misses(saved.shortlist, ids, ids)
@@ -51,6 +52,22 @@ def test_a_shortlist_is_learnt_and_measured(folder, learnt):
     ]
     assert misses.missing > 0 and f"{misses.candidates:.1f} of {saved.tgt_subwords.vocab_size}" in candidates
     assert own.endswith("translation") and saved.lengths.pairs == 400, "lengths were learnt beside it"
+    assert frequent.startswith("frequent\t4 of "), "two, the unknown one and the end"
+    assert together.endswith("\t64 sentences together")
+
+
+def test_frequent_words_are_as_many_as_keep_to_the_share_missed(folder, learnt, tmp_path):
+    other = tmp_path / "model"
+    shutil.copytree(folder, other)
+    rates = {}
+    for most in (0.0, 3.0):
+        result = call(
+            shortlist, other, "--per-source", "1", "--most-missed", most, "--pairs", "150", "--translated", "90"
+        )
+        assert result.exit_code == 0, result.stderr
+        lines = [line.split("\t") for line in result.stdout.splitlines()]
+        rates[most] = float(lines[-1][1].split()[0]), int(lines[0][1].split()[0])
+    assert rates[0.0][0] <= rates[3.0][0] <= 3.0 and rates[0.0][1] > rates[3.0][1]
 
 
 def test_one_file_of_it_all(folder, learnt, tmp_path):

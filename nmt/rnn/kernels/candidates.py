@@ -1,7 +1,7 @@
 """The output layer over candidates: each row has a list of its own of the tokens it may choose among.
 
-The products are those of all lists together, which rows share; what follows reads of a row's logits its own alone, in
-the order of its list. So a row's bits do not depend on the lists of other rows.
+The products are those of all lists together, which rows share; what follows reads of a row's logits its own alone, a
+chunk after another in the order of its list. So a row's bits do not depend on the lists of other rows.
 """
 
 import numpy as np
@@ -30,30 +30,37 @@ def _store_logits(part, parts, y, weights, columns, out):  # type: ignore[no-unt
 
 
 @kernel
-def _own(logits, bias, ids, places, starts, n, r, own, own_bias):  # type: ignore[no-untyped-def]
-    """The logits of row r for list n, bias not yet added, and the bias of each; returns how many there are."""
-    first, count = starts[n], starts[n + 1] - starts[n]
-    for k in range(count):
-        place = places[first + k]
-        own[0, k], own_bias[k] = logits[r, place], bias[place]
-    return count
+def _reduce_list(logits, r, places, bias, first, count, own, top, total):  # type: ignore[no-untyped-def]
+    """Row r's logits at places[first : first + count], biases added, into own[0, :count]; of each chunk the largest
+    entry and the sum, into top and total [1, chunks], and the logarithm of the whole sum is returned."""
+    width = _chunk_columns(logits.itemsize)
+    for chunk in range(top.shape[1]):
+        low, high = chunk * width, min(count, (chunk + 1) * width)
+        for k in range(low, high):
+            own[chunk, k - low] = logits[r, places[first + k]]
+        _reduce_row(own, chunk, high - low, bias, first + low, top, total, 0, chunk)
+    return _norm_of(top, total, 0, np.empty(1, logits.dtype))
 
 
 @kernel
 def _best(part, parts, logits, bias, ids, places, starts, lists, longest, first, tokens, scores):  # type: ignore[no-untyped-def]
     """This part's rows: the best tokens of each row's list, normalised over the list."""
-    own, own_bias = np.empty((1, longest), logits.dtype), np.empty(longest, logits.dtype)
-    top, total, norm = np.empty((1, 1), logits.dtype), np.empty((1, 1), logits.dtype), np.empty(1, logits.dtype)
+    width = _chunk_columns(logits.itemsize)
+    most = (longest + width - 1) // width
+    own, tops, totals = np.empty((most, width), logits.dtype), np.empty(most, bias.dtype), np.empty(most, bias.dtype)
     for r in range(lists.shape[0] * part // parts, lists.shape[0] * (part + 1) // parts):
-        count = _own(logits, bias, ids, places, starts, lists[r], r, own, own_bias)
+        start, count = starts[lists[r]], starts[lists[r] + 1] - starts[lists[r]]
+        chunks = (count + width - 1) // width
         found = 0
         if count:
-            _reduce_row(own, 0, count, own_bias, 0, top, total, 0, 0)
-            base = _norm_of(top, total, 0, norm)
-            for k in range(count):
-                token = ids[places[starts[lists[r]] + k]]
-                if token >= first:
-                    found = _insert(own[0, k], token, found, tokens[r], scores[r])
+            top, total = tops[:chunks].reshape((1, chunks)), totals[:chunks].reshape((1, chunks))
+            base = _reduce_list(logits, r, places, bias, start, count, own, top, total)
+            for chunk in range(chunks):
+                if found < tokens.shape[1] or top[0, chunk] > scores[r, found - 1]:
+                    for k in range(chunk * width, min(count, (chunk + 1) * width)):
+                        token = ids[places[start + k]]
+                        if token >= first:
+                            found = _insert(own[chunk, k - chunk * width], token, found, tokens[r], scores[r])
             for k in range(found):
                 scores[r, k] -= base
         for k in range(found, tokens.shape[1]):
@@ -63,47 +70,51 @@ def _best(part, parts, logits, bias, ids, places, starts, lists, longest, first,
 @kernel
 def _spread(part, parts, logits, bias, ids, places, starts, lists, longest, out):  # type: ignore[no-untyped-def]
     """This part's rows of log-probabilities, -inf but for the row's list."""
-    own, own_bias = np.empty((1, longest), logits.dtype), np.empty(longest, logits.dtype)
-    top, total, norm = np.empty((1, 1), logits.dtype), np.empty((1, 1), logits.dtype), np.empty(1, logits.dtype)
+    width = _chunk_columns(logits.itemsize)
+    most = (longest + width - 1) // width
+    own, tops, totals = np.empty((most, width), logits.dtype), np.empty(most, bias.dtype), np.empty(most, bias.dtype)
     for r in range(lists.shape[0] * part // parts, lists.shape[0] * (part + 1) // parts):
         out[r, :] = -np.inf
-        count = _own(logits, bias, ids, places, starts, lists[r], r, own, own_bias)
+        start, count = starts[lists[r]], starts[lists[r] + 1] - starts[lists[r]]
+        chunks = (count + width - 1) // width
         if count:
-            _reduce_row(own, 0, count, own_bias, 0, top, total, 0, 0)
-            base = _norm_of(top, total, 0, norm)
+            top, total = tops[:chunks].reshape((1, chunks)), totals[:chunks].reshape((1, chunks))
+            base = _reduce_list(logits, r, places, bias, start, count, own, top, total)
             for k in range(count):
-                out[r, ids[places[starts[lists[r]] + k]]] = own[0, k] - base
+                out[r, ids[places[start + k]]] = own[k // width, k % width] - base
 
 
 def best_candidates(
-    y: np.ndarray, weights: np.ndarray, bias: np.ndarray, lists: CandidateLists, first: int, places: int, threads: int
+    y: np.ndarray, weights: np.ndarray, lists: CandidateLists, first: int, places: int, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The `places` most probable tokens of each row's list and their log-probabilities among the list.
 
-    y [R, H]; weights: the packed [H, U] matrix of the columns `lists.ids`; bias [U]. Returns what `search.best_tokens`
-    does, tokens by their number in the vocabulary.
+    y [R, H]; weights: the packed [H, U] matrix of the columns `lists.ids`. Returns what `search.best_tokens` does,
+    tokens by their number in the vocabulary.
     """
-    logits = _all_logits(y, weights, bias, threads)
+    logits = _all_logits(y, weights, len(lists.ids), threads)
     tokens, scores = np.empty((len(y), places), np.int32), np.empty((len(y), places), y.dtype)
-    arrays = lists.ids, lists.places, lists.starts, lists.row_lists, lists.longest
-    run_parallel(_best, min(threads, len(y)), logits, bias, *arrays, first, tokens, scores)
+    run_parallel(_best, min(threads, len(y)), logits, *_arrays(lists), first, tokens, scores)
     return tokens, scores
 
 
 def candidate_log_probs(
-    y: np.ndarray, weights: np.ndarray, bias: np.ndarray, lists: CandidateLists, vocab_size: int, threads: int
+    y: np.ndarray, weights: np.ndarray, lists: CandidateLists, vocab_size: int, threads: int
 ) -> np.ndarray:
     """The log-probabilities of all tokens [R, vocab_size], -inf for those not in the row's list; arguments as in
     `best_candidates`, whose scores are the same bits."""
-    logits = _all_logits(y, weights, bias, threads)
+    logits = _all_logits(y, weights, len(lists.ids), threads)
     out = np.empty((len(y), vocab_size), y.dtype)
-    arrays = lists.ids, lists.places, lists.starts, lists.row_lists, lists.longest
-    run_parallel(_spread, min(threads, len(y)), logits, bias, *arrays, out)
+    run_parallel(_spread, min(threads, len(y)), logits, *_arrays(lists), out)
     return out
 
 
-def _all_logits(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int) -> np.ndarray:
+def _arrays(lists: CandidateLists) -> tuple[np.ndarray | int, ...]:
+    return lists.bias, lists.ids, lists.places, lists.starts, lists.row_lists, lists.longest
+
+
+def _all_logits(y: np.ndarray, weights: np.ndarray, columns: int, threads: int) -> np.ndarray:
     """The products [R, U], bias not added."""
-    logits = np.empty((len(y), len(bias)), y.dtype)
-    run_parallel(_store_logits, threads, _rounded(y, weights, threads), weights, len(bias), logits)
+    logits = np.empty((len(y), columns), y.dtype)
+    run_parallel(_store_logits, threads, _rounded(y, weights, threads), weights, columns, logits)
     return logits

@@ -129,16 +129,14 @@ class CPUDevice(Device):
     ) -> tuple[np.ndarray, np.ndarray]:
         from nmt.rnn.kernels.candidates import best_candidates
 
-        packed, bias = _packed(layer, layer.tied, threads), layer.weights[layer.bias]
-        return best_candidates(outputs, packed, bias, lists, first, places, threads)
+        return best_candidates(outputs, _packed(layer, layer.tied, threads), lists, first, places, threads)
 
     def candidate_log_probs(
         self, outputs: np.ndarray, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
     ) -> np.ndarray:
         from nmt.rnn.kernels.candidates import candidate_log_probs
 
-        packed, bias = _packed(layer, layer.tied, threads), layer.weights[layer.bias]
-        return candidate_log_probs(outputs, packed, bias, lists, vocab_size, threads)
+        return candidate_log_probs(outputs, _packed(layer, layer.tied, threads), lists, vocab_size, threads)
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
         from nmt.rnn.kernels.output import chunk_rows

@@ -1,0 +1,48 @@
+"""Where the time of a translation goes: prints JSON with the shares of decoder cell, output layer, encoder and others.
+
+Run by translate.py: python _search_share.py MODEL DTYPE SHORTLIST(0|1) BEAM BATCH FILE
+"""
+
+import json
+import sys
+import time
+
+from nmt.rnn.profile import recording
+from nmt.translator import Translator
+
+
+def shares(names: dict[str, float], whole: float) -> dict[str, float]:
+    """Shares of a whole, by the names of operations: a step of the decoder is a scan of its own, without a name."""
+    parts = {"scan": "cell", "decoder": "cell", "output layer": "output"}
+    found = dict.fromkeys(("cell", "output", "encoder"), 0.0)
+    for name, seconds in names.items():
+        head = name.split(":")[0]
+        part = "encoder" if head.startswith("encoder") else parts.get(head)
+        if part is not None:
+            found[part] += seconds / whole
+    return found | {"search": 1 - found["cell"] - found["output"]}
+
+
+def main() -> None:
+    """Translate a file twice on one thread, the second time with a record."""
+    model, dtype, shortlist, beam, batch, path = sys.argv[1:]
+    lines = open(path, encoding="utf-8").read().splitlines()
+    translator = Translator.load(model, threads=1, compute_dtype=dtype)
+    size = int(batch)
+    # One at a time as the command does it.
+    chunks = [[line] for line in lines] if size == 1 else [lines]
+
+    def run() -> float:
+        start = time.perf_counter()
+        for chunk in chunks:
+            translator.translate_nbest(chunk, beam_size=int(beam), batch_size=size, shortlist=shortlist == "1")
+        return time.perf_counter() - start
+
+    run()
+    with recording() as profile:
+        whole = run()
+    print(json.dumps(shares({name: one.seconds for name, one in profile.operations.items()}, whole)))
+
+
+if __name__ == "__main__":
+    main()

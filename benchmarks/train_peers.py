@@ -1,0 +1,79 @@
+"""Train other toolkits' models of the sizes of ours on the same text in the same subwords: peers of translate.py.
+
+Each in FOLDER/venv-NAME (onmt, marian, joey; `transformer` is one of OpenNMT-py's, for CTranslate2), one after the
+other, for as many updates. A model in int8 is made of Marian's, and one for CTranslate2 of the Transformer. What they
+leave is printed as the options of benchmarks/translate.py.
+
+Run: python benchmarks/train_peers.py MODEL_DIR --peers FOLDER --out FOLDER [--updates 390] [--toolkits onmt,marian]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from _toolkits import PEERS, Toolkit
+from train_step import write_corpus
+
+from nmt.model_folder import load_folder_config
+from nmt.saved_model import load_saved_model
+
+
+def run(command: list[str], log: Path, env: dict[str, str]) -> None:
+    """Run to the end, what it says into a file; exits where it fails."""
+    print(f"{log}: {' '.join(command)}", file=sys.stderr, flush=True)
+    with log.open("w") as stream:
+        status = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, env=os.environ | env, check=False)
+    if status.returncode:
+        raise SystemExit(f"{command[0]}: must train, got exit status {status.returncode}; see {log}")
+
+
+def converted(name: str, toolkit: Toolkit, model: Path, work: Path, threads: int) -> list[str]:
+    """What is made of a trained model, as options of translate.py."""
+    env = toolkit.env(threads)
+    if name == "marian":
+        small, log = work / "model.int8.bin", work / "int8.log"
+        run([str(toolkit.path), "convert", "-f", str(model), "-t", str(small), "-g", "intgemm8"], log, env)
+        return ["--marian", str(model), "--marian-int8", str(small), "--marian-vocab", str(work / "vocab.yml")]
+    if name == "transformer":
+        made = work / "ctranslate2"
+        command = [str(toolkit.path.with_name("ct2-opennmt-py-converter")), "--model_path", str(model)]
+        command += ["--output_dir", str(made), "--quantization", "int8", "--force"]
+        run(command, work / "int8.log", env)
+        return ["--ctranslate2", str(made)]
+    return [f"--{name}", str(model)]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", type=Path, metavar="MODEL_DIR", help="ours: its sizes, text and subwords")
+    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="holds venv-onmt and the like")
+    parser.add_argument("--out", type=Path, metavar="FOLDER")
+    parser.add_argument("--updates", type=int, default=390)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--toolkits", default="onmt,marian,joey", help=f"of {', '.join(PEERS)}")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train them."""
+    args = arguments()
+    if args.model is None or args.peers is None or args.out is None:
+        print("nothing to train: give a model folder of ours, --peers and --out", file=sys.stderr)
+        return
+    config = load_folder_config(args.model)
+    args.out.mkdir(parents=True, exist_ok=True)
+    corpus = write_corpus(config, load_saved_model(args.model).src_subwords, config.data.train, args.out)
+    found = ["--peers", str(args.peers), "--subwords", str(args.model / "joint.spm")]
+    for name in args.toolkits.split(","):
+        toolkit, work = PEERS[name](args.peers), args.out / name
+        work.mkdir(exist_ok=True)
+        command = toolkit.train_command(config, corpus, work, args.threads, args.updates)
+        run(command, work / "train.log", toolkit.env(args.threads))
+        found += converted(name, toolkit, toolkit.model_path(work, args.updates), work, args.threads)
+    print(" ".join(found))
+
+
+if __name__ == "__main__":
+    main()
