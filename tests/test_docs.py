@@ -27,7 +27,7 @@ def shell_commands():
     """Every command of every page's bash blocks, one case each; a pipe makes several."""
     for page in PAGES:
         for block in code_blocks(page, "bash"):
-            for line in block.splitlines():
+            for line in block.replace("\\\n", " ").splitlines():
                 for command in re.split(r"\s*\|\s*", line.split("#")[0].strip()):
                     if command:
                         yield pytest.param(shlex.split(command), id=f"{page.name}: {command}")

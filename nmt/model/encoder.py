@@ -37,8 +37,8 @@ class Encoder(Protocol):
     def params(self) -> dict[str, Param]:
         """Names and shapes."""
 
-    def runs(self, S: int) -> Iterator[tuple[str, Scan, int]]:
-        """A name, the scan and the steps of every run over sources of S positions, for `nmt.model.footprint`."""
+    def runs(self, S: int) -> Iterator[tuple[str, Scan, int, int]]:
+        """As `LayeredScan.runs`, of every run over sources of S positions; for `nmt.model.footprint`."""
 
     def forward(
         self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any
@@ -73,7 +73,7 @@ class ConvEncoder:
         """Names and shapes."""
         return self.whole.params
 
-    def runs(self, S: int) -> Iterator[tuple[str, Scan, int]]:
+    def runs(self, S: int) -> Iterator[tuple[str, Scan, int, int]]:
         """See `Encoder`."""
         return self.whole.runs(S)
 
@@ -115,11 +115,11 @@ class RecurrentEncoder:
             for k, v in under(f"{layer}.{direction}", cell.params()).items()
         }
 
-    def runs(self, S: int) -> Iterator[tuple[str, Scan, int]]:
+    def runs(self, S: int) -> Iterator[tuple[str, Scan, int, int]]:
         """See `Encoder`."""
         for layer, scan in enumerate(self.scans):
             for direction in self.directions:
-                yield f"{layer}.{direction}", scan, S
+                yield f"{layer}.{direction}", scan, S, 0
 
     def forward(
         self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any

@@ -25,8 +25,8 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
         rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
     there = [Phase(Counter({"embeddings": rows_of_embeddings}))]
     back: list[Phase] = []
-    for label, scan, steps, positions in model.runs(T, S):
-        forward, its_way_back = scan_phases(scan, steps, B, positions)
+    for label, scan, steps, positions, late in model.runs(T, S):
+        forward, its_way_back = scan_phases(scan, steps, B, positions, late=late)
         there += _labelled(label, forward)
         back = _labelled(label, its_way_back) + back
     outputs = Phase(Counter({"decoder: gradients of outputs": piece_bytes(dtype, T, B, hidden)}))
@@ -55,7 +55,7 @@ def copies_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
 
 def packed_weights_bytes(model: Network) -> int:
     """Bytes of the packed forms of all weights that training uses."""
-    total = sum(packed_bytes(scan) for _, scan, _, _ in model.runs(1, 1))
+    total = sum(packed_bytes(scan) for _, scan, *_ in model.runs(1, 1))
     hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
     packed = model.decoder.packed
     output = packed_size(hidden, vocab, packed) + packed_size(vocab, hidden, packed)

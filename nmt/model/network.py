@@ -49,8 +49,9 @@ class LossStats:
     correct: int
 
 
-Run = tuple[str, Scan, int, int]
-"""A scan as it runs in a batch: what it is called, itself, its steps, and the source positions it reads."""
+Run = tuple[str, Scan, int, int, int]
+"""A scan as it runs in a batch: what it is called, itself, its steps, the source positions it reads, and how many of
+its steps are added (see `LayeredScan.runs`)."""
 
 
 class Network:

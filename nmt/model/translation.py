@@ -12,7 +12,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell, decoder_layers
-from nmt.model.decoders import BlockDecoder, ModelDecoder
+from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
 from nmt.model.forced import force
 from nmt.model.network import LossStats, Network, Run, real_positions
@@ -75,10 +75,11 @@ class TranslationModel(Network):
 
     def runs(self, T: int, S: int) -> list[Run]:
         """See `Network`."""
-        runs: list[Run] = [(f"encoder.{name}", scan, steps, 1) for name, scan, steps in self.encoder.runs(S)]
+        of_encoder, of_decoder = self.encoder.runs(S), self.decoder.runs(T)
+        runs: list[Run] = [(f"encoder.{name}", scan, steps, 1, late) for name, scan, steps, late in of_encoder]
         if self.config.decoder.init_hidden == "bridge":
-            runs += [("bridge", scan, 1, 1) for scan in self.bridge.scans.values()]
-        return runs + [(f"decoder.{name}".rstrip("."), scan, steps, S) for name, scan, steps in self.decoder.runs(T)]
+            runs += [("bridge", scan, 1, 1, 0) for scan in self.bridge.scans.values()]
+        return runs + [(f"decoder.{name}".rstrip("."), scan, steps, S, late) for name, scan, steps, late in of_decoder]
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
@@ -118,7 +119,7 @@ class TranslationModel(Network):
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
         """What search on a card needs of the model: these sentences encoded, with K rows each."""
-        return BlockDecoder(self, src_ids, K, coverage_of)
+        return translation_block(self, src_ids, K, coverage_of)
 
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}

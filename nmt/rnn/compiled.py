@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.cell import Cell
-from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.compiler.keep import Keep, Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan, with_operands
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.compiler.wanted import Wanted
@@ -47,9 +47,10 @@ def compile_step(
     want: Wanted,
     single_step: bool,
     recompute: Recompute,
+    keep: Keep,
 ) -> Compiled:
     """What runs the cell `remembered` under this signature."""
-    traced = trace(recalled(signature), training=training, record=want.record)
+    traced = trace(recalled(signature), training=training, record=want.record, named=[name for name, _ in keep])
     small = traced.invariants
     through = want.through(small) if small else frozenset[str]()
     needs = None if want.needs is None else want.needs | through
@@ -60,6 +61,7 @@ def compile_step(
         receives=want.cotangents,
         single_step=single_step,
         recompute=recompute,
+        keep=keep,
     )
 
     def make(plan: Plan) -> Executable:

@@ -22,6 +22,7 @@ from nmt.rnn.kernels.run_cpu import Rows
 from nmt.rnn.scan import Scan
 
 STATES, KEPT, MASKS = "states", "kept for the way back", "dropout masks"
+LATE = "longer sequences of late layers"
 CONSTANTS, CARRIED, BLOCKS = "constant over time", "gradients of activations", "blocks of time"
 
 
@@ -40,8 +41,9 @@ class Phase:
     block: int = 0
 
 
-def scan_phases(scan: Scan, T: int, B: int, S: int = 1) -> tuple[list[Phase], list[Phase]]:
-    """What one run and its way back in training take: T steps, B rows, S source positions."""
+def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tuple[list[Phase], list[Phase]]:
+    """What one run and its way back in training take: T steps, B rows, S source positions. late: how many of the steps
+    a `LayeredScan` adds, which copies what goes in, on either way, into a longer array."""
     compiled, dtype = scan.compiled(training=True), scan.dtype
     plan = compiled.step.plan
     block_rows = scan.device.block_rows
@@ -52,6 +54,9 @@ def scan_phases(scan: Scan, T: int, B: int, S: int = 1) -> tuple[list[Phase], li
     for width in scan.states.values():
         forward.kept[STATES] += piece_bytes(dtype, T + 1, B, width)
         backward.kept[CARRIED] += piece_bytes(dtype, 2, B, width)
+    if late:
+        forward.kept[LATE] += piece_bytes(dtype, T, B, scan.cell.input_size)
+        backward.kept[LATE] += piece_bytes(dtype, T, B, scan.cell.output_size)
     backward.kept[CARRIED] += sum(_bytes(place, dtype, 1, B, S) for place in plan.d_captured.values())
     if compiled.constant is None:
         return [forward], [backward]

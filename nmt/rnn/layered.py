@@ -40,9 +40,11 @@ class LayeredScan:
     """
 
     def __init__(self, cells: Sequence[Cell], *, delays: Sequence[int] | None = None, **options: Any) -> None:
-        """`options` are those of `Scan`."""
+        """`options` are those of `Scan`; `keep` has names of the stack, `0.o`."""
         self.cell = StackCell(list(cells))
-        self.scans = [Scan(cell, **options) for cell in cells]
+        keep = options.pop("keep", None) or {}
+        Scan(self.cell, keep=keep)  # says which names there are
+        self.scans = [Scan(cell, keep=strip(keep, str(n)), **options) for n, cell in enumerate(cells)]
         self.delays = [0] * len(self.scans) if delays is None else list(delays)
         self.device = options.get("device") or cpu()
         self.dtype, self.packed = self.scans[0].dtype, self.scans[0].packed
@@ -58,10 +60,11 @@ class LayeredScan:
         for scan in self.scans:
             scan.threads = count
 
-    def runs(self, T: int) -> Iterator[tuple[str, Scan, int]]:
-        """A name, the scan and the steps of every layer for sequences of T steps."""
+    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
+        """A name, the scan, the steps, and how many of them are added for its delay, of every layer for sequences of T
+        steps."""
         for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
-            yield str(n), scan, T + delay
+            yield str(n), scan, T + delay, delay
 
     def forward(
         self,

@@ -15,9 +15,9 @@ import numpy as np
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiled import Compiled, compile_step, remembered
-from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.compiler.keep import Keep, Recompute
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Mask, Trace
+from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Mask, Trace, trace
 from nmt.rnn.compiler.wanted import wanted
 from nmt.rnn.device import Device, cpu
 from nmt.rnn.door import Door, shaped
@@ -51,11 +51,14 @@ class Scan:
         stop: str | None = None,
         division: Division | None = None,
         recompute: Recompute = "attention",
+        keep: Mapping[str, bool] | None = None,
         device: Device | None = None,
     ) -> None:
         """`division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the sizes of batch
         and weights. The results are the same bits. `recompute` in the backward pass: what is large in `attention`
-        alone, or `gates` as well, so that nothing but the states is stored for each step. `compute_dtype`: "bfloat16"
+        alone, or `gates` as well, so that nothing but the states is stored for each step. `keep`: values that the cell
+        notes, by name, that are an exception to it: stored for the way back, or with False computed again there,
+        together with what they are computed from where that is not stored. `compute_dtype`: "bfloat16"
         rounds both sides of every product of float32 numbers, and adds up in float32; "int8" rounds them to whole
         numbers with a scale for each row and output channel, for inference on the processor alone; parameters, states
         and all else stay float32; None is `dtype`. `device`: where all arrays lie, None for the processor.
@@ -67,13 +70,16 @@ class Scan:
         after a step has taken its last one.
 
         Raises NMTError where the types do not go together and for another `recompute`, ShapeError for names that the
-        cell does not have."""
+        cell does not have. A value of `keep` that cannot be computed again is an NMTError of the first training run."""
         if recompute not in get_args(Recompute):
             kinds = " or ".join(get_args(Recompute))
             raise NMTError(f"{type(cell).__name__}: recompute must be {kinds}, got {recompute}")
         self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
         self.compute_dtype = compute_dtype
         self.recompute: Recompute = recompute
+        self.keep: Keep = tuple(sorted((keep or {}).items()))
+        if self.keep:
+            trace(cell, training=True, named=[name for name, _ in self.keep])  # says which names there are
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.device = device or cpu()
         check_device(type(cell).__name__, self.packed, self.device.name)
@@ -88,22 +94,24 @@ class Scan:
         self._signature = remembered(cell)
 
     def around(self, cell: Cell) -> Scan:
-        """The same kind of scan of another cell."""
+        """The same kind of scan of another cell; `keep` speaks of names of this one alone."""
         kinds = {"dtype": self.dtype, "compute_dtype": self.compute_dtype, "recompute": self.recompute}
         return Scan(cell, **kinds, threads=self.threads, division=self.division, device=self.device)
 
-    def runs(self, T: int) -> Iterator[tuple[str, Scan, int]]:
-        """Of a sequence of T steps: a name, the scan and its steps; as `LayeredScan` has one for each layer."""
-        yield "", self, T
+    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
+        """Of a sequence of T steps: a name, the scan, its steps, and 0 that are added; as `LayeredScan` has one for
+        each layer."""
+        yield "", self, T, 0
 
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
         """The plan for a kind of run; made at first use. Raises NMTError: training in int8."""
         if training and self.packed == QUADS:
             name = type(self.cell).__name__
             raise NMTError(f"{name}: compute_dtype must be float32 or bfloat16 to train, got int8; take another")
-        single_step, recompute = single_step and not training, self.recompute if training else "attention"
+        single_step = single_step and not training
+        kept: tuple[Recompute, Keep] = (self.recompute, self.keep) if training else ("attention", ())
         kinds = self.device, self.dtype, self.packed
-        return compile_step(self._signature, *kinds, training, self.wanted, single_step, recompute)
+        return compile_step(self._signature, *kinds, training, self.wanted, single_step, *kept)
 
     def plan(self, training: bool) -> Plan:
         """The programs of a kind of run, to look at."""
@@ -266,7 +274,8 @@ class Scan:
 
     def backward_weights(self, tape: Tape, gradients: Arrays) -> None:
         """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`;
-        as often as is asked. They have the bits that one `backward` for all gives."""
+        as often as is asked. They have the bits that one `backward` for all gives, unless a step sums over units, as a
+        layer normalisation does: what keeps its operands is another program, whose sums may be grouped otherwise."""
         with joined(gradients, tape.connections) as shares:
             tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, shares)
             self.invariants(tape.compiled).weight_gradients(

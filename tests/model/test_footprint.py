@@ -6,6 +6,11 @@ import pytest
 from nmt.model.footprint import packed_weights_bytes, workspace_bytes
 from tests.small_models import batch_of, build, random_sentences
 
+
+def conv(**more):
+    return {"type": "conv", "hidden_size": 5, "max_positions": 30, **more}
+
+
 MODELS = {
     "lstm": {},
     "dropout": {
@@ -20,6 +25,10 @@ MODELS = {
         "encoder": {"rnn_type": "gru", "bidirectional": False, "hidden_size": 64},
         "decoder": {"rnn_type": "gru", "init_hidden": "last", "hidden_size": 64, "embeddings": {"embedding_dim": 64}},
         "tied": "softmax",
+    },
+    "convolutions": {
+        "encoder": conv(kernel_size=5, num_layers=3, dropout=0.2, embeddings={"embedding_dim": 4, "dropout": 0.2}),
+        "decoder": conv(attention="dot", num_layers=2, dropout=0.2, embeddings={"embedding_dim": 4, "dropout": 0.2}),
     },
 }
 

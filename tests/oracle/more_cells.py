@@ -250,6 +250,26 @@ def slstm(heads):
     return step
 
 
+def unscaled_slstm(heads):
+    """Beck et al. (2024), equations 8-14: c and n grow as exp(i) says, and nothing holds them in range."""
+
+    def step(p, x, s):
+        H = len(s["h"])
+        new = {name: [] for name in "hcn"}
+        for k in range(heads):
+            units = slice(k * H // heads, (k + 1) * H // heads)
+            a = [(x @ columns(p["W_x"], g, 4) + columns(p["b"], g, 4))[units] for g in range(4)]
+            i, f, z, o = (a[g] + s["h"][units] @ columns(p[f"R_{k}"], g, 4) for g in range(4))
+            c = sigmoid(f) * s["c"][units] + np.exp(i) * np.tanh(z)
+            n = sigmoid(f) * s["n"][units] + np.exp(i)
+            for name, value in zip("hcn", (sigmoid(o) * c / n, c, n), strict=True):
+                new[name].append(value)
+        new = {name: np.concatenate(parts) for name, parts in new.items()}
+        return new["h"], new
+
+    return step
+
+
 def deep_transition(p, x, s):
     """Pascanu et al. (2014): one GRU step with the input, the others without."""
     h = s["h"]

@@ -69,9 +69,9 @@ MEANINGS = {
 }
 
 
-def draw(name, lengths=None, dtype="float64"):
+def draw(name, lengths=None, dtype="float64", **sizes):
     """A cell of MEANINGS with numbers for everything it reads."""
-    case = cases.draw(MEANINGS[name][0](), dtype, lengths)
+    case = cases.draw(MEANINGS[name][0](), dtype, lengths, **sizes)
     if "n" in case.initial:  # an sLSTM's normaliser is a sum of exponentials; zero is "nothing stored yet"
         case.initial["n"] = np.maximum(case.initial["n"], 0)
     return case

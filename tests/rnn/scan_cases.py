@@ -107,12 +107,14 @@ class Case:
     d_final: dict
     lengths: tuple | None = None
     source_lengths: tuple | None = None
+    mask: np.ndarray | None = None  # bool [T, B], in the place of lengths
 
     @property
     def options(self):
         """The keywords of a forward pass."""
         return {
             "lengths": self.lengths,
+            "mask": self.mask,
             "captured": self.captured,
             "source_lengths": self.source_lengths if self.captured else None,
         }
@@ -182,14 +184,28 @@ def compiled(case, *, device=None, **options):
     return on_host(_compiled(on_device(case, device), device=device, **options), device)
 
 
-def _compiled(case, *, reverse=False, threads=1, seed=3, **options):
+def _compiled(case, *, reverse=False, threads=1, seed=3, shares=None, weights_later=False, **options):
+    """`shares`: what gradients of parameters are added to; `weights_later`: by a call of their own."""
     scan = Scan(case.cell, dtype=case.x.dtype, threads=threads, **options)
     weights = Weights(case.params)
     result = scan.forward(weights, case.x, case.initial, **case.options, reverse=reverse, training=True, seed=seed)
-    masks = {m.name: result.tape.arrays[f"C_{m.name}" if m.variational else m.name] for m in masks_of(case.cell)}
-    shares = {name: scan.device.xp.zeros_like(p) for name, p in case.params.items()}
-    found = scan.backward(result.tape, case.d_y, case.d_final, shares)
+    masks = {m.name: dropped_in(result.tape, m) for m in masks_of(case.cell)}
+    if shares is None:
+        shares = {name: scan.device.xp.zeros_like(p) for name, p in case.params.items()}
+    if weights_later:
+        found = scan.backward(result.tape, case.d_y, case.d_final, weights_later=True)
+        scan.backward_weights(result.tape, shares)
+    else:
+        found = scan.backward(result.tape, case.d_y, case.d_final, shares)
     return named(result), gradients(found, shares), masks
+
+
+def dropped_in(tape, mask):
+    """The dropout mask that a run drew, for the steps as they were given."""
+    if mask.variational:
+        return tape.arrays[f"C_{mask.name}"]
+    drawn = tape.arrays[mask.name]
+    return drawn if tape.packing is None else tape.packing.unpack(drawn)
 
 
 def inferred(case, *, reverse=False, threads=1, compute_dtype=None, device=None):

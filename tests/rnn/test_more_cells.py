@@ -165,13 +165,48 @@ def test_convolution_in_the_loop_is_the_convolution_of_the_finished_sequence():
         np.testing.assert_allclose(whole.y[:, row], expected, rtol=0, atol=1e-12)
 
 
-def test_slstm_starts_with_a_gate_nearly_shut():
-    """Nothing is stored and exp(i) is no float32: the first output is still that of the paper, o * tanh(z)."""
+@pytest.mark.parametrize("started", [False, True], ids=["nothing stored", "something stored"])
+def test_slstm_is_that_of_the_paper_s_first_equations(started):
+    """Where n is zero, at the start, and where it is not: the same h, and the same gradients, as without m."""
+    case = more.draw("slstm")
+    initial = {name: np.zeros_like(a) for name, a in case.initial.items()}
+    if started:
+        initial = interpreter.forward(case.cell, case.params, case.x[::-1], initial).final
+        assert np.abs(initial["m"]).min() > 0
+    result = interpreter.forward(case.cell, case.params, case.x, initial)
+    given = {"h": initial["h"], **{k: initial[k] * np.exp(initial["m"]) for k in "cn"}}
+    leaves = {"x": case.x, **case.params}
+
+    def outputs(now):
+        y, final = more_cells.run(more_cells.unscaled_slstm(2), now, now["x"], given, None)
+        return {"y": y, **final}
+
+    expected = outputs(leaves)
+    np.testing.assert_allclose(result.y, expected["y"], rtol=0, atol=1e-12)
+    scale = np.exp(result.final["m"])
+    for name in "cn":
+        np.testing.assert_allclose(result.final[name] * scale, expected[name], rtol=1e-12)
+    found = interpreter.backward(result, case.d_y)
+    for leaf in leaves:
+        direction = slopes.random_direction(leaves, np.random.default_rng(5), only=[leaf])
+        exact = slopes.complex_step(lambda now: np.sum(outputs(now)["y"] * case.d_y), leaves, direction)
+        got = slopes.inner({leaf: found.x if leaf == "x" else found.params[leaf]}, direction)
+        assert abs(got - exact) <= 1e-9 * max(1.0, abs(exact)), leaf
+
+
+@pytest.mark.parametrize("i", [-2000.0, -100.0, 0.0, 100.0, 2000.0])
+def test_slstm_starts_wherever_its_input_gate_is(i):
+    """Nothing is stored and exp(i) may be no float32: outputs are o * tanh(z), as exactly as at i = 0, and all
+    gradients are numbers, those of the states before the first step among them."""
     cell = cells.SLSTMCell(2, 3)
-    params = {k: np.zeros(p.shape) for k, p in cell.params().items()}
-    params["b"] = np.repeat([-2000.0, 0.0, 0.7, 0.0], 3)
-    result = interpreter.forward(cell, params, np.zeros((2, 1, 2)))
-    np.testing.assert_allclose(result.y, 0.5 * np.tanh(0.7))
+    params = {k: np.zeros(p.shape, np.float32) for k, p in cell.params().items()}
+    params["b"] = np.repeat(np.float32([i, 0.0, 0.7, 0.0]), 3)
+    result = interpreter.forward(cell, params, np.zeros((3, 1, 2), np.float32))
+    np.testing.assert_allclose(result.y, 0.5 * np.tanh(0.7), rtol=1e-6)
+    found = interpreter.backward(result, np.ones_like(result.y))
+    for gradient in (found.x, *found.initial.values(), *found.params.values()):
+        assert np.isfinite(gradient).all()
+    assert found.params["b"][6:9].min() > 0
 
 
 # ------------------------------------------------------------ zoneout, recurrent dropout, dropped weights

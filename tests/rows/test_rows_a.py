@@ -160,6 +160,19 @@ def test_A13_what_is_kept_is_the_user_s_choice():
         Scan(LSTMCell(D, H), recompute="gate")
 
 
+def test_A13_what_is_kept_is_the_user_s_choice_by_name_too():
+    """Of five numbers a unit that an LSTM stores two less; beside `gates`, which stores none, one more."""
+
+    def stored(**options):
+        return bytes_of(Scan(LSTMCell(D, H), **options).plan(True))
+
+    assert stored() == 5 * H
+    assert stored(keep={"i": False, "o": False}) == 3 * H
+    assert (stored(recompute="gates"), stored(recompute="gates", keep={"g": True})) == (0, H)
+    with pytest.raises(NMTError, match="LSTMCell: keep must name values that the step notes, i, f, g, o, got gate"):
+        Scan(LSTMCell(D, H), keep={"gate": False})
+
+
 def test_A15_what_was_not_kept_is_computed_again():
     case = cases.draw(decoder_stack(), "float64", MIXED)
     kept_, again = (cases.compiled(case, recompute=r) for r in ("attention", "gates"))

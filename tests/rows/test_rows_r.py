@@ -171,6 +171,18 @@ def test_R10_values_computed_again_are_not_stored_and_gradients_stay(name):
     assert sum(kept(plan_of(case.cell, recompute="gates"))) < sum(kept(plan_of(case.cell)))
 
 
+def test_R10_values_are_named_to_be_computed_again():
+    """The product behind them is repeated too, for nobody stores it."""
+    case, keep = cases.draw(LSTMCell(D, H), "float64", MIXED), {"o": False}
+    usual, again = (cases.compiled(case, keep=names) for names in (None, keep))
+    all_close(again[0], usual[0], 1e-12)
+    all_close(again[1], usual[1], 1e-12)
+    plans = [Scan(case.cell, keep=names).plan(True) for names in (None, keep)]
+    assert sum(kept(plans[1])) == sum(kept(plans[0])) - H
+    counts = [len(products(plan.backward.before)) + len(products(plan.backward.loop)) for plan in plans]
+    assert counts[1] > counts[0]
+
+
 def test_R11_chains_are_computed_again_in_their_order():
     """Each transition of this cell reads the one before: products between activations, all of them repeated."""
     case = cases.draw(DeepTransitionGRUCell(D, H, transitions=3), "float64", MIXED)

@@ -11,10 +11,11 @@ class SLSTMCell(Cell):
     m_t = max(log f + m_prev, i),  i' = exp(i - m_t),  f' = exp(log f + m_prev - m_t),
     c_t = f' * c_prev + i' * tanh(z),  n_t = f' * n_prev + i',  h_t = sigmoid(o) * c_t / n_t.
 
-    m only scales c and n, which h divides by one another. Where n is zero nothing has been stored yet, and m_t = i
-    (f' being held at 1): so a first step whose input gate is nearly shut divides no zero by zero. `heads`: h is cut
-    into this many parts, and each part of the gates sees its own (the paper's memory mixing); `R_0`, ... are their
-    matrices.
+    m only scales c and n, which h divides by one another: h is that of equations 8-14, which know no m. Where n_prev is
+    zero nothing has been stored yet, and the paper's equations leave m_prev open: it counts as minus infinity there,
+    m_t = i and i' = 1. So n_t is never zero, a first step gives h = sigmoid(o) * tanh(z) also where exp(i) is no number
+    of the type, and all gradients are finite (f' is held at 1, for m_prev is no bound then). `heads`: h is cut into
+    this many parts, and each part of the gates sees its own (the paper's memory mixing); `R_0`, ... are their matrices.
     """
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1) -> None:

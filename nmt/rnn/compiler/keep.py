@@ -4,40 +4,54 @@ Expensive values (activations, results of products, reductions) are stored once 
 there is done again; values with one number per source position and feature are always computed again. On request
 (`gates`) activations and their products are computed again as well, from states and inputs: nothing but the states is
 stored for each step, for the time of the forward products once more (Chen et al. 2016, Training Deep Nets with
-Sublinear Memory Cost; Gruslys et al. 2016, section 3).
+Sublinear Memory Cost; Gruslys et al. 2016, section 3). Values that the cell's author has named may be decided on one by
+one (`Keep`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
+from nmt.errors import NMTError
 from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.graph import Value, topological
 
 Recompute = Literal["attention", "gates"]
 """What the backward pass computes again: values of source positions x features alone, or activations too."""
 
+Keep = tuple[tuple[str, bool], ...]
+"""Names of noted values (`Scope.note`), and whether each is kept for the way back; False is computed again, together
+with what it needs that is not kept."""
+
 
 def choose_kept(
-    backward_roots: list[Value], operands: list[Value], num_forward: int, available: set[int], recompute: Recompute
+    backward_roots: list[Value],
+    operands: list[Value],
+    num_forward: int,
+    available: set[int],
+    recompute: Recompute,
+    named: Mapping[str, tuple[Value, bool]],
 ) -> list[Value]:
     """Forward values (ids below `num_forward`) to store.
 
-    `operands` are those that products over all steps read, so they must be in memory as they are.
+    `operands` are those that products over all steps read, so they must be in memory as they are. `named`: values that
+    somebody has decided on, and how. Raises NMTError where one of them cannot be computed again.
     """
-    again = recompute == "gates"
-    kept: dict[int, Value] = {}
+    kept = {v.id: v for v, keep in named.values() if keep and v.kind != "leaf" and v.id not in available}
+    anew = {v.id: name for name, (v, keep) in named.items() if not keep}
 
     def there(v: Value) -> bool:
         return v.kind == "leaf" or v.id in available or v.id in kept
 
-    def reachable(v: Value) -> bool:
+    def reachable(v: Value, again: bool = recompute == "gates") -> bool:
         if there(v):
             return True
+        again = again or v.id in anew
         if again and v.kind == "product":
-            return reachable(v.args[0])
+            return reachable(v.args[0], again)
         cheap = v.kind in ("elementwise", "layout") and (again or not v.rule.expensive) and v.op != "concat"
-        return cheap and all(reachable(a) for a in v.args)
+        return cheap and all(reachable(a, again) for a in v.args)
 
     def ensure(v: Value) -> None:
         if there(v) or reachable(v):
@@ -48,11 +62,18 @@ def choose_kept(
         elif v.op == "slice" and v.args[0].kind != "product":
             ensure(v.args[0])
         else:
-            kept[v.id] = v
+            store(v)
+
+    def store(v: Value) -> None:
+        if v.id in anew:
+            raise NMTError(
+                f"keep: {anew[v.id]} must be True, for it reads a sum over units or positions, got False; leave it out"
+            )
+        kept[v.id] = v
 
     for v in operands:
-        if v.id < num_forward and not there(v) and not (again and reachable(v)):
-            kept[v.id] = v
+        if v.id < num_forward and not there(v) and not ((recompute == "gates" or v.id in anew) and reachable(v)):
+            store(v)
     needed: dict[int, Value] = {}
     stop = set(available)
     for v in topological(backward_roots, stop=stop):

@@ -12,7 +12,7 @@ from functools import partial
 
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.fuse import build_program
-from nmt.rnn.compiler.keep import Recompute, choose_kept
+from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import assign_phases
 from nmt.rnn.compiler.program import Entry, Place, Product, Program, in_block, lasting, with_places
 from nmt.rnn.compiler.trace import Trace
@@ -65,10 +65,12 @@ def make_plan(
     receives: Collection[str] | None = None,
     single_step: bool = False,
     recompute: Recompute = "attention",
+    keep: Keep = (),
 ) -> Plan:
     """Compile a trace; `training` adds the backward pass, for the initial states and for the inputs, captured arrays
     and parameters named in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step
-    at a time, all of it inside the loop's function. `recompute`: see `keep.py`."""
+    at a time, all of it inside the loop's function. `recompute`, `keep`: see `keep.py`; the trace has the values that
+    `keep` names."""
     known = _leaf_places(trace)
     roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
     slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
@@ -85,16 +87,20 @@ def make_plan(
     )
     phases = _phases(roots, known, trace, "state")
     in_memory = {e.value.id for e in roots}
-    if recompute != "gates":
+    # What is computed again must not hold on to what it is computed from, which a pass stores only for itself.
+    lasting_alone = recompute == "gates" or not all(kept for _, kept in keep)
+    if not lasting_alone:
         in_memory |= {i for i, phase in phases.items() if phase == "before" and trace.graph.values[i].kind == "product"}
-    kept = choose_kept([e.value for e in back.roots] + operands, operands, num_forward, in_memory, recompute)
+    named = {name: (trace.named[name], kept) for name, kept in keep}
+    needed = [e.value for e in back.roots] + operands
+    kept = choose_kept(needed, operands, num_forward, in_memory, recompute, named)
     roots += [Entry(v, Place("seq", f"k{v.id}", "S" in v.axes, v.width)) for v in kept]
     forward = _make_pass(roots, known, trace, "state")
     available = known | _cotangent_places(trace)
     for program in (forward.before, forward.loop, forward.after):
         stored = {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
         lasting = {e.value.id for e in roots}
-        available |= {i: p for i, p in stored.items() if recompute != "gates" or i in lasting}
+        available |= {i: p for i, p in stored.items() if not lasting_alone or i in lasting}
     back.roots += [
         Entry(v, Place("seq", f"g{v.id}", "S" in v.axes, v.width)) for v in operands if v.id not in available
     ]

@@ -29,7 +29,7 @@ class Mask:
 @dataclass
 class Trace:
     """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves
-    by name.
+    by name. `named` are noted values that the compiler is told something about, by name; they need not be outputs.
 
     `invariants` is the step that computes, once per sequence, the captured arrays named `invariant0`, ...
     """
@@ -42,6 +42,7 @@ class Trace:
     leaves: dict[str, Value]
     masks: list[Mask] = field(default_factory=list)
     invariants: Trace | None = None
+    named: dict[str, Value] = field(default_factory=dict)
 
 
 NOTED, SEQUENCE = "N_", "X_"
@@ -49,9 +50,11 @@ NOTED, SEQUENCE = "N_", "X_"
 are kept apart from those of our arrays."""
 
 
-def trace(cell: Cell, *, training: bool, cut: bool = True, record: Collection[str] = ()) -> Trace:
+def trace(
+    cell: Cell, *, training: bool, cut: bool = True, record: Collection[str] = (), named: Collection[str] = ()
+) -> Trace:
     """Trace `cell.step`. With `cut` False the graph is left whole, as the interpreter wants it. record: names of noted
-    values that become outputs, `N_` before their names. Raises ShapeError."""
+    values that become outputs, `N_` before their names; named: of those that are pointed out. Raises ShapeError."""
     graph = Graph()
     leaves: dict[str, Value] = {}
     for name, param in cell.params().items():
@@ -79,8 +82,11 @@ def trace(cell: Cell, *, training: bool, cut: bool = True, record: Collection[st
     states = {name: graph.leaf("state", name, ("B",), width) for name, width in cell.states().items()}
     y, new = cell.step(Scope(readable, dropout, noted.__setitem__), inputs["x"], State(states))
     _check(cell, y, new, states)
-    outputs = {"y": y, **_recorded(cell, noted, record)}
-    whole = Trace(graph, inputs, states, outputs, dict(new), leaves | states, masks)
+    _check_noted(cell, "record", record, noted)
+    _check_noted(cell, "keep", named, noted)
+    outputs = {"y": y, **_recorded(noted, record)}
+    pointed = {name: noted[name] for name in named}
+    whole = Trace(graph, inputs, states, outputs, dict(new), leaves | states, masks, named=pointed)
     return _cut_invariants(whole) if cut else whole
 
 
@@ -93,14 +99,17 @@ def _captured(graph: Graph, name: str, captured: Captured) -> Value:
     return graph.leaf("captured", name, ("S", "B") if captured.source_axis else ("B",), captured.width)
 
 
-def _recorded(cell: Cell, noted: Mapping[str, Value], record: Collection[str]) -> dict[str, Value]:
-    """The noted values of these names, one entry a row."""
-    unknown = sorted(set(record) - set(noted))
+def _check_noted(cell: Cell, option: str, names: Collection[str], noted: Mapping[str, Value]) -> None:
+    unknown = sorted(set(names) - set(noted))
     if unknown:
         known = ", ".join(noted) or "none"
         raise ShapeError(
-            f"{type(cell).__name__}: record must name values that the step notes, {known}, got {', '.join(unknown)}"
+            f"{type(cell).__name__}: {option} must name values that the step notes, {known}, got {', '.join(unknown)}"
         )
+
+
+def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, Value]:
+    """The noted values of these names, one entry a row."""
     found: dict[str, Value] = {}
     for name in record:
         v = noted[name]
@@ -172,6 +181,7 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
         known[value.id] = graph.leaf("captured", name, value.axes, value.width)
     new_roots = rebuild(roots, graph, known)
     used = {v.id for v in topological(new_roots)}
+    pointed = dict(zip(whole.named, rebuild(list(whole.named.values()), graph, known), strict=True))
     leaves = {k: rebuild([v], graph, known)[0] for k, v in whole.leaves.items()}
     always = {*whole.inputs, *whole.states}
     leaves = {k: v for k, v in leaves.items() if v.id in used or k in always}
@@ -184,6 +194,7 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
         {k: named[k] for k in whole.outputs},
         {k: named[k] for k in whole.new},
         leaves,
+        named=pointed,
     )
 
 
