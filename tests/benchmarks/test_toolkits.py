@@ -95,3 +95,22 @@ def test_work_of_a_training_step_is_counted_by_the_formula() -> None:
     attention = 2 * S * H * H + 2 * T * H * H + 2 * pairs * H + 2 * pairs * H
     rest = 2 * T * (H + H) * H + 2 * T * H * V
     assert operations(model, V, [3, 2], [4, 1]) == 3 * (encoder + bridge + decoder + attention + rest)
+
+
+def test_a_run_of_some_updates_leaves_a_model_and_does_not_validate(tmp_path: Path) -> None:
+    from _toolkits import PEERS, Corpus
+
+    (tmp_path / "vocab").write_text("▁a\nb\n", "utf-8")
+    config, corpus = load_config(CONFIG), Corpus(tmp_path, "en", "de")
+    for name in ("onmt", "transformer"):
+        PEERS[name](tmp_path).train_command(config, corpus, tmp_path, 2, 390)
+        settings = yaml.safe_load((tmp_path / "onmt.yaml").read_text("utf-8"))
+        assert (settings["train_steps"], settings["save_checkpoint_steps"]) == (390, 390)
+        assert settings["valid_steps"] > 390 and settings["encoder_type"] == ("brnn" if name == "onmt" else name)
+    command = PEERS["marian"](tmp_path).train_command(config, corpus, tmp_path, 2, 390)
+    assert command[command.index("--after") + 1] == "390u"
+    assert [PEERS[name](tmp_path).model_path(tmp_path, 390).name for name in ("onmt", "marian", "joey")] == [
+        "model_step_390.pt",
+        "model.npz",
+        "joey.yaml",
+    ]
