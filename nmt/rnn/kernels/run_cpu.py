@@ -13,7 +13,7 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, NUMBERS, Module, emit
+from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, INTEGERS, NUMBERS, Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
@@ -278,23 +278,33 @@ class Executable:
         return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
 
 
-class _Table:
-    """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays these are of."""
+class Table:
+    """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays these are of.
 
-    def __init__(self, numbers: tuple[int, ...], arrays: list[np.ndarray], parts: int) -> None:
-        self.arrays, self.parts = arrays, parts
+    `names` are those of the arrays as the function knows them; one array may have several.
+    """
+
+    def __init__(self, numbers: tuple[int, ...], names: list[str], arrays: list[np.ndarray], parts: int) -> None:
+        self.names, self.arrays, self.parts = names, arrays, parts
         addresses = [address_of(array) for array in arrays]
         self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
 
-    def of(self, block: Block) -> _Table:
+    def of(self, block: Block) -> Table:
         """The same for one block of time."""
         found = copy(self)
-        found.numbers = self.numbers.copy()
+        found.arrays, found.numbers = list(self.arrays), self.numbers.copy()
         found.numbers[_START : _START + 2] = block.start, block.stop
         return found
 
+    def exchange(self, place: int, array: np.ndarray) -> None:
+        """Read another array, of the same element type, as names[place]."""
+        if array is not self.arrays[place]:
+            self.arrays[place] = array
+            self.numbers[_ADDRESSES + place] = address_of(array)
+
 
 _START = COUNTER_WORDS + NUMBERS.index("start")
+_ADDRESSES = COUNTER_WORDS + len(NUMBERS)
 
 
 class _Run:
@@ -309,7 +319,7 @@ class _Run:
                 if name in side.cleared_once and not rows.whole:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
         self.scratch: Arrays = {}
-        self.tables: dict[str, _Table] = {}
+        self.tables: dict[str, Table] = {}
 
     @contextmanager
     def block_memory(self) -> Iterator[None]:
@@ -384,7 +394,7 @@ class _Run:
         args = (self.side.addresses[step.name], table.parts, address_of(table.numbers), table)
         return Launch(name, work, run_team, args)
 
-    def _table(self, step: Function, program: Program) -> _Table:
+    def _table(self, step: Function, program: Program) -> Table:
         """All a function reads, but the block of time."""
         rows, side = self.rows, self.side
         packed = [self.weights.packed(*w, rows.threads, side.packed) for w in step.weights]
@@ -409,7 +419,8 @@ class _Run:
         operands += [self.scratch[name] for name in step.scratch]
         sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
         directions = int(rows.reverse != side.turned), int(rows.reverse)
-        return _Table((int(units), 0, 0, *sizes, *directions), [*integers, *operands, *packed], parts)
+        names = [*INTEGERS, *step.arrays, *step.scratch]
+        return Table((int(units), 0, 0, *sizes, *directions), names, [*integers, *operands, *packed], parts)
 
     def _clear_scratch(self, step: Function) -> None:
         """Products also run over rows that have ended: their results are dropped, but must be numbers."""
