@@ -224,6 +224,13 @@ def run_team(function: int, parts: int, table: int, keep: Any) -> None:
         _team(os.getpid(), parts).run(function, parts, table)
 
 
+def run_task(code: Any, parts: int, numbers: Sequence[int], arrays: Sequence[Any]) -> None:
+    """Run a `jit.task` on a table of its counter's cache line, numbers, and the addresses of contiguous arrays."""
+    addresses = [address_of(array) for array in arrays]
+    table = np.array([*(0,) * _COUNTER_WORDS, *numbers, *addresses], np.int64)
+    run_team(code.address, parts, address_of(table), (table, arrays))
+
+
 def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
     """The task of `TaskSequence`: those of fewer parts leave the first threads out."""
     goal = 0
