@@ -11,6 +11,7 @@ from nmt.model.candidates import NarrowOutput
 from nmt.model.forced import pad_sources, positions, rounded_up
 from nmt.rnn.cells import CoverageCell
 from nmt.rnn.fixed_stepper import FixedStepper
+from nmt.rnn.kernels.runs import distinct
 from nmt.rnn.stepper import Stepper
 from nmt.rnn.workspace import Fresh, Workspace
 from nmt.special_tokens import BOS_ID, EOS_ID
@@ -55,7 +56,7 @@ class StepDecoder:
         """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
         self._names = names
         if self._table is None:
-            words, word = np.unique(tokens, return_inverse=True)
+            words, word = distinct(tokens)
             x = self.network.embed("tgt", words, self.threads, Fresh())
             return self._stepper.step(x, states, names, word=word, parent=parent)
         place = states["place"][parent]

@@ -13,7 +13,8 @@ import numpy as np
 
 from nmt.rnn.compiler.share import Shared
 from nmt.rnn.kernels.row_writer import INDEX
-from nmt.rnn.kernels.run_cpu import Executable, Rows, Table, identity, single_steps
+from nmt.rnn.kernels.run_cpu import Executable, Rows, Table, single_steps
+from nmt.rnn.kernels.runs import identity
 from nmt.rnn.kernels.team import TaskSequence
 from nmt.rnn.profile import operation
 from nmt.rnn.ragged import Sources

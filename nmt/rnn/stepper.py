@@ -18,7 +18,8 @@ from nmt.rnn.compiler.trace import SEQUENCE, Trace, trace
 from nmt.rnn.device import Device, Executable
 from nmt.rnn.door import shaped
 from nmt.rnn.kernels import run_cpu
-from nmt.rnn.kernels.run_cpu import Rows, identity, single_steps
+from nmt.rnn.kernels.run_cpu import Rows, single_steps
+from nmt.rnn.kernels.runs import identity
 from nmt.rnn.prepared_step import PreparedStep
 from nmt.rnn.ragged import Ragged, Sources
 from nmt.rnn.scan import Scan

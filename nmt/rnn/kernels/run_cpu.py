@@ -467,13 +467,3 @@ def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
     source = (rows.S,) if place.source_axis else ()
     width = (place.width,) if place.width is not None else ()
     return (*source, rows.B, *width)
-
-
-@lru_cache(maxsize=16)
-def _identity(size: int) -> np.ndarray:
-    return np.arange(size, dtype=np.int64)
-
-
-def identity(size: int) -> np.ndarray:
-    """0, 1, ... size - 1: every row has a captured row of its own."""
-    return _identity(size)
