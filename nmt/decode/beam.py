@@ -50,6 +50,9 @@ class Decoder(Protocol):
     def release(self, names: np.ndarray) -> None:
         """These sentences are not asked for any more."""
 
+    def close(self) -> None:
+        """Nothing is asked for any more."""
+
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
     ) -> tuple[np.ndarray, States]:

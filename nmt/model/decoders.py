@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 States = dict[str, np.ndarray]
 
+_MOST_IDLE = 8
+"""Steppers that wait for a search of so many threads; others are made anew."""
+
 
 class StepDecoder:
     """A network's decoder, a step at a time: what search asks of a model, but for taking sentences in."""
@@ -32,7 +35,12 @@ class StepDecoder:
         """`scan`: instead of the network's step, with the same parameters."""
         self.network, self.threads = network, threads
         self.eos_id = EOS_ID
-        self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"))
+        self._idle = network.idle_steppers.setdefault(threads, []) if scan is None else []
+        # Taking from and adding to a list are each one step for the interpreter.
+        try:
+            self._stepper = self._idle.pop()
+        except IndexError:
+            self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"))
         self._table = network.positions.get("tgt")
         # Where a decoder is told its position, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}
@@ -49,6 +57,12 @@ class StepDecoder:
         """These sentences are not asked for any more."""
         if self._narrow is not None:
             self._narrow.release(names)
+
+    def close(self) -> None:
+        """The search is over: what was prepared for its steps is the next one's."""
+        self._stepper.rest()
+        if len(self._idle) < _MOST_IDLE:
+            self._idle.append(self._stepper)
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
@@ -87,11 +101,10 @@ class ModelDecoder(StepDecoder):
     def __init__(self, model: TranslationModel, threads: int, coverage_of: int = 0) -> None:
         self.model = model
         self._positions = rounded_up(coverage_of)
-        scan = model.step_decoder
-        if coverage_of:
-            scan = scan.around(CoverageCell(scan.cell, self._positions))
+        own = model.step_decoder
+        scan = own.around(CoverageCell(own.cell, self._positions)) if coverage_of else None
         super().__init__(model, threads, scan)
-        self._states = scan.states | self._counted
+        self._states = (scan or own).states | self._counted
 
     def admit(
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None

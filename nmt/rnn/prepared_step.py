@@ -68,6 +68,7 @@ class PreparedStep:
         self.scan, self.weights, self.shared = scan, weights, shared
         self._step, self._of_inputs, self._of_states = step, of_inputs, of_states
         self._kept: dict[tuple[str, int], _Call] = {}
+        self._version = weights.version
         self._memory = Workspace()
         self._sequence = TaskSequence(3)
         self._sources = Sources({}, identity(1), identity(1), 1)
@@ -89,10 +90,10 @@ class PreparedStep:
         """
         R = len(word)
         self._memory.reset()
-        if sources is not None and (sources.arrays is not self._sources.arrays or sources.longest > self._longest):
-            self._longest = -(-sources.longest // _SOURCE_STEP) * _SOURCE_STEP
-            self._kept = {key: call for key, call in self._kept.items() if key[0] != "step"}
         self._sources = sources or self._sources
+        if self._sources.longest > self._longest or self.weights.version is not self._version:
+            self._longest = max(self._longest, -(-self._sources.longest // _SOURCE_STEP) * _SOURCE_STEP)
+            self._version, self._kept = self.weights.version, {}
         step = self._call("step", R)
         calls, arrays = [], step.arrays
         for kind, part, values, index in (
@@ -114,11 +115,19 @@ class PreparedStep:
             else:
                 np.take(given[name], word, axis=0, out=arrays[name][0])
         if sources is not None:
+            for name, array in sources.arrays.items():
+                step.exchange(name, array)
+            step.exchange("source_lengths", sources.lengths)
             step.exchange("owner", sources.starts)
         calls.append(step)
         with operation("step", multiply_adds=lambda: sum(call.multiply_adds() for call in calls)):
             self._sequence.run([call.task for call in calls], calls)
         return arrays
+
+    def rest(self) -> None:
+        """Let the memory of many rows, and of sentences, go."""
+        self._memory.release()
+        self._sources = Sources({}, identity(1), identity(1), 1)
 
     def _call(self, kind: str, count: int) -> _Call:
         if count > FEW:

@@ -28,7 +28,7 @@ class Ragged:
 
     def __init__(self, widths: dict[str, int | None], narrow: set[str], dtype: Any, xp: Any = np) -> None:
         """`xp`: of the device where the arrays lie."""
-        self._xp = xp
+        self._xp, self._dtype = xp, dtype
         self.arrays = {k: xp.zeros((0,) if n is None else (0, n), dtype) for k, n in widths.items()}
         self._narrow = narrow
         self._lengths_at = np.zeros(0, np.int64)  # by first position
@@ -36,6 +36,11 @@ class Ragged:
         self._live: dict[int, tuple[int, int]] = {}  # first position and length, in order of positions
         self._starts = np.zeros(0, np.int64)  # by name, counted from _first_name
         self._first_name = self._next_name = 0
+
+    def emptied(self) -> Ragged:
+        """Another one for arrays of the same kind."""
+        widths = {k: a.shape[1] if a.ndim == 2 else None for k, a in self.arrays.items()}
+        return Ragged(widths, self._narrow, self._dtype, self._xp)
 
     def add(self, arrays: dict[str, np.ndarray], lengths: np.ndarray) -> np.ndarray:
         """Copy the real positions of arrays [S, B, n], narrow ones [B, n]; returns the sentences' names, int64 [B]."""

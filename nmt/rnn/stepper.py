@@ -100,6 +100,13 @@ class Stepper:
         """These are not asked for any more; their memory is used again."""
         self._sources.remove(sentences)
 
+    def rest(self) -> None:
+        """Nobody is there any more: memory that grew with sentences and rows goes, what was prepared for few stays."""
+        self._sources = self._sources.emptied()
+        self._memory.release()
+        if self._prepared is not None:
+            self._prepared.rest()
+
     def step(
         self,
         x: np.ndarray,
