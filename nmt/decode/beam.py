@@ -10,14 +10,14 @@ five methods; which continuations stay is its chooser's business.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from nmt.decode.choosers import BestChooser, Chooser
 from nmt.decode.penalty import LengthPenalty, best_possible, final_scores
-from nmt.rnn.kernels.runs import distinct, run_bounds
+from nmt.rnn.kernels.runs import distinct, identity, run_bounds
 
 States = dict[str, np.ndarray]
 
@@ -133,8 +133,9 @@ class BeamCell:
         live = beam.sentence[bounds[:-1]]
         parent, tokens, sums, extra = self.chooser.choose(self, beam, outputs, live, bounds)
         self._steps[live] += 1
-        words = _append(beam.words[parent], self._steps[beam.sentence[parent]], tokens)
-        after = Beam(states, parent, tokens, sums, beam.sentence[parent], words, extra)
+        sentence = beam.sentence[parent]
+        words = _append(beam.words[parent], self._steps[sentence], tokens)
+        after = Beam(states, parent, tokens, sums, sentence, words, extra)
         return self._sort_out(after, live)
 
     def _sort_out(self, beam: Beam, live: np.ndarray) -> Beam:
@@ -209,16 +210,16 @@ def _append(words: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndar
     """Words [R, W] with each row's token number steps[r] set, wider where need be."""
     if steps.max(initial=0) > words.shape[1]:
         words = np.pad(words, ((0, 0), (0, max(16, words.shape[1]))))
-    words[np.arange(len(words)), steps - 1] = tokens
+    words[identity(len(words)), steps - 1] = tokens
     return words
 
 
 def _keep(beam: Beam, rows: np.ndarray) -> Beam:
     """Some rows of a beam in their order, and the states they continue."""
     used, parent = distinct(beam.parent[rows])
-    if len(rows) == len(beam):
-        return replace(beam, states={name: v[used] for name, v in beam.states.items()}, parent=parent)
     states = {name: v[used] for name, v in beam.states.items()}
+    if len(rows) == len(beam):
+        return Beam(states, parent, beam.tokens, beam.sums, beam.sentence, beam.words, beam.extra)
     extra = {name: v[rows] for name, v in beam.extra.items()}
     return Beam(states, parent, beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.words[rows], extra)
 

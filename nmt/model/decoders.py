@@ -13,7 +13,7 @@ from nmt.rnn.cells import CoverageCell
 from nmt.rnn.fixed_stepper import FixedStepper
 from nmt.rnn.kernels.runs import distinct
 from nmt.rnn.stepper import Stepper
-from nmt.rnn.workspace import Fresh, Workspace
+from nmt.rnn.workspace import Workspace
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class StepDecoder:
         # Where a decoder is told its position, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}
         self._narrow: NarrowOutput | None = None
+        self._memory = Workspace(network.device.xp)  # of a step's input
         self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
 
     def _narrow_to(self, names: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
@@ -69,13 +70,14 @@ class StepDecoder:
     ) -> tuple[np.ndarray, States]:
         """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
         self._names = names
+        self._memory.reset()
         if self._table is None:
             words, word = distinct(tokens)
-            x = self.network.embed("tgt", words, self.threads, Fresh())
+            x = self.network.embed("tgt", words, self.threads, self._memory)
             return self._stepper.step(x, states, names, word=word, parent=parent)
         place = states["place"][parent]
         words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
-        x = self.network.embed("tgt", words[0], self.threads, Fresh())
+        x = self.network.embed("tgt", words[0], self.threads, self._memory)
         x += self._table.rows(self.network.weights, words[1])
         y, after = self._stepper.step(x, states, names, word=word.reshape(-1), parent=parent)
         return y, after | {"place": place + 1}

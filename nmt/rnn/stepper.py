@@ -140,7 +140,9 @@ class Stepper:
         arrays = run(given, states, word, parent, sources)
         place = self._compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind == "after" else 0]
-        new = {name: shaped(arrays[f"S_{name}"][1], width) for name, width in scan.states.items()}
+        new = {name: arrays[f"S_{name}"][1] for name in scan.states}
+        for name, width in self._shaped.items():
+            new[name] = shaped(new[name], width)
         return shaped(y, scan.cell.output_size), new
 
     def _count(

@@ -9,6 +9,7 @@ thread's share: see threads.run_parallel. Results are the same bits for any numb
 division into segments, weight gradients included.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.jit import external, kernel, numba_types
+from nmt.rnn.kernels.jit import carray, external, kernel, numba_types, task
+from nmt.rnn.kernels.memory import number_in, pointer_in
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
 from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import (
@@ -46,6 +48,7 @@ __all__ = [
     "pack_transposed_int8",
     "packed_size",
     "product",
+    "product_task",
     "product_rows_bf16",
     "product_rows_f4",
     "product_rows_f8",
@@ -209,6 +212,22 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
                 c = address(C, pieces[i, 0] * ldc + c_col + p * width)
                 rows_product(B, a, stride, panel, c, ldc, pieces[i, 1], columns, steps, accumulate)
         begin = end
+
+
+@cache
+def product_task(number: np.dtype, packed: np.dtype) -> Any:
+    """`product` of arrays of `number`s with a weight of these elements, for a `team.task_table` of the numbers a_col,
+    lda, c_col, ldc, K, N, how many segments, accumulate, and the arrays A, B, C, segments."""
+    X, W = number.type, packed.type
+
+    def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]
+        a_col, lda, c_col, ldc = number_in(table, 8), number_in(table, 9), number_in(table, 10), number_in(table, 11)
+        K, N, count, accumulate = number_in(table, 12), number_in(table, 13), number_in(table, 14), number_in(table, 15)
+        A, B = carray(pointer_in(table, 16), (1, lda), X), carray(pointer_in(table, 17), 1, W)
+        C, segments = carray(pointer_in(table, 18), (1, ldc), X), carray(pointer_in(table, 19), (count, 2), np.int64)
+        product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate)
+
+    return task(product_of_table)
 
 
 @kernel

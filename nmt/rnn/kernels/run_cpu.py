@@ -16,9 +16,9 @@ from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, INTEGERS, NUMBERS, Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
-from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.products import product_task, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
-from nmt.rnn.kernels.team import address_of, run_team
+from nmt.rnn.kernels.team import address_of, run_team, task_table
 from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
@@ -247,8 +247,8 @@ class Executable:
         if not rows.whole:
             raise RuntimeError("a run is prepared for whole rows only")
         run = _Run(self._forward, arrays, weights, rows, allocate)
-        with run.block_memory():
-            return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
+        run.take_block_memory()  # for good: the launches come later
+        return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
@@ -324,14 +324,17 @@ class _Run:
     @contextmanager
     def block_memory(self) -> Iterator[None]:
         """Memory for what lives in a block of time, as long as the pass lasts: the next one takes the same again."""
-        steps = self.rows.block_steps
         with self.allocate.temporary():
-            for name in self.side.local:
-                shape = steps, *shape_of_step(self.side.arrays[name], self.rows)
-                self.arrays[name] = self.allocate(shape, self.side.dtype)
+            self.take_block_memory()
             yield
         for name in self.side.local:
             del self.arrays[name]
+
+    def take_block_memory(self) -> None:
+        """Memory for what lives in a block of time."""
+        for name in self.side.local:
+            shape = self.rows.block_steps, *shape_of_step(self.side.arrays[name], self.rows)
+            self.arrays[name] = self.allocate(shape, self.side.dtype)
 
     def launches(self, block: Block) -> Iterator[Launch]:
         """The programs for one block of time, in order; each is to be run before the next is asked for, or all of them
@@ -436,8 +439,10 @@ class _Run:
         K, N = step.x.width or 0, step.out.width or 0
         size = _product_size(segments, K, N)
         parts = 1 if size() < ALONE_BELOW else threads
-        args = (product, parts, A, offset, packed, C, 0, K, N, segments, 0)
-        return Launch((self.label, ": products ", phase), size, run_parallel, args)
+        numbers = (offset, A.shape[1], 0, C.shape[1], K, N, len(segments), 0)
+        table = task_table(numbers, (A, packed, C, segments))
+        args = (product_task(A.dtype, packed.dtype).address, parts, address_of(table), (table, A, packed, C, segments))
+        return Launch((self.label, ": products ", phase), size, run_team, args)
 
 
 def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:

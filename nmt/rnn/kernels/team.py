@@ -224,10 +224,14 @@ def run_team(function: int, parts: int, table: int, keep: Any) -> None:
         _team(os.getpid(), parts).run(function, parts, table)
 
 
+def task_table(numbers: Sequence[int], arrays: Sequence[Any]) -> np.ndarray:
+    """A table for a `jit.task`: the cache line of its counter, numbers, and the addresses of contiguous arrays."""
+    return np.array([*(0,) * _COUNTER_WORDS, *numbers, *map(address_of, arrays)], np.int64)
+
+
 def run_task(code: Any, parts: int, numbers: Sequence[int], arrays: Sequence[Any]) -> None:
-    """Run a `jit.task` on a table of its counter's cache line, numbers, and the addresses of contiguous arrays."""
-    addresses = [address_of(array) for array in arrays]
-    table = np.array([*(0,) * _COUNTER_WORDS, *numbers, *addresses], np.int64)
+    """Run a `jit.task` on such a table."""
+    table = task_table(numbers, arrays)
     run_team(code.address, parts, address_of(table), (table, arrays))
 
 
