@@ -166,12 +166,7 @@ class Generator:
 
         found = [np.zeros(0)] * len(rows)
         for block in length_blocks(rows, self.config.decoding.batch_size):
-            lengths = np.array([len(rows[n]) for n in block])
-            said = np.full((int(lengths.max()), len(block)), EOS_ID, np.int32)
-            for b, n in enumerate(block):
-                said[: len(rows[n]), b] = rows[n]
-            read = np.concatenate([np.full((1, len(block)), EOS_ID, np.int32), said])[:-1]
-            scores, _ = self.model.log_probs(read, said, lengths, {}, self.num_threads)
+            scores = self.model.line_log_probs([rows[n] for n in block], self.num_threads)
             for n, one in zip(block, scores, strict=True):
                 found[n] = one
         return found

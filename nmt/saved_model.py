@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
     from nmt.decode import Shortlist
+    from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
 
 BUNDLE_SUFFIX = ".nmt"
@@ -93,6 +94,26 @@ def load_saved_model(
     return saved
 
 
+def load_language_model(
+    path: Path, saved: SavedModel, compute_dtype: str | None = None, device: Device | None = None
+) -> LanguageModel:
+    """Load a language model that is to have a say in what the translator `saved` translates; see `SavedModel.build`.
+
+    Raises:
+        CheckpointError: It is missing, damaged, no language model, or has other subwords than the translator's target.
+        ConfigError: Its settings were changed into something impossible.
+    """
+    found = load_saved_model(path, task="lm")
+    ours, theirs = saved.tgt_subwords, found.tgt_subwords
+    if ours.model_bytes != theirs.model_bytes:
+        raise CheckpointError(
+            f"{path}: must be a language model with the target subwords of {saved.path}, {ours.vocab_size} of them, "
+            f"got {theirs.vocab_size} other ones; train it with their file as data.subwords.model_file"
+        )
+    model: LanguageModel = found.build(compute_dtype, device)
+    return model
+
+
 def save_bundle(path: Path, saved: SavedModel) -> None:
     """Write a model as one file.
 
@@ -143,6 +164,8 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
         raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
     values = content.get("config")
     config = config_from_dict(values if isinstance(values, dict) else {}, str(path))
+    # Nor does a file that comes from anywhere say what else is read from the disk.
+    config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"lm": None})})
     _check_cells(config, path)
     joint = config.data.subwords.joint
     src = _subwords(tensors, "joint" if joint else "src", path)

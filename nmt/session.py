@@ -17,30 +17,36 @@ class TypingSession:
     does not grow with the text.
     """
 
-    def __init__(self, translator: Translator, sentence: str) -> None:
+    def __init__(self, translator: Translator, sentence: str, lm_weight: float | None = None) -> None:
         from nmt.decode import Session
 
         (src_ids,) = translator.source_ids([sentence])
         self._translator = translator
-        self._session = Session(translator.model, src_ids, translator.num_threads) if src_ids else None
+        model = translator.model_with(lm_weight)
+        self._session = Session(model, src_ids, translator.num_threads) if src_ids else None
 
     @property
     def subwords_read(self) -> int:
         """Typed subwords that the decoder has read so far, all calls together."""
         return self._session.tokens_read if self._session is not None else 0
 
-    def complete(self, typed: str = "", *, n_best: int = 1, **settings: Unpack[SearchSettings]) -> list[Translation]:
+    def complete(
+        self, typed: str = "", *, n_best: int = 1, shortlist: bool = False, **settings: Unpack[SearchSettings]
+    ) -> list[Translation]:
         """Whole translations that begin with what was typed, in whole words; the best first, at least one.
 
-        The same as `translate_nbest` gives with `Wishes(prefixes=[typed])`. Settings: see `SearchSettings`; sampling,
-        groups and the coverage penalty are not for sessions, and raise ValueError.
+        The same as `translate_nbest` gives with `Wishes(prefixes=[typed])` and the same `shortlist`. Settings: see
+        `SearchSettings`; sampling, groups and the coverage penalty are not for sessions, nor is another lm_weight than
+        the session's: they raise ValueError.
         """
+        if settings.get("lm_weight") is not None:
+            raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
         translator, empty = self._translator, [Translation("", 0.0, 0.0)]
         if self._session is None:
             return empty
         chosen = chosen_settings(translator.config.decoding, settings)
         (prefix,) = translator.target_ids([typed])
-        learnt = translator.learnt_for(chosen, False, [self._session.src_ids])
+        learnt = translator.learnt_for(chosen, shortlist, [self._session.src_ids])
         beam_size, keep = candidate_counts(chosen, n_best)
         found = self._session.complete(
             prefix,

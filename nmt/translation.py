@@ -35,6 +35,7 @@ class SearchSettings(TypedDict, total=False):
     word_reward: float | None
     word_reward_bounded: bool | None
     coverage_penalty: float | None
+    lm_weight: float | None
     min_length: int | None
     generate_unk: bool | None
     no_repeat_ngram_size: int | None

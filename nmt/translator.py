@@ -15,7 +15,7 @@ from nmt.details import detail_of, ranked_by_agreement, text_without_unknown
 from nmt.errors import CheckpointError, ConfigError
 from nmt.model_folder import subwords_digest
 from nmt.rnn.device import choose_device
-from nmt.saved_model import load_saved_model
+from nmt.saved_model import load_language_model, load_saved_model
 from nmt.translation import (
     Detail,
     SearchSettings,
@@ -31,8 +31,9 @@ __all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
-    from nmt.decode import Ensemble, Hypothesis, Shortlist
+    from nmt.decode import Ensemble, Fusion, Hypothesis, Shortlist
     from nmt.length_model import LengthModel
+    from nmt.model.language import LanguageModel
     from nmt.model.translation import TranslationModel
     from nmt.session import TypingSession
 
@@ -53,6 +54,7 @@ class Translator:
         num_threads: Cores to use.
         shortlist: Which words translate which, for `shortlist=True`.
         lengths: How long translations are, for word_reward_bounded.
+        language_model: Over the same target subwords, for lm_weight.
     """
 
     def __init__(
@@ -64,13 +66,14 @@ class Translator:
         num_threads: int = 1,
         shortlist: Shortlist | None = None,
         lengths: LengthModel | None = None,
+        language_model: LanguageModel | None = None,
     ) -> None:
         self.model = model
         self.src_subwords = src_subwords
         self.tgt_subwords = tgt_subwords
         self.config = config
         self.num_threads = num_threads
-        self.shortlist, self.lengths = shortlist, lengths
+        self.shortlist, self.lengths, self.language_model = shortlist, lengths, language_model
 
     @classmethod
     def load(
@@ -81,6 +84,7 @@ class Translator:
         checkpoint: str | None = None,
         compute_dtype: str | None = None,
         device: str | None = None,
+        lm: str | Path | Literal[False] | None = None,
     ) -> Translator:
         """Load a model from the folder that nmt-train wrote, or from the file that nmt-bundle made of it.
 
@@ -95,6 +99,8 @@ class Translator:
                 one. Any model runs in each; int8 on the processor alone.
             device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on
                 either.
+            lm: Folder or file of a language model that has a say in the search by `lm_weight`; None takes the
+                configured one, False none. It computes in the same way and place.
 
         Raises:
             DeviceError: There is no usable card, and the device is `cuda`.
@@ -103,10 +109,13 @@ class Translator:
             ConfigError: Its config.yaml was changed into something impossible.
         """
         saved = load_saved_model(Path(model_dir), checkpoint, task="translation")
-        model = saved.build(compute_dtype, choose_device(device or saved.config.device))
+        where = choose_device(device or saved.config.device)
+        model, prior = saved.build(compute_dtype, where), None
+        if path := saved.config.decoding.lm if lm is None else lm:
+            prior = load_language_model(Path(path), saved, compute_dtype, where)
         num_threads = resolve_threads(threads, saved.config)
         parts = saved.src_subwords, saved.tgt_subwords, saved.config, num_threads
-        return cls(model, *parts, saved.shortlist, saved.lengths)
+        return cls(model, *parts, saved.shortlist, saved.lengths, prior)
 
     def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
         """Translate sentences.
@@ -157,6 +166,7 @@ class Translator:
         if isinstance(sentences, str):
             raise TypeError("Translator: sentences must be a list of strings, got one string")
         chosen = chosen_settings(self.config.decoding, settings)
+        model = self.model_with(settings.get("lm_weight"))
         ids = self.source_ids(sentences)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
@@ -167,7 +177,7 @@ class Translator:
         wished = self._wished(wishes or Wishes(), there, chosen["glossary_bonus"])
         options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
         found = search(
-            self.model,
+            model,
             src_ids,
             beam_size=beam_size,
             length_penalty=chosen["length_penalty"],
@@ -181,7 +191,7 @@ class Translator:
         )
         if details or replace_unk:
             words = (dictionary or {}) if replace_unk else None
-            decoded = self._with_details([sentences[i] for i in there], src_ids, found, words)
+            decoded = self._with_details(model, [sentences[i] for i in there], src_ids, found, words)
         else:
             decoded = [self.translations_of(hypotheses) for hypotheses in found]
         for index, translations in zip(there, decoded, strict=True):
@@ -190,18 +200,43 @@ class Translator:
             results[index] = translations[:n_best] or results[index]
         return results
 
-    def session(self, sentence: str) -> TypingSession:
+    def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
         """Encode a sentence once and complete its translation as often as somebody types on."""
         from nmt.session import TypingSession
 
-        return TypingSession(self, sentence)
+        return TypingSession(self, sentence, lm_weight)
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], *, batch_size: int | None = None) -> list[Detail]:
+    def model_with(self, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
+        """The model, with the language model where there is one and its weight, the configured one where None, is not
+        0. Raises ConfigError."""
+        weight = self.config.decoding.lm_weight if lm_weight is None else lm_weight
+        if not weight >= 0:
+            raise ConfigError(f"decoding.lm_weight: must be 0 or more, got {weight}; give another one")
+        if self.language_model is not None and weight:
+            from nmt.decode import Fusion
+
+            return Fusion(self.model, self.language_model, weight)
+        if lm_weight:
+            raise ConfigError(
+                f"decoding.lm_weight: must come with a language model, got {weight} and none; name it by --lm or "
+                "decoding.lm"
+            )
+        return self.model
+
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        batch_size: int | None = None,
+        lm_weight: float | None = None,
+    ) -> list[Detail]:
         """Score given translations: each is cut into subwords as in training and put through the model.
 
         Args:
             sources, targets: As many of each. An empty source or target is scored like any other.
             batch_size: Sentences together; it changes the speed, not the scores.
+            lm_weight: As in `SearchSettings`: scores are those by which a search with it ranks.
         """
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
@@ -209,7 +244,8 @@ class Translator:
         src_ids = self.source_ids(sources)
         tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
         size = batch_size or self.config.decoding.batch_size
-        forced = force(self.model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
+        model = self.model_with(lm_weight)
+        forced = force(model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
         tokens = self._source_tokens(sources, src_ids)
         return [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
 
@@ -228,7 +264,7 @@ class Translator:
         models: list[Any] = [self.model, *(other.model for other in others)]
         model = Ensemble(models, average)
         parts = self.src_subwords, self.tgt_subwords, self.config, self.num_threads
-        return Translator(model, *parts, self.shortlist, self.lengths)
+        return Translator(model, *parts, self.shortlist, self.lengths, self.language_model)
 
     def phrases_for(self, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
         """Translations of those phrases of a glossary whose words stand in a sentence side by side."""
@@ -279,6 +315,7 @@ class Translator:
 
     def _with_details(
         self,
+        model: TranslationModel | Ensemble | Fusion,
         sentences: Sequence[str],
         src_ids: Sequence[Sequence[int]],
         found: Sequence[Sequence[Hypothesis]],
@@ -294,7 +331,7 @@ class Translator:
         sources = [src_ids[n] for n, _ in flat]
         targets = [[*h.ids, EOS_ID] if h.finished else list(h.ids) for _, h in flat]
         size = self.config.decoding.batch_size
-        forced = force(self.model, sources, targets, attention=True, batch_size=size, threads=self.num_threads)
+        forced = force(model, sources, targets, attention=True, batch_size=size, threads=self.num_threads)
         tokens = self._source_tokens(sentences, src_ids)
         results: list[list[Translation]] = [[] for _ in found]
         for (n, h), target, one in zip(flat, targets, forced, strict=True):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.config import config_from_dict, dump_config
-from nmt.data.subwords import train_subwords
+from nmt.config import Config, config_from_dict, dump_config
+from nmt.data.subwords import Subwords, train_subwords
 from nmt.length_model import LengthModel, save_length_model
 from nmt.model_folder import BEST_NAME, LENGTHS_NAME, build_model, save_subwords, subwords_digest
 from nmt.special_tokens import EOS_ID
@@ -45,9 +45,29 @@ def write_folder(folder: Path, *, joint=True, seed=0, side=None, subwords="unigr
     for name, lines in (("train", text), ("dev", text[:40])):
         for lang in ("xx", "yy"):
             (folder / f"{name}.{lang}").write_text("\n".join(lines) + "\n", "utf-8")
-    (folder / "config.yaml").write_text(dump_config(config), "utf-8")
-    save_subwords(folder, src, tgt, joint=joint)
     save_length_model(folder / LENGTHS_NAME, LengthModel(0.9, 1.5, 0.5, 400))
+    return write_model(folder, config, src, tgt, seed)
+
+
+def write_language_folder(folder: Path, tgt: Subwords, *, seed=0, **decoder) -> Path:
+    """The same of a language model over these subwords; `decoder` are changes of its section."""
+    small = {"embeddings": {"embedding_dim": 5}, "hidden_size": 6, "num_layers": 2}
+    values = {
+        "task": "lm",
+        "model_dir": str(folder),
+        "threads": 1,
+        "data": {"train": "unused", "dev": "unused", "tgt": {"lang": "yy"}},
+        "model": {"tied_embeddings": "none", "decoder": small | decoder},
+        "training": {"early_stopping_metric": "ppl"},
+    }
+    folder.mkdir(parents=True)
+    return write_model(folder, config_from_dict(values), tgt, tgt, seed)
+
+
+def write_model(folder: Path, config: Config, src: Subwords, tgt: Subwords, seed: int) -> Path:
+    """Write settings, subwords and a checkpoint."""
+    (folder / "config.yaml").write_text(dump_config(config), "utf-8")
+    save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
     save_checkpoint(
         folder / BEST_NAME,
         params=random_params(config, src, tgt, seed),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.search_options import language_model_options
 from nmt.evaluate import TOKENIZERS
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of a table.")
 @click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
+@language_model_options()
 @beam_options()
 @compute_dtype_option()
 @threads_option()
@@ -94,7 +96,7 @@ def _translate(
     from nmt.translator import Translator
 
     output = options.pop("output")
-    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device")}
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "lm")}
     translator = Translator.load(model_dir, **loading)
     with contextlib.closing(Meter()) as meter:
         found = translator.translate_nbest(sources, on_batch=meter.add, **options)

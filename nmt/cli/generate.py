@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, device_option, threads_option, version_option
+from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
 from nmt.cli.formats import FORMATS, output_of
 from nmt.cli.search_options import search_options
 
@@ -47,6 +47,7 @@ _CHUNK_BATCHES = 8
 )
 @click.option("--sampling/--no-sampling", default=True, help="Draw lines, or search the most probable.")
 @beam_options()
+@compute_dtype_option()
 @threads_option()
 @device_option()
 @version_option()
@@ -71,7 +72,7 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
     from nmt.cli.streams import chunks, output_lines
     from nmt.generator import Generator
 
-    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "device")}
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device")}
     output, form = options.pop("output"), options.pop("output_format")
     prompts = _prompts(source, options.pop("prompt"))
     with output_lines(output) as writer, contextlib.closing(Meter()) as meter:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, checkpoint_option, device_option, threads_option, version_option
+from nmt.cli.command import (
+    Command,
+    checkpoint_option,
+    compute_dtype_option,
+    device_option,
+    threads_option,
+    version_option,
+)
+from nmt.cli.search_options import language_model_options
 
 if TYPE_CHECKING:
     from nmt.cli.streams import LineWriter
@@ -30,7 +38,9 @@ _CHUNK = 2048
     show_default="decoding.batch_size of the config, there 64",
     help="Sentences scored together: speed, not results.",
 )
+@language_model_options()
 @checkpoint_option()
+@compute_dtype_option()
 @threads_option()
 @device_option()
 @version_option()
@@ -42,16 +52,17 @@ def score(
     output: str,
     output_format: str,
     batch_size: int | None,
-    checkpoint: str | None,
-    threads: int | None,
-    device: str | None,
+    lm: str | None,
+    lm_weight: float | None,
+    **loading: Any,
 ) -> None:
     """Score translations with the model in MODEL_DIR: the natural logarithm of their probability.
 
     Each pair gives a line of four columns between tabs: number of the line (from 0), log-probability,
     number of subwords with the end of the sentence, perplexity of a subword. With --output-format
     json it gives an object, which has the subwords and their log-probabilities too. Standard error
-    gets the perplexity of the whole.
+    gets the perplexity of the whole. With --lm what is added up is not the logarithm of a probability
+    but what a search with --lm ranks by.
 
     A language model (task: lm) scores text: --tgt alone. Each line is read after those before it, as
     in training, unless --independent; a blank line has nothing to score.
@@ -65,12 +76,14 @@ def score(
 
     if src is not None and independent:
         raise click.UsageError("--independent is for language models, which have no --src.")
-    loading = {"threads": threads, "checkpoint": checkpoint, "device": device}
+    if src is None and (lm is not None or lm_weight is not None):
+        raise click.UsageError("--lm and --lm-weight are for translations, which have --src.")
     with output_lines(output) as writer:
         if src is None:
             _score_text(writer, model_dir, tgt, not independent, output_format, loading)
         else:
-            _score_pairs(writer, model_dir, src, tgt, output_format, batch_size, loading)
+            how = {"batch_size": batch_size, "lm_weight": lm_weight}
+            _score_pairs(writer, model_dir, src, tgt, output_format, how, {"lm": lm, **loading})
 
 
 def _score_pairs(
@@ -79,7 +92,7 @@ def _score_pairs(
     src: str,
     tgt: str,
     form: str,
-    batch_size: int | None,
+    how: dict[str, Any],
     loading: dict[str, Any],
 ) -> None:
     from nmt.cli.streams import chunks, in_step, input_lines
@@ -90,7 +103,7 @@ def _score_pairs(
     translator = Translator.load(model_dir, **loading)
     for chunk in chunks(pairs, _CHUNK):
         targets = [beside[tgt] for _, beside in chunk]
-        for detail in translator.score([line for line, _ in chunk], targets, batch_size=batch_size):
+        for detail in translator.score([line for line, _ in chunk], targets, **how):
             more = {"alignment": [list(pair) for pair in detail.alignment]}
             writer.write(_line(form, number, detail.tokens, detail.log_probs, more))
             total, count, number = total + sum(detail.log_probs), count + len(detail.tokens), number + 1

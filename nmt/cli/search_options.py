@@ -45,6 +45,23 @@ _OPTIONS = [
 ]
 
 
+def language_model_options() -> Callable[[Any], Any]:
+    """Return the options of a language model beside the translator, which all commands that put probabilities to
+    translations share."""
+    _, weight = _option("--lm-weight", _WEIGHT, "What the language model's say counts; 0: nothing.", "lm_weight", 0.1)
+
+    def decorate(function: Any) -> Any:
+        lm = click.option(
+            "--lm",
+            metavar="MODEL",
+            show_default="decoding.lm of the config, there none",
+            help="Language model with the target's subwords that is heard too: a folder or a file of nmt-bundle.",
+        )
+        return lm(weight(function))
+
+    return decorate
+
+
 def search_options(*keys: str) -> Callable[[Any], Any]:
     """Return options of the search beside those of `beam_options`: for some keys of the section, or for all."""
 

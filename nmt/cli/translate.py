@@ -14,7 +14,7 @@ import click
 
 from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
-from nmt.cli.search_options import search_options
+from nmt.cli.search_options import language_model_options, search_options
 
 if TYPE_CHECKING:
     from nmt.cli.meter import Meter
@@ -69,6 +69,7 @@ _CHUNK_BATCHES = 32
     default="log_prob",
     help="What of the models of an ensemble is averaged.",
 )
+@language_model_options()
 @click.option("--resume", is_flag=True, help="Write to the output file as it goes, and continue one half done.")
 @compute_dtype_option()
 @threads_option()
@@ -178,9 +179,9 @@ def _load(model_dir: str, options: dict[str, Any]) -> Translator:
     from nmt.translator import Translator
 
     kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device")}
-    translator = Translator.load(model_dir, **kinds)
+    translator = Translator.load(model_dir, lm=options["lm"], **kinds)
     if options["ensemble"]:
-        others = [Translator.load(other, **kinds) for other in options["ensemble"]]
+        others = [Translator.load(other, lm=False, **kinds) for other in options["ensemble"]]
         translator = translator.together_with(others, options["ensemble_average"])
     return translator
 

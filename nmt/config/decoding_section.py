@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from nmt.config.section import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Section
+from nmt.config.section import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Section, Text
 
 
 def _length_penalty(value: Any) -> str | float:
@@ -57,6 +57,14 @@ class DecodingConfig(Section):
     coverage_penalty: NonNegativeFloat = Field(
         default=0.0,
         description="Beta of GNMT's penalty for source subwords that got little attention (Wu et al. 2016, 7).",
+    )
+    lm: Text | None = Field(
+        default=None,
+        description="Folder or file of a language model (task: lm) with the target's subwords, which has a say in the "
+        "search (shallow fusion, Gulcehre et al. 2015, 4.1). Training does not use it, nor does a model of nmt-bundle.",
+    )
+    lm_weight: NonNegativeFloat = Field(
+        default=0.1, description="What the language model's log-probabilities are multiplied by; 0 leaves it out."
     )
     min_length: NonNegativeInt = Field(default=0, description="A translation has at least this many subwords.")
     generate_unk: bool = Field(default=True, description="Whether the unknown subword may be produced.")

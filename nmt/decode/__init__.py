@@ -3,6 +3,7 @@
 from nmt.decode.beam import Hypothesis
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.forced import Forced, force
+from nmt.decode.fusion import Fusion
 from nmt.decode.options import Sampling, SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.decode.search import search
@@ -12,6 +13,7 @@ from nmt.decode.shortlist import Shortlist
 __all__ = [
     "Ensemble",
     "Forced",
+    "Fusion",
     "Hypothesis",
     "LengthPenalty",
     "Sampling",

@@ -16,6 +16,7 @@ import numpy as np
 from nmt.decode.beam import Hypothesis
 from nmt.decode.blocks import length_blocks
 from nmt.decode.ensemble import Ensemble
+from nmt.decode.fusion import Fusion
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.sampling import sample_keys
@@ -47,7 +48,7 @@ KNOWN = {
 class BlockSearch:
     """Search on a card with all that was asked for; raises DeviceError for what only the processor can do."""
 
-    model: TranslationModel | LanguageModel | Ensemble
+    model: TranslationModel | LanguageModel | Ensemble | Fusion
     beam_size: int
     length_penalty: LengthPenalty
     n_best: int
@@ -95,7 +96,7 @@ class BlockSearch:
             self.device.xp,
             limits=limits,
             K=self.beam_size,
-            token=BOS_ID,
+            token=decoder.first,
             divisors=length_divisor(self.length_penalty, np.arange(top + 1)),
             live=self.beam_size if self.options.sampling else 1,
         )
@@ -107,7 +108,7 @@ class BlockSearch:
         for step in range(top):
             if step % STEPS_BETWEEN_LOOKS == 0 and not int(self.device.download(beams.going)[0]):
                 break
-            if step == STEPS_PLAIN:  # nothing has moved since the first: the same launches on the same arrays
+            if step == STEPS_PLAIN and decoder.repeats:  # nothing has moved: the same launches on the same arrays
                 launch = self.device.record(launch)
             launch()
         return _read(self.device, beams, self.beam_size)
@@ -133,7 +134,7 @@ class BlockSearch:
         options, sampling = self.options, self.options.sampling
         prefixes = [options.prefixes[n] for n in block] if options.prefixes is not None else []
         plain = options.allow_unk and sampling is None and not options.rules(EOS_ID)
-        if plain and not isinstance(self.model, Ensemble):
+        if plain and not isinstance(self.model, Ensemble | Fusion):
             return None
         drawing = None
         if sampling is not None:

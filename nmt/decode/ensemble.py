@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,11 +13,13 @@ from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
-    from nmt.model.decoders import BlockDecoder
     from nmt.rnn.device import Device
     from nmt.rnn.workspace import Workspace
 
 Average = Literal["log_prob", "prob"]
+Combine = Callable[[Sequence[np.ndarray]], np.ndarray]
+"""Makes one score of each token from the log-probabilities that several decoders give it, arrays of one shape that may
+be written to."""
 
 
 class Ensemble:
@@ -36,11 +39,14 @@ class Ensemble:
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
         """What search needs; coverage is the mean of all models'."""
-        return EnsembleDecoder([m.search_decoder(threads, coverage_of) for m in self.models], self.average)
+        decoders = [m.search_decoder(threads, coverage_of) for m in self.models]
+        return EnsembleDecoder(decoders, partial(averaged, average=self.average))
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
         """What search on a card needs."""
-        return EnsembleBlockDecoder([m.block_decoder(src_ids, K, coverage_of) for m in self.models], self)
+        decoders = [m.block_decoder(src_ids, K, coverage_of) for m in self.models]
+        combine = partial(self.device.average_log_probs, kind=self.average)
+        return EnsembleBlockDecoder(decoders, self.device, combine)
 
     def force(
         self,
@@ -52,16 +58,17 @@ class Ensemble:
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Scores of given tokens and the mean of the attentions; see `nmt.model.forced.force`."""
         found = [m.force(src_ids, tgt_ids, attention=attention, threads=threads) for m in self.models]
-        scores = [averaged(np.stack(one), self.average) for one in zip(*(f[0] for f in found), strict=True)]
+        scores = [averaged(one, self.average) for one in zip(*(f[0] for f in found), strict=True)]
         weights = [np.mean(np.stack(one), axis=0) for one in zip(*(f[1] for f in found), strict=True)]
         return scores, weights
 
 
 class EnsembleDecoder:
-    """Decoders side by side. Their states are named `0.h`, `1.h`; their outputs lie beside one another."""
+    """Decoders side by side, whose scores `combine` makes one. Their states are named `0.h`, `1.h`; their outputs lie
+    beside one another."""
 
-    def __init__(self, decoders: Sequence[Decoder], average: Average) -> None:
-        self.decoders, self.average = list(decoders), average
+    def __init__(self, decoders: Sequence[Decoder], combine: Combine) -> None:
+        self.decoders, self.combine = list(decoders), combine
         self.eos_id = self.decoders[0].eos_id
         self._names = np.zeros((len(self.decoders), 0), np.int64)  # each decoder's own, by ours
         self._widths: list[int] = []
@@ -100,7 +107,7 @@ class EnsembleDecoder:
     def _joined(self, parts: Sequence[States]) -> States:
         joined = {f"{n}.{k}": v for n, states in enumerate(parts) for k, v in states.items()}
         if "coverage" in parts[0]:
-            joined["coverage"] = np.mean(np.stack([states["coverage"] for states in parts]), axis=0)
+            joined["coverage"] = np.mean([states["coverage"] for states in parts if "coverage" in states], axis=0)
         return joined
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
@@ -113,20 +120,32 @@ class EnsembleDecoder:
         """See `Decoder`."""
         own = np.split(outputs, np.cumsum(self._widths)[:-1], axis=1)
         parts = zip(self.decoders, own, strict=True)
-        return averaged(np.stack([d.log_probs(np.ascontiguousarray(y)) for d, y in parts]), self.average)
+        return self.combine([d.log_probs(np.ascontiguousarray(y)) for d, y in parts])
 
 
 class EnsembleBlockDecoder:
-    """Block decoders side by side, on a card."""
+    """Block decoders side by side, on a card; `combine` as of `EnsembleDecoder`, for arrays of the device."""
 
-    def __init__(self, decoders: Sequence[BlockDecoder], ensemble: Ensemble) -> None:
-        self.decoders, self.average, self._device = list(decoders), ensemble.average, ensemble.device
+    def __init__(self, decoders: Sequence[Any], device: Device, combine: Callable[[list[Any]], Any]) -> None:
+        self.decoders, self.combine, self._device = list(decoders), combine, device
         self._mean: Any = None
+
+    @property
+    def first(self) -> np.ndarray:
+        """See `BlockDecoder`."""
+        first: np.ndarray = self.decoders[0].first
+        return first
+
+    @property
+    def repeats(self) -> bool:
+        """See `BlockDecoder`."""
+        return all(decoder.repeats for decoder in self.decoders)
 
     @property
     def memory(self) -> Workspace:
         """See `BlockDecoder`."""
-        return self.decoders[0].memory
+        memory: Workspace = self.decoders[0].memory
+        return memory
 
     def step(self, tokens: Any) -> list[Any]:
         """The outputs of each."""
@@ -134,8 +153,7 @@ class EnsembleBlockDecoder:
 
     def log_probs(self, outputs: list[Any]) -> Any:
         """See `BlockDecoder`."""
-        found = [decoder.log_probs(y) for decoder, y in zip(self.decoders, outputs, strict=True)]
-        return self._device.average_log_probs(found, self.average)
+        return self.combine([decoder.log_probs(y) for decoder, y in zip(self.decoders, outputs, strict=True)])
 
     def coverage(self) -> Any:
         """The mean of all, in memory of its own."""
@@ -151,8 +169,9 @@ class EnsembleBlockDecoder:
             decoder.follow(parents)
 
 
-def averaged(log_probs: np.ndarray, average: Average) -> np.ndarray:
-    """One score from log-probabilities [models, ...]."""
+def averaged(parts: Sequence[np.ndarray], average: Average) -> np.ndarray:
+    """One score from each model's log-probabilities, arrays of one shape."""
+    log_probs = np.stack(parts)
     if average == "log_prob":
         return np.asarray(log_probs.mean(axis=0))
     top = log_probs.max(axis=0)

@@ -12,6 +12,7 @@ from nmt.decode.blocks import length_blocks
 
 if TYPE_CHECKING:
     from nmt.decode.ensemble import Ensemble
+    from nmt.decode.fusion import Fusion
     from nmt.model import TranslationModel
 
 
@@ -25,7 +26,7 @@ class Forced:
 
 
 def force(
-    model: TranslationModel | Ensemble,
+    model: TranslationModel | Ensemble | Fusion,
     src_ids: Sequence[Sequence[int]],
     tgt_ids: Sequence[Sequence[int]],
     *,

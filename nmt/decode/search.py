@@ -12,6 +12,7 @@ from nmt.decode.beam import BeamCell, Block, Decoder, Hypothesis, run
 from nmt.decode.blocks import length_blocks
 from nmt.decode.device_beam import BlockSearch
 from nmt.decode.ensemble import Ensemble
+from nmt.decode.fusion import Fusion
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.rnn.kernels.threads import default_threads, run_parallel
@@ -26,7 +27,7 @@ _LEAST_WORK = 8
 
 
 def search(
-    model: TranslationModel | LanguageModel | Ensemble,
+    model: TranslationModel | LanguageModel | Ensemble | Fusion,
     src_ids: Sequence[Sequence[int]],
     *,
     beam_size: int = 5,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.decode.ensemble import Ensemble
+    from nmt.decode.fusion import Fusion
     from nmt.model import TranslationModel
 
 _PLACES = 32
@@ -36,10 +37,11 @@ class Session:
 
     Where a prefix goes on from an earlier one, only the new tokens are read. Where something was deleted, reading
     starts at the last place before the change that is kept. Memory does not grow with the text: of at most 32 places
-    that are kept, every second one goes when another is to come.
+    that are kept, every second one goes when another is to come. With a shortlist, what is typed becomes a candidate;
+    a token that was none changes all probabilities, so then everything is read again.
     """
 
-    def __init__(self, model: TranslationModel | Ensemble, src_ids: Sequence[int], threads: int = 1) -> None:
+    def __init__(self, model: TranslationModel | Ensemble | Fusion, src_ids: Sequence[int], threads: int = 1) -> None:
         """`src_ids` without EOS. Raises DeviceError for a model on a card."""
         if model.device.name != "cpu":
             raise DeviceError(
@@ -48,8 +50,15 @@ class Session:
             )
         self.src_ids = list(src_ids)
         self.tokens_read = 0  # how many typed tokens the decoder has read so far
-        self._decoder: Decoder = model.search_decoder(threads)
-        self._names, states, token = self._decoder.admit([self.src_ids])
+        self._model, self._threads = model, threads
+        self._begin(None)
+
+    def _begin(self, candidates: list[int] | None) -> None:
+        """Encode the sentence, with these candidates or none; nothing is typed."""
+        self._candidates = candidates
+        self._decoder: Decoder = self._model.search_decoder(self._threads)
+        narrow = None if candidates is None else [np.array(candidates, np.int32)]
+        self._names, states, token = self._decoder.admit([self.src_ids], narrow)
         self._typed: list[int] = []
         self._places: dict[int, _Place] = {0: _Place(states, token, 0.0)}
         self._gap = 1  # places are kept at multiples of it
@@ -68,10 +77,15 @@ class Session:
         """The n best translations that begin with the tokens `prefix`, which their ids hold.
 
         The same as `search` gives with `SearchOptions(prefixes=[prefix])`, bit for bit. Options are those of one
-        sentence; they cannot have prefixes of their own, a shortlist, groups or sampling, nor a coverage penalty.
+        sentence; they cannot have prefixes of their own, groups or sampling, nor a coverage penalty.
         """
         options = options or SearchOptions()
         self._check(options)
+        candidates = None
+        if options.shortlist is not None:
+            candidates = replace(options, prefixes=[prefix]).candidates(0, self.src_ids).tolist()
+        if candidates != self._candidates:
+            self._begin(candidates)
         place = self._read(list(prefix))
         limits = options.limits([self.src_ids], max_length_ratio, max_length_extra) + len(prefix)
         chooser = options.chooser([self.src_ids], beam_size, self._decoder.eos_id)
@@ -119,7 +133,6 @@ class Session:
     def _check(self, options: SearchOptions) -> None:
         given = {
             "prefixes": options.prefixes is not None,
-            "a shortlist": options.shortlist is not None,
             "groups": options.groups > 1,
             "sampling": options.sampling is not None,
             "a coverage penalty": bool(options.coverage_penalty),

@@ -146,48 +146,40 @@ class LanguageDecoder(StepDecoder):
         names = np.arange(self._count, self._count + len(src_ids))
         self._count += len(src_ids)
         self._narrow_to(names, candidates)
-        last = np.array([ids[-1] if len(ids) else EOS_ID for ids in src_ids], np.int32)
-        return names, self.model.continue_from(src_ids, self.threads), last
+        return names, self.model.continue_from(src_ids, self.threads), last_tokens(src_ids)
 
 
 class BlockDecoder:
-    """The model's decoder for a block of sentences that stay until all have ended, K rows each: search on a card.
+    """A network's decoder for a block of sentences that stay until all have ended, K rows each: search on a card."""
 
-    With `coverage_of`, the longest source in tokens with EOS, it keeps the attention each source position has got.
-    """
+    def __init__(self, network: Network, stepper: FixedStepper, first: np.ndarray) -> None:
+        """`first`: the tokens before the first step, int32 [N], of the host."""
+        self.network, self.first, self._stepper = network, first, stepper
+        self._table, self._steps = network.positions.get("tgt"), 0
+        self.memory = Workspace(network.device.xp)  # of a step
 
-    def __init__(self, model: TranslationModel, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> None:
-        self.model = model
-        source = model.encode(*pad_sources(src_ids))
-        scan, device = model.step_decoder, model.device
-        captured, states = {"memory": source.memory}, dict(source.states)
-        if coverage_of:
-            count = rounded_up(coverage_of)
-            scan = scan.around(CoverageCell(scan.cell, count))
-            captured["positions"] = positions(device, source.memory, count)
-            there = np.arange(count)[None] < source.lengths[:, None]
-            states["coverage"] = device.upload(np.where(there, 0, -1).astype(model.dtype))
-        self._stepper = FixedStepper(scan, model.weights.view("decoder"), captured, source.lengths, states, K)
-        self._table, self._steps = model.positions.get("tgt"), 0
-        self.memory = Workspace(device.xp)  # of a step
+    @property
+    def repeats(self) -> bool:
+        """Whether all steps are the same launches: not where the host says what is added at each position."""
+        return self._table is None
 
     def step(self, tokens: Any) -> Any:
         """The output [R, H] for the last tokens [R], int32; the host waits for nothing."""
-        self.model.embed_into("tgt", tokens, self._stepper.x, 1)
+        self.network.embed_into("tgt", tokens, self._stepper.x, 1)
         if self._table is not None:
-            self._stepper.x += self._table.rows(self.model.weights, np.array([self._steps]))
+            self._stepper.x += self._table.rows(self.network.weights, np.array([self._steps]))
             self._steps += 1
         self.memory.reset()
         return self._stepper.step()
 
     def best_tokens(self, outputs: Any, first_token: int, places: int) -> tuple[Any, Any]:
         """See `ModelDecoder`; until the next step."""
-        layer, places = self.model.output_layer, min(places, self.model.vocab_sizes["tgt"])
-        return self.model.device.best_tokens(outputs, layer, first_token, places, 1, self.memory)
+        layer, places = self.network.output_layer, min(places, self.network.vocab_sizes["tgt"])
+        return self.network.device.best_tokens(outputs, layer, first_token, places, 1, self.memory)
 
     def log_probs(self, outputs: Any) -> Any:
         """See `ModelDecoder`; until the next step."""
-        return self.model.device.log_probs(outputs, self.model.output_layer, 1, self.memory)
+        return self.network.device.log_probs(outputs, self.network.output_layer, 1, self.memory)
 
     def coverage(self) -> Any:
         """What each source position [R, n] has got, after the last step; -1 where there is none."""
@@ -196,3 +188,34 @@ class BlockDecoder:
     def follow(self, parents: Any) -> None:
         """Row r goes on from what row parents[r] became in the last step."""
         self._stepper.follow(parents)
+
+
+def translation_block(
+    model: TranslationModel, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0
+) -> BlockDecoder:
+    """These sentences encoded. With `coverage_of`, the longest source in tokens with EOS, the decoder keeps the
+    attention that each source position has got."""
+    source = model.encode(*pad_sources(src_ids))
+    scan, device = model.step_decoder, model.device
+    captured, states = {"memory": source.memory}, dict(source.states)
+    if coverage_of:
+        count = rounded_up(coverage_of)
+        scan = scan.around(CoverageCell(scan.cell, count))
+        captured["positions"] = positions(device, source.memory, count)
+        there = np.arange(count)[None] < source.lengths[:, None]
+        states["coverage"] = device.upload(np.where(there, 0, -1).astype(model.dtype))
+    stepper = FixedStepper(scan, model.weights.view("decoder"), captured, source.lengths, states, K)
+    return BlockDecoder(model, stepper, np.full(len(src_ids), BOS_ID, np.int32))
+
+
+def language_block(model: LanguageModel, texts: Sequence[Sequence[int]], K: int) -> BlockDecoder:
+    """These texts, maybe empty, read up to their last tokens."""
+    states = model.continue_from(texts, 1)
+    ones = np.ones(len(texts), np.int64)  # as if each had one source position: no cell looks at any
+    stepper = FixedStepper(model.step_decoder, model.weights.view("decoder"), {}, ones, states, K)
+    return BlockDecoder(model, stepper, last_tokens(texts))
+
+
+def last_tokens(texts: Sequence[Sequence[int]]) -> np.ndarray:
+    """What is to be read when all else of texts has been, int32 [B]: EOS where a text is empty."""
+    return np.array([text[-1] if len(text) else EOS_ID for text in texts], np.int32)

@@ -37,7 +37,7 @@ def force(
     """
     src, src_lengths = pad_sources(src_ids)
     source = model.encode(src, src_lengths, threads)
-    tgt_in, tgt_out, lengths = _pad_targets(tgt_ids)
+    tgt_in, tgt_out, lengths = pad_targets(tgt_ids)
     device, captured, width = model.device, {"memory": source.memory}, model.decoder.cell.output_size
     forward = model.decoder.forward
     if attention:
@@ -102,12 +102,12 @@ def pad_sources(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndar
     return src, lengths
 
 
-def _pad_targets(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What the decoder reads and is to say, [T, B] each, and lengths [B]."""
+def pad_targets(sentences: Sequence[Sequence[int]], first: int = BOS_ID) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the decoder reads, the token `first` before the others, and is to say, [T, B] each, and lengths [B]."""
     lengths = np.array([len(s) for s in sentences], np.int64)
     tgt_in = np.full((int(lengths.max(initial=0)), len(sentences)), PAD_ID, np.int32)
     tgt_out = tgt_in.copy()
     for b, sentence in enumerate(sentences):
         tgt_out[: len(sentence), b] = sentence
-        tgt_in[: len(sentence), b] = [BOS_ID, *sentence][: len(sentence)]
+        tgt_in[: len(sentence), b] = [first, *sentence][: len(sentence)]
     return tgt_in, tgt_out, lengths

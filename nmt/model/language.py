@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.errors import DeviceError
 from nmt.model.cells import language_cells
-from nmt.model.decoders import BlockDecoder, LanguageDecoder
-from nmt.model.forced import token_log_probs
+from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
+from nmt.model.forced import pad_targets, token_log_probs
 from nmt.model.network import LossStats, Network, Run, real_positions
 from nmt.rnn.cell import strip, under
 from nmt.rnn.compiler.keep import Recompute
@@ -104,15 +103,17 @@ class LanguageModel(Network):
         result = self.read(tgt_in, lengths, states, threads=threads)
         return token_log_probs(self, result.y, tgt_out, lengths, threads), result.final
 
+    def line_log_probs(self, lines: Sequence[Sequence[int]], threads: int | None = None) -> list[np.ndarray]:
+        """Log-probabilities of the tokens of lines, each by itself, with the EOS where it has one: [T] a line."""
+        return self.log_probs(*pad_targets(lines, first=EOS_ID), {}, threads)[0]
+
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> LanguageDecoder:
         """What search needs of the model, the sources being texts to go on from. There is no coverage."""
         return LanguageDecoder(self, self._use_threads(threads))
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """Raises DeviceError: there is no search on a card."""
-        raise DeviceError(
-            f"search: a language model must run on the processor, got the device {self.device.name}; use --device cpu"
-        )
+        """What search on a card needs, the sources being texts to go on from. There is no coverage."""
+        return language_block(self, src_ids, K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:
         """States after EOS and all tokens but the last of each text, which may be empty: [B, n] by name."""

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell, decoder_layers
-from nmt.model.decoders import BlockDecoder, ModelDecoder
+from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
 from nmt.model.forced import force
 from nmt.model.network import LossStats, Network, Run, real_positions
@@ -118,7 +118,7 @@ class TranslationModel(Network):
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
         """What search on a card needs of the model: these sentences encoded, with K rows each."""
-        return BlockDecoder(self, src_ids, K, coverage_of)
+        return translation_block(self, src_ids, K, coverage_of)
 
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}

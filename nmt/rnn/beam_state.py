@@ -44,9 +44,9 @@ class BeamState:
 
     @classmethod
     def start(
-        cls, xp: Any, *, limits: np.ndarray, K: int, token: int, divisors: np.ndarray, live: int = 1
+        cls, xp: Any, *, limits: np.ndarray, K: int, token: int | np.ndarray, divisors: np.ndarray, live: int = 1
     ) -> BeamState:
-        """`live` empty hypotheses a sentence, before `token`; none where the limit is 0.
+        """`live` empty hypotheses a sentence, after `token`, of all or of each [N]; none where the limit is 0.
 
         xp: of the device. limits: [N], of the host. divisors: for 0, 1, ... max(limits) tokens.
         """
@@ -55,7 +55,7 @@ class BeamState:
         names = ("end_steps", "end_tokens", "end_parents", "end_finished")
         ended = {name: xp.zeros((N, K), np.int32) for name in names}
         return cls(
-            tokens=xp.full(R, token, np.int32),
+            tokens=xp.asarray(np.repeat(np.full(N, token, np.int32), K)),
             parents=xp.arange(R, dtype=np.int64),
             sums=xp.zeros(R, np.float64),
             log_probs=xp.zeros(R, np.float64),

@@ -296,8 +296,8 @@ class Device:
         gradient. `velocity` may be empty where the momentum is 0."""
         raise NotImplementedError
 
-    def add_decay(self, gradient: Array, param: Array, decay: float, scale: float) -> None:
-        """gradient = gradient * scale + decay * param, on flat arrays."""
+    def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0) -> None:
+        """total = total * scale + factor * other, on flat arrays."""
         raise NotImplementedError
 
 

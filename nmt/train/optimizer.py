@@ -101,7 +101,7 @@ class Adam(Optimizer):
         beta1, beta2 = self.settings.adam_betas
         decay = self.settings.weight_decay
         if decay and not self.decoupled:
-            self.device.add_decay(grad, param, decay, gradient_scale)
+            self.device.add_scaled(grad, param, decay, gradient_scale)
             decay, gradient_scale = 0.0, 1.0
         moments = beta1, beta2, self.settings.adam_eps
         corrections = 1.0 - beta1**self.steps, 1.0 - beta2**self.steps
@@ -128,7 +128,7 @@ class SGD(Optimizer):
         self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
     ) -> None:
         if self.settings.weight_decay:
-            self.device.add_decay(grad, param, self.settings.weight_decay, gradient_scale)
+            self.device.add_scaled(grad, param, self.settings.weight_decay, gradient_scale)
             gradient_scale = 1.0
         settings = learning_rate, self.settings.momentum, 0.0, gradient_scale
         self.device.sgd_step(param, grad, state[0] if state else grad[:0], settings, self.num_threads)

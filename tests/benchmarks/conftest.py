@@ -8,5 +8,5 @@ import pytest
 def _scripts_importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     yield
-    for name in ("_cases", "_toolkits", "_machine", "_watch", "peak", "train_step"):
+    for name in ("_cases", "_timing", "_toolkits", "_machine", "_watch", "cells", "peak", "train_step"):
         sys.modules.pop(name, None)

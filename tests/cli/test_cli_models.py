@@ -8,12 +8,14 @@ from click.testing import CliRunner
 from nmt.cli.average import average
 from nmt.cli.bundle import bundle
 from nmt.cli.evaluate import evaluate
+from nmt.cli.generate import generate
+from nmt.cli.quantize import quantize
 from nmt.cli.score import score
 from nmt.cli.shortlist import shortlist
 from nmt.cli.translate import translate
 from nmt.saved_model import load_saved_model
 from nmt.shortlist import count_misses
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences, write_folder, write_language_folder
 
 
 def call(command, *arguments, given=None):
@@ -103,3 +105,56 @@ def test_mistakes_are_one_line(case, folder):
     result = call(command, *(a.format(f=folder) for a in arguments), given="")
     assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
     assert code == 2 or result.stderr.count("\n") == 1
+
+
+def test_a_language_model_in_each_dtype(folder, tmp_path):
+    """int8 at load is the same as from a folder that nmt-quantize wrote, in scoring and in writing."""
+    lm = write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
+    assert call(quantize, lm, "-o", tmp_path / "int8").exit_code == 0
+    text = "".join(line + "\n" for line in sentences(6, seed=3))
+    drawn = ["-n", "3", "--output-format", "tsv", "--threads", "1"]
+    found = {}
+    for kind, where, dtype in (
+        ("int8", lm, ["--compute-dtype", "int8"]),
+        ("folder", tmp_path / "int8", []),
+        ("", lm, []),
+    ):
+        scored = call(score, where, "--tgt", "-", *dtype, "--threads", "1", given=text)
+        written = call(generate, where, "--prompt", "kara", *drawn, *dtype)
+        assert (scored.exit_code, written.exit_code) == (0, 0), scored.stderr + written.stderr
+        found[kind] = scored.stdout, written.stdout
+    assert found["int8"] == found["folder"]
+    assert found["int8"][0] != found[""][0] and found["int8"][1] != found[""][1]
+
+
+def test_pairs_are_scored_in_each_dtype(folder, tmp_path):
+    lines = "".join(line + "\n" for line in sentences(6, seed=3))
+    (tmp_path / "text").write_text(lines, "utf-8")
+    sides = ["--src", tmp_path / "text", "--tgt", tmp_path / "text", "--threads", "1"]
+    found = {kind: call(score, folder, *sides, "--compute-dtype", kind) for kind in ("float32", "bfloat16", "int8")}
+    sums = {kind: [float(line.split("\t")[1]) for line in one.stdout.splitlines()] for kind, one in found.items()}
+    assert len(sums["float32"]) == 6
+    for kind in ("bfloat16", "int8"):
+        assert sums[kind] != sums["float32"] and sums[kind] == pytest.approx(sums["float32"], rel=0.1)
+
+
+CONVOLUTIONS = {"type": "conv", "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
+
+
+def test_lines_beyond_the_positions_of_convolutions(tmp_path):
+    """Positions beyond the last learned one share it: long lines are translated and scored like any other."""
+    whole = write_folder(tmp_path / "m", encoder=CONVOLUTIONS, decoder=CONVOLUTIONS | {"attention": "dot"})
+    lines = ["kara", " ".join(sentences(8, seed=3)), *sentences(3, seed=4)]
+    given = "".join(line + "\n" for line in lines)
+    options = ["--output-format", "json", "--min-length", "9", "--threads", "1"]
+    shown = call(translate, whole, *options, given=given)
+    assert shown.exit_code == 0, shown.stderr
+    found = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [one["source"] for one in found] == lines
+    for one in found:
+        (best,) = one["translations"]
+        assert len(best["tokens"]) > 9
+        assert sum(best["token_log_probs"]) == pytest.approx(best["log_prob"], abs=1e-4)
+    (tmp_path / "s").write_text(given, "utf-8")
+    scored = call(score, whole, "--src", tmp_path / "s", "--tgt", tmp_path / "s", "--threads", "1")
+    assert (scored.exit_code, len(scored.stdout.splitlines())) == (0, len(lines)), scored.stderr

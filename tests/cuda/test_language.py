@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
-from nmt.decode import Sampling, SearchOptions, search
-from nmt.errors import DeviceError
+from nmt.decode import Fusion, Sampling, SearchOptions, search
 from nmt.model.language import LanguageModel
+from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+from tests.cuda.test_cells import replaying
 from tests.model.test_language import V, build, segments_of, settings
+from tests.small_models import build as build_translator
+from tests.small_models import on_device
 
 DROPOUT = {"dropout": 0.3, "hidden_dropout": 0.2}
 
@@ -33,10 +36,41 @@ def test_log_probabilities_are_those_of_the_processor(device):
             np.testing.assert_allclose(row, one, rtol=1e-11)
 
 
-def test_search_says_that_it_needs_the_processor(device):
-    _, theirs = on_both(device)
-    with pytest.raises(DeviceError, match="a language model must run on the processor, got the device cuda; use"):
-        search(theirs, [[5, 6]], options=SearchOptions(sampling=Sampling()))
+@pytest.mark.parametrize("options", [{}, {"sampling": Sampling(3, top_k=6), "allow_unk": False, "min_length": 2}])
+def test_texts_go_on_as_on_the_processor(device, options):
+    """Prompts of any length, more than there is room for at once."""
+    settings = {"beam_size": 2, "n_best": 2, "batch_size": 3, "max_length_ratio": 0.0, "max_length_extra": 5}
+    prompts = [[], [5], [4, 9, 8], [6, 7]]
+    mine, other = (search(m, prompts, options=SearchOptions(**options), **settings) for m in on_both(device))
+    for one, expected in zip(other, mine, strict=True):
+        assert [(h.ids, h.finished) for h in one] == [(h.ids, h.finished) for h in expected]
+        np.testing.assert_allclose([h.log_prob for h in one], [h.log_prob for h in expected], rtol=1e-9)
+    assert len({tuple(h.ids) for some in mine for h in some}) > 3
+
+
+FUSED = {
+    "search": ({}, {}),
+    "coverage": ({"coverage_penalty": 0.3, "no_repeat_ngram_size": 2}, {"length_penalty": "average"}),
+    "samples": ({"sampling": Sampling(3)}, {}),
+}
+
+
+@pytest.mark.parametrize("case", FUSED)
+def test_beside_a_translator_it_is_heard_as_on_the_processor(case):
+    """In recorded steps too."""
+    options, more = {"min_length": 4} | FUSED[case][0], FUSED[case][1]
+    device = CudaDevice(replaying())
+    model = build_translator(V, dtype=np.float64, seed=4)
+    models = model, on_device(model, device, dtype=np.float64)
+    fused = [Fusion(m, prior, 0.6) for m, prior in zip(models, on_both(device), strict=True)]
+    settings = {"beam_size": 2, "n_best": 2, "batch_size": 2, "max_length_ratio": 0.0, "max_length_extra": 5} | more
+    sources = [[5, 6, 8], [4], [9, 10]]
+    mine, other = (search(m, sources, options=SearchOptions(**options), **settings) for m in fused)
+    for one, expected in zip(other, mine, strict=True):
+        assert [(h.ids, h.finished) for h in one] == [(h.ids, h.finished) for h in expected]
+        np.testing.assert_allclose([h.score for h in one], [h.score for h in expected], rtol=1e-9)
+    assert mine != search(model, sources, options=SearchOptions(**options), **settings)
+    assert device.runtime.replays > 0
 
 
 def test_segments_are_those_of_the_processor(device):

@@ -99,14 +99,15 @@ def test_forced_losses_are_log_probabilities(name, seed):
 @every_model
 def test_a_wide_beam_finds_what_brute_force_finds(name, seed, length_penalty):
     model = model_of(name, seed)
+    compare_with_everything(model, [ForcedModel(model, source) for source in SOURCES], length_penalty)
+
+
+def compare_with_everything(model, witnesses, length_penalty):
+    """A beam that holds all prefixes of 4 tokens against all sequences that each source's witness scores."""
     results = find(model, SOURCES, beam_size=EVERYTHING, max_length=4, length_penalty=length_penalty, n_best=5)
-    for source, hypotheses in zip(SOURCES, results, strict=True):
+    for witness, hypotheses in zip(witnesses, results, strict=True):
         everything = beam.all_sequences(
-            ForcedModel(model, source),
-            eos=EOS_ID,
-            max_length=4,
-            length_penalty=length_penalty,
-            forbidden=FORBIDDEN,
+            witness, eos=EOS_ID, max_length=4, length_penalty=length_penalty, forbidden=FORBIDDEN
         )
         finished = [sequence for sequence in everything if sequence.finished]
         found = [h for h in hypotheses if h.finished]

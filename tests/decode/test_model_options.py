@@ -62,6 +62,11 @@ EVERY = {
 
 @pytest.mark.parametrize("name", EVERY)
 def test_log_probs_are_those_of_forced_decoding_for_every_batch(name, model, sentences):
+    compare_with_forced(name, model, sentences)
+
+
+def compare_with_forced(name, model, sentences):
+    """What the search with these options finds, against forced decoding, batches and threads."""
     found = find(model, sentences, **EVERY[name])
     forced = force(model, sources_of(found, sentences), forced_targets(found), threads=1, batch_size=7)
     if name not in ("min length", "prefixes"):  # these leave hardly any within the limits

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, Sampling, SearchOptions, Session, search
-from tests.decode.test_model_options import build
+from nmt.decode import Ensemble, Fusion, Sampling, SearchOptions, Session, search
+from tests.decode.test_model_options import VOCAB, build
+from tests.decode.test_shortlist import SOME
+from tests.model import test_language
 
 SOURCE = [4, 9, 6, 6, 11, 5]
 COMMON = {"beam_size": 4, "n_best": 3, "length_penalty": "average", "max_length_ratio": 1.5, "max_length_extra": 4}
@@ -26,6 +28,8 @@ OPTIONS = {
     "bounded reward": {"word_reward": 0.6, "expected_lengths": [5.5]},
     "constraints": {"constraints": [[[7, 8], [10]]]},
     "glossary": {"glossary": [[[8, 9], [4]]]},
+    "shortlist": {"shortlist": SOME},
+    "shortlist and more": {"shortlist": SOME, "constraints": [[[7, 8], [10]]], "repetition_penalty": 1.4},
 }
 
 
@@ -35,6 +39,20 @@ def test_completions_are_those_of_the_search_from_scratch(name, model):
     options = SearchOptions(**OPTIONS[name])
     for prefix in ([], [4], [4, 7], [4, 7, 8, 10], [4, 7], [5, 5], [4, 8, 9, 9, 9, 9, 9], [4, 8, 9, 10], []):
         assert session.complete(prefix, options=options, **COMMON) == from_scratch(model, prefix, **OPTIONS[name])
+
+
+def test_a_shortlist_comes_and_goes_and_new_candidates_are_read_with(model):
+    session, options = Session(model, SOURCE), SearchOptions(shortlist=SOME)
+    own = SOME.candidates(SOURCE).tolist()
+    within, beyond = [t for t in own if t > 3], [t for t in range(4, 12) if t not in own]
+    read = 0
+    for prefix, again in ((within[:2], 2), (within[:3], 1), ([*within[:3], beyond[0]], 4), (within[:3], 3)):
+        assert session.complete(prefix, options=options, **COMMON) == from_scratch(model, prefix, shortlist=SOME)
+        read += again
+        assert session.tokens_read == read
+    for prefix in (within[:3], [beyond[0]]):
+        assert session.complete(prefix, **COMMON) == from_scratch(model, prefix)
+        assert session.complete(prefix, options=options, **COMMON) == from_scratch(model, prefix, shortlist=SOME)
 
 
 def test_typed_tokens_are_read_once(model):
@@ -60,10 +78,13 @@ def test_memory_does_not_grow_with_the_text(model):
     assert session.tokens_read < 294 + 64, "reading starts at the last place that is kept, not at the beginning"
 
 
-def test_an_ensemble(model):
-    pair = Ensemble([model, build(2, decoder={"hidden_size": 7})])
+@pytest.mark.parametrize("kind", ["ensemble", "language model", "both"])
+def test_several_models(kind, model):
+    pair = model if kind == "language model" else Ensemble([model, build(2, decoder={"hidden_size": 7})])
+    if kind != "ensemble":
+        pair = Fusion(pair, test_language.build(np.float32, vocab_size=VOCAB), 0.6)
     session = Session(pair, SOURCE)
-    for prefix in ([4], [4, 7, 8]):
+    for prefix in ([4], [4, 7, 8], [5]):
         assert session.complete(prefix, **COMMON) == from_scratch(pair, prefix)
 
 

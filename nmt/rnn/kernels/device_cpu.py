@@ -175,9 +175,9 @@ class CPUDevice(Device):
     ) -> None:
         run_parallel(update.sgd_step, _useful(threads, param), param, gradient, velocity, *settings)
 
-    def add_decay(self, gradient: np.ndarray, param: np.ndarray, decay: float, scale: float) -> None:
-        np.multiply(gradient, gradient.dtype.type(scale), out=gradient)
-        gradient += param.dtype.type(decay) * param
+    def add_scaled(self, total: np.ndarray, other: np.ndarray, factor: float, scale: float = 1.0) -> None:
+        np.multiply(total, total.dtype.type(scale), out=total)
+        total += other.dtype.type(factor) * other
 
 
 def _packed(layer: OutputLayer, transposed: bool, threads: int) -> np.ndarray:

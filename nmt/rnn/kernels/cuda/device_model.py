@@ -131,8 +131,8 @@ class ModelOperations(Device):
     def sgd_step(self, param: Any, gradient: Any, velocity: Any, settings: tuple[float, ...], threads: int) -> None:
         optimizer.sgd_step(self.runtime, param, gradient, velocity, *settings)
 
-    def add_decay(self, gradient: Any, param: Any, decay: float, scale: float) -> None:
-        optimizer.add_decay(self.runtime, gradient, param, decay, scale)
+    def add_scaled(self, total: Any, other: Any, factor: float, scale: float = 1.0) -> None:
+        optimizer.add_scaled(self.runtime, total, other, factor, scale)
 
     def _matrices(self, layer: OutputLayer, like: Any) -> Matrices:
         return Matrices(self, like.dtype, layer.packed == PAIRS, layer.weights)

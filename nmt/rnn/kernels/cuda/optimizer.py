@@ -74,15 +74,15 @@ def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 
 @lru_cache
-def add_decay_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """g = g * scale + decay * p."""
+def add_scaled_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+    """x = x * scale + factor * y."""
     number = NUMBERS[dtype]
 
-    def add_decay(g, p, size, scale, decay):  # type: ignore[no-untyped-def]
+    def add_scaled(x, y, size, scale, factor):  # type: ignore[no-untyped-def]
         for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
-            g[i] = g[i] * scale + decay * p[i]
+            x[i] = x[i] * scale + factor * y[i]
 
-    return Kernel(add_decay, (number[::1], number[::1], int64, number, number), threads, registers=registers_for(6))
+    return Kernel(add_scaled, (number[::1], number[::1], int64, number, number), threads, registers=registers_for(6))
 
 
 def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
@@ -142,10 +142,10 @@ def sgd_step(
         _launch(runtime, sgd_kernel, p, g, velocity, p.size, there, *factors)
 
 
-def add_decay(runtime: Runtime, g: Any, p: Any, decay: float, gradient_scale: float) -> None:
-    """g = g * gradient_scale + decay * p, on flat arrays."""
-    if g.size:
-        _launch(runtime, add_decay_kernel, g, p, g.size, gradient_scale, decay)
+def add_scaled(runtime: Runtime, x: Any, y: Any, factor: float, scale: float) -> None:
+    """x = x * scale + factor * y, on flat arrays."""
+    if x.size:
+        _launch(runtime, add_scaled_kernel, x, y, x.size, scale, factor)
 
 
 def _launch(runtime: Runtime, make: Any, changed: Any, *others: Any) -> None:
@@ -155,5 +155,5 @@ def _launch(runtime: Runtime, make: Any, changed: Any, *others: Any) -> None:
 
 def example_kernels() -> dict[str, Kernel]:
     """All of them, for the tests that compile."""
-    makers = (square_norm_kernel, adam_kernel, sgd_kernel, add_decay_kernel)
+    makers = (square_norm_kernel, adam_kernel, sgd_kernel, add_scaled_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

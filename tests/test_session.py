@@ -1,0 +1,36 @@
+"""Completing what somebody types, in text: what translate_nbest gives with the same beginning."""
+
+import numpy as np
+import pytest
+
+from nmt.decode import Shortlist
+from nmt.translation import Wishes
+from nmt.translator import Translator
+from tests.saved_models import sentences, write_folder
+
+LINES = sentences(3, seed=5)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    found = Translator.load(write_folder(tmp_path_factory.mktemp("session") / "model"), threads=1)
+    every = np.arange(found.tgt_subwords.vocab_size, dtype=np.int32)
+    starts = np.minimum(np.arange(len(every) + 1), 5) * 3
+    found.shortlist = Shortlist(starts, every[:15], every[4:12], len(every))
+    return found
+
+
+@pytest.mark.parametrize("shortlist", [False, True])
+def test_completions_are_those_of_translating(shortlist, translator):
+    for line in LINES:
+        session = translator.session(line)
+        for typed in ("", "kara", "kara losu", "kara", "nuyo losu mira"):
+            options = {"n_best": 3, "shortlist": shortlist, "repetition_penalty": 1.2}
+            expected = translator.translate_nbest([line], wishes=Wishes(prefixes=[typed]), **options)[0]
+            assert session.complete(typed, **options) == expected
+        assert session.subwords_read > 0
+
+
+def test_a_blank_sentence_has_nothing_to_complete(translator):
+    (found,) = translator.session("  ").complete("kara")
+    assert (found.text, found.score) == ("", 0.0)
