@@ -34,6 +34,7 @@ from nmt.rnn.kernels.packing import (
     words_of,
 )
 from nmt.rnn.kernels.segments import by_panels, share
+from nmt.rnn.kernels.team import address_of, run_team, task_table
 
 __all__ = [
     "PACKING",
@@ -48,13 +49,14 @@ __all__ = [
     "pack_transposed_int8",
     "packed_size",
     "product",
-    "product_task",
+    "product_table",
     "product_rows_bf16",
     "product_rows_f4",
     "product_rows_f8",
     "product_rows_int8",
     "round_rows",
     "rows_product",
+    "run_product",
     "sum_rows",
     "to_pairs",
     "to_quads",
@@ -215,9 +217,8 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
 
 
 @cache
-def product_task(number: np.dtype, packed: np.dtype) -> Any:
-    """`product` of arrays of `number`s with a weight of these elements, for a `team.task_table` of the numbers a_col,
-    lda, c_col, ldc, K, N, how many segments, accumulate, and the arrays A, B, C, segments."""
+def _product_task(number: np.dtype, packed: np.dtype) -> Any:
+    """`product` of arrays of `number`s with a weight of these elements, on the table that `product_table` makes."""
     X, W = number.type, packed.type
 
     def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]
@@ -228,6 +229,21 @@ def product_task(number: np.dtype, packed: np.dtype) -> Any:
         product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate)
 
     return task(product_of_table)
+
+
+Operands = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, accumulate: int) -> np.ndarray:
+    """The arguments of a `product` of the operands A, B, C and segments, for `run_product`."""
+    A, _, C, segments = operands
+    return task_table((a_col, A.shape[1], c_col, C.shape[1], K, N, len(segments), accumulate), operands)
+
+
+def run_product(parts: int, table: np.ndarray, operands: Operands) -> None:
+    """Do all parts of a product at once: a team takes them sooner than threads that have to be woken."""
+    A, B, _, _ = operands
+    run_team(_product_task(A.dtype, B.dtype).address, parts, address_of(table), (table, operands))
 
 
 @kernel

@@ -16,9 +16,9 @@ from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, INTEGERS, NUMBERS, Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
-from nmt.rnn.kernels.products import product_task, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.products import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
-from nmt.rnn.kernels.team import address_of, run_team, task_table
+from nmt.rnn.kernels.team import address_of, run_team
 from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
@@ -439,10 +439,9 @@ class _Run:
         K, N = step.x.width or 0, step.out.width or 0
         size = _product_size(segments, K, N)
         parts = 1 if size() < ALONE_BELOW else threads
-        numbers = (offset, A.shape[1], 0, C.shape[1], K, N, len(segments), 0)
-        table = task_table(numbers, (A, packed, C, segments))
-        args = (product_task(A.dtype, packed.dtype).address, parts, address_of(table), (table, A, packed, C, segments))
-        return Launch((self.label, ": products ", phase), size, run_team, args)
+        operands = A, packed, C, segments
+        table = product_table(operands, offset, 0, K, N, 0)
+        return Launch((self.label, ": products ", phase), size, run_product, (parts, table, operands))
 
 
 def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
