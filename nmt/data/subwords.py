@@ -22,6 +22,8 @@ _TRAINING_SENTENCES = 2_000_000
 _TRAINING_BYTES = 65_536
 # A thread costs more than it saves below this many sentences.
 _SENTENCES_A_THREAD = 256
+# Below so many sentencepiece's threads, which it makes for each list, take longer than the sentences.
+_FEW_SENTENCES = 16
 # What a piece may not bring into a line of output (byte pieces can spell any of them).
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SILENT = 5
@@ -71,8 +73,12 @@ class Subwords:
         """The ids of each sentence, without begin and end. Unknown characters become UNK_ID."""
         if not sentences:
             return []
-        threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
-        rows: list[list[int]] = self._processor.encode(list(sentences), out_type=int, num_threads=threads)
+        rows: list[list[int]]
+        if len(sentences) < _FEW_SENTENCES:
+            rows = [self._processor.encode(sentence, out_type=int) for sentence in sentences]
+        else:
+            threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
+            rows = self._processor.encode(list(sentences), out_type=int, num_threads=threads)
         if self._is_own_order:
             return rows
         return [self._from_model[row].tolist() for row in rows]
@@ -84,7 +90,11 @@ class Subwords:
         outside the vocabulary.
         """
         kept = [[int(self._to_model[i]) for i in row if i > EOS_ID] for row in rows]
-        texts: list[str] = self._processor.decode(kept) if kept else []
+        texts: list[str]
+        if len(kept) < _FEW_SENTENCES:
+            texts = [self._processor.decode(row) for row in kept]
+        else:
+            texts = self._processor.decode(kept)
         return [_BREAKS.sub(" ", text) for text in texts]
 
     def cut(self, sentences: Sequence[str]) -> list[list[str]]:

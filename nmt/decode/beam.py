@@ -17,6 +17,7 @@ import numpy as np
 
 from nmt.decode.choosers import BestChooser, Chooser
 from nmt.decode.penalty import LengthPenalty, best_possible, final_scores
+from nmt.rnn.kernels.runs import distinct, identity, run_bounds
 
 States = dict[str, np.ndarray]
 
@@ -48,6 +49,9 @@ class Decoder(Protocol):
 
     def release(self, names: np.ndarray) -> None:
         """These sentences are not asked for any more."""
+
+    def close(self) -> None:
+        """Nothing is asked for any more."""
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
@@ -125,12 +129,13 @@ class BeamCell:
         """Extend every live hypothesis by one token and keep the best."""
         names = self._names[beam.sentence]
         outputs, states = self.decoder.step(beam.tokens, beam.states, beam.parent, names)
-        bounds = np.flatnonzero(np.diff(beam.sentence, prepend=-1, append=-1))
+        bounds = run_bounds(beam.sentence)
         live = beam.sentence[bounds[:-1]]
         parent, tokens, sums, extra = self.chooser.choose(self, beam, outputs, live, bounds)
         self._steps[live] += 1
-        words = _append(beam.words[parent], self._steps[beam.sentence[parent]], tokens)
-        after = Beam(states, parent, tokens, sums, beam.sentence[parent], words, extra)
+        sentence = beam.sentence[parent]
+        words = _append(beam.words[parent], self._steps[sentence], tokens)
+        after = Beam(states, parent, tokens, sums, sentence, words, extra)
         return self._sort_out(after, live)
 
     def _sort_out(self, beam: Beam, live: np.ndarray) -> Beam:
@@ -138,18 +143,31 @@ class BeamCell:
         of = beam.sentence
         ends = beam.tokens == self.decoder.eos_id
         out = ends | (self._steps[of] >= self.limits[of])
-        self._put_down(beam, np.flatnonzero(out), ends)
         going = np.flatnonzero(~out)
-        # Log-probabilities only fall: a live hypothesis can at best keep its sum up to the maximum length.
-        alive, first = np.unique(of[going], return_index=True)
-        best = self.chooser.best_sums(beam, going, first)
+        if len(going) < len(of):
+            self._put_down(beam, np.flatnonzero(out), ends)
+            of = of[going]
+        bounds = run_bounds(of)
+        alive = of[bounds[:-1]]
+        hopeful = self._can_improve(beam, going, bounds, alive)
+        if not hopeful.all():
+            going = going[np.repeat(hopeful, np.diff(bounds))]
+            alive = alive[hopeful]
+        if len(alive) < len(live):
+            self._leave(live[~np.isin(live, alive)])
+        return _keep(beam, going)
+
+    def _can_improve(self, beam: Beam, going: np.ndarray, bounds: np.ndarray, alive: np.ndarray) -> np.ndarray:
+        """Which sentences may still find a translation that counts; sentence alive[n] has the rows going[bounds[n]] up
+        to going[bounds[n + 1]]. Log-probabilities only fall: a live hypothesis can at best keep its sum up to the
+        maximum length."""
+        best, to_beat = self.chooser.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
+        if (to_beat == -np.inf).all():
+            return best > -np.inf
         expected = None if self.expected is None else self.expected[alive]
         steps, limits = self._steps[alive], self.limits[alive]
         bound = best_possible(self.length_penalty, best, steps, limits, self.word_reward, expected)
-        hopeful = alive[bound > self._to_beat[alive]]
-        going = going[np.isin(of[going], hopeful)]
-        self._leave(live[~np.isin(live, hopeful)])
-        return _keep(beam, going)
+        return np.asarray(bound > to_beat)
 
     def _put_down(self, beam: Beam, rows: np.ndarray, ends: np.ndarray) -> None:
         """Rows whose hypotheses have ended, or have been cut off, become translations."""
@@ -192,14 +210,16 @@ def _append(words: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndar
     """Words [R, W] with each row's token number steps[r] set, wider where need be."""
     if steps.max(initial=0) > words.shape[1]:
         words = np.pad(words, ((0, 0), (0, max(16, words.shape[1]))))
-    words[np.arange(len(words)), steps - 1] = tokens
+    words[identity(len(words)), steps - 1] = tokens
     return words
 
 
 def _keep(beam: Beam, rows: np.ndarray) -> Beam:
-    """Some rows of a beam, and the states they continue."""
-    used, parent = np.unique(beam.parent[rows], return_inverse=True)
+    """Some rows of a beam in their order, and the states they continue."""
+    used, parent = distinct(beam.parent[rows])
     states = {name: v[used] for name, v in beam.states.items()}
+    if len(rows) == len(beam):
+        return Beam(states, parent, beam.tokens, beam.sums, beam.sentence, beam.words, beam.extra)
     extra = {name: v[rows] for name, v in beam.extra.items()}
     return Beam(states, parent, beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.words[rows], extra)
 

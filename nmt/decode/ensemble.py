@@ -87,6 +87,11 @@ class EnsembleDecoder:
         for decoder, own in zip(self.decoders, self._names, strict=True):
             decoder.release(own[names])
 
+    def close(self) -> None:
+        """See `Decoder`."""
+        for decoder in self.decoders:
+            decoder.close()
+
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
     ) -> tuple[np.ndarray, States]:

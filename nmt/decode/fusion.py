@@ -76,7 +76,8 @@ class _LineDecoder:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder, self.eos_id = decoder, decoder.eos_id
-        self.release, self.best_tokens, self.log_probs = decoder.release, decoder.best_tokens, decoder.log_probs
+        self.release, self.close = decoder.release, decoder.close
+        self.best_tokens, self.log_probs = decoder.best_tokens, decoder.log_probs
 
     def admit(
         self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None

@@ -82,6 +82,7 @@ def search(
                     on_ended(queue.newly_ended())
                 if queue.failed:
                     break
+        decoder.close()
 
     run_parallel(work, workers)
     if on_ended is not None and (rest := queue.newly_ended()):

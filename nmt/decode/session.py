@@ -146,7 +146,7 @@ class _Kept:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder, self.eos_id = decoder, decoder.eos_id
-        self.admit, self.step = decoder.admit, decoder.step
+        self.admit, self.step, self.close = decoder.admit, decoder.step, decoder.close
         self.best_tokens, self.log_probs = decoder.best_tokens, decoder.log_probs
 
     def release(self, names: np.ndarray) -> None:

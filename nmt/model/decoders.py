@@ -11,9 +11,10 @@ from nmt.model.candidates import NarrowOutput
 from nmt.model.forced import pad_sources, positions, rounded_up
 from nmt.rnn.cells import CoverageCell
 from nmt.rnn.fixed_stepper import FixedStepper
+from nmt.rnn.kernels.runs import distinct
 from nmt.rnn.profile import operation
 from nmt.rnn.stepper import Stepper
-from nmt.rnn.workspace import Fresh, Workspace
+from nmt.rnn.workspace import Workspace
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 States = dict[str, np.ndarray]
 
+_MOST_IDLE = 8
+"""Steppers that wait for a search of so many threads; others are made anew."""
+
 
 class StepDecoder:
     """A network's decoder, a step at a time: what search asks of a model, but for taking sentences in."""
@@ -32,11 +36,17 @@ class StepDecoder:
         """`scan`: instead of the network's step, with the same parameters."""
         self.network, self.threads = network, threads
         self.eos_id = EOS_ID
-        self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"))
+        self._idle = network.idle_steppers.setdefault(threads, []) if scan is None else []
+        # Taking from and adding to a list are each one step for the interpreter.
+        try:
+            self._stepper = self._idle.pop()
+        except IndexError:
+            self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"))
         self._table = network.positions.get("tgt")
         # Where a decoder is told its position, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}
         self._narrow: NarrowOutput | None = None
+        self._memory = Workspace(network.device.xp)  # of a step's input
         self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
 
     def _narrow_to(self, names: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
@@ -50,18 +60,25 @@ class StepDecoder:
         if self._narrow is not None:
             self._narrow.release(names)
 
+    def close(self) -> None:
+        """The search is over: what was prepared for its steps is the next one's."""
+        self._stepper.rest()
+        if len(self._idle) < _MOST_IDLE:
+            self._idle.append(self._stepper)
+
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
     ) -> tuple[np.ndarray, States]:
         """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
         self._names = names
+        self._memory.reset()
         if self._table is None:
-            words, word = np.unique(tokens, return_inverse=True)
-            x = self.network.embed("tgt", words, self.threads, Fresh())
+            words, word = distinct(tokens)
+            x = self.network.embed("tgt", words, self.threads, self._memory)
             return self._stepper.step(x, states, names, word=word, parent=parent)
         place = states["place"][parent]
         words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
-        x = self.network.embed("tgt", words[0], self.threads, Fresh())
+        x = self.network.embed("tgt", words[0], self.threads, self._memory)
         x += self._table.rows(self.network.weights, words[1])
         y, after = self._stepper.step(x, states, names, word=word.reshape(-1), parent=parent)
         return y, after | {"place": place + 1}
@@ -90,11 +107,10 @@ class ModelDecoder(StepDecoder):
     def __init__(self, model: TranslationModel, threads: int, coverage_of: int = 0) -> None:
         self.model = model
         self._positions = rounded_up(coverage_of)
-        scan = model.step_decoder
-        if coverage_of:
-            scan = scan.around(CoverageCell(scan.cell, self._positions))
+        own = model.step_decoder
+        scan = own.around(CoverageCell(own.cell, self._positions)) if coverage_of else None
         super().__init__(model, threads, scan)
-        self._states = scan.states | self._counted
+        self._states = (scan or own).states | self._counted
 
     def admit(
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None

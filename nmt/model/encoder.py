@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from nmt.model.cells import encoder_cells
 from nmt.rnn.cell import Param, under
 from nmt.rnn.layered import LayeredScan
 from nmt.rnn.profile import operation
+from nmt.rnn.repeated import ShortRuns
 from nmt.rnn.scan import Scan, Tape
 from nmt.rnn.weights import Weights
 
@@ -104,6 +106,8 @@ class RecurrentEncoder:
         self.directions = DIRECTIONS if config.encoder.bidirectional else DIRECTIONS[:1]
         self.scans = [Scan(cell, **options) for cell in self.cells]
         self.residual = config.encoder.residual
+        joins = [partial(_by_layer, directions=len(self.directions)) for _ in self.scans[0].states]
+        self._short = ShortRuns(self.scans, self.directions, joins)
         self.xp = self.scans[0].device.xp
 
     def params(self) -> dict[str, Param]:
@@ -125,6 +129,8 @@ class RecurrentEncoder:
         self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any
     ) -> Encoded:
         """See `Encoder`."""
+        if not training and not self.residual and self._short.takes(x, lengths):
+            return self._forward_short(weights, x)
         final: list[States] = []
         tapes: list[list[Tape | None]] = []
         for layer, scan in enumerate(self.scans):
@@ -147,6 +153,12 @@ class RecurrentEncoder:
             final.append({k: self.xp.concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
             tapes.append([r.tape for r in results])
         return Encoded(x, final, tapes)
+
+    def _forward_short(self, weights: Weights, x: np.ndarray) -> Encoded:
+        with operation("encoder"):
+            memory, *states = self._short(weights, x)
+        final = [dict(zip(self.scans[0].states, layer, strict=True)) for layer in zip(*states, strict=True)]
+        return Encoded(memory, final or [{} for _ in self.scans], None)
 
     def backward(
         self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]
@@ -177,3 +189,9 @@ class RecurrentEncoder:
         """The share of one direction."""
         width = both.shape[-1] // len(self.directions)
         return self.xp.ascontiguousarray(both[..., n * width : (n + 1) * width])
+
+
+def _by_layer(last: Sequence[np.ndarray], directions: int) -> list[np.ndarray]:
+    """Of a final state [1, B, n] of each layer and direction: both directions side by side [B, M], by layer."""
+    starts = range(0, len(last), directions)
+    return [np.concatenate([one[0] for one in last[n : n + directions]], axis=-1) for n in starts]

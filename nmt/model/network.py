@@ -19,6 +19,7 @@ from nmt.rnn.layered import LayeredScan
 from nmt.rnn.profile import operation
 from nmt.rnn.quantised import Quantised, quantise
 from nmt.rnn.scan import Scan
+from nmt.rnn.stepper import Stepper
 from nmt.rnn.weights import QUADS, Weights, initial_array
 from nmt.rnn.workspace import Workspace
 
@@ -83,6 +84,7 @@ class Network:
         matrix = self.table("tgt") if self.tied else "output.W"
         self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, self.decoder.packed)
         self._workspace = Workspace(self.device.xp)
+        self.idle_steppers: dict[int, list[Stepper]] = {}  # by threads: of searches that are over
 
     def _group(self) -> Group:
         """Zeros in the shapes of the parameters."""

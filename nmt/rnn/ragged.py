@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What rows read of their sentences."""
+
+    arrays: dict[str, Any]  # [positions, n] by name; another dictionary when they lie elsewhere
+    starts: np.ndarray  # int64 [R], the first position of each row's sentence
+    lengths: np.ndarray  # int64, found at first positions
+    longest: int  # no sentence that is there is longer
 
 
 class Ragged:
@@ -17,14 +28,19 @@ class Ragged:
 
     def __init__(self, widths: dict[str, int | None], narrow: set[str], dtype: Any, xp: Any = np) -> None:
         """`xp`: of the device where the arrays lie."""
-        self._xp = xp
+        self._xp, self._dtype = xp, dtype
         self.arrays = {k: xp.zeros((0,) if n is None else (0, n), dtype) for k, n in widths.items()}
         self._narrow = narrow
         self._lengths_at = np.zeros(0, np.int64)  # by first position
-        self._end = 0
+        self._end = self._longest = 0
         self._live: dict[int, tuple[int, int]] = {}  # first position and length, in order of positions
         self._starts = np.zeros(0, np.int64)  # by name, counted from _first_name
         self._first_name = self._next_name = 0
+
+    def emptied(self) -> Ragged:
+        """Another one for arrays of the same kind."""
+        widths = {k: a.shape[1] if a.ndim == 2 else None for k, a in self.arrays.items()}
+        return Ragged(widths, self._narrow, self._dtype, self._xp)
 
     def add(self, arrays: dict[str, np.ndarray], lengths: np.ndarray) -> np.ndarray:
         """Copy the real positions of arrays [S, B, n], narrow ones [B, n]; returns the sentences' names, int64 [B]."""
@@ -48,10 +64,10 @@ class Ragged:
         for name in names.tolist():
             del self._live[name]
 
-    def of(self, names: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """First positions of sentences [R], the length found at each first position, the longest length."""
+    def of(self, names: np.ndarray) -> Sources:
+        """What rows of these sentences [R] read."""
         starts = self._starts[names - self._first_name]
-        return starts, self._lengths_at, int(self._lengths_at[starts].max(initial=0))
+        return Sources(self.arrays, starts, self._lengths_at, self._longest)
 
     def _make_room(self, count: int) -> None:
         """Move what is there to the front, into larger arrays where need be, so that `count` positions follow."""
@@ -77,3 +93,4 @@ class Ragged:
         self._starts = np.zeros(self._next_name - self._first_name, np.int64)
         for name, (start, _) in self._live.items():
             self._starts[name - self._first_name] = start
+        self._longest = max((length for _, length in self._live.values()), default=0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.rnn.cell import axes_of
 from nmt.rnn.scan import Scan
 from nmt.rnn.weights import Weights
 
@@ -78,8 +79,8 @@ class Repeated:
 class Sizes:
     """`Repeated` by size, made when first asked for; several threads may call at once."""
 
-    def __init__(self, make: Callable[[int, int], Repeated]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[int, int], Repeated], most: int = SIZES) -> None:
+        self._make, self._most = make, most
         self._idle: dict[tuple[int, int], list[Repeated]] = {}
 
     def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
@@ -87,7 +88,7 @@ class Sizes:
         size = x.shape[0], x.shape[1]
         idle = self._idle.get(size)
         if idle is None:
-            if len(self._idle) >= SIZES:
+            if len(self._idle) >= self._most:
                 self._idle = {}
             idle = self._idle.setdefault(size, [])
         # Taking from and adding to a list are each one step for the interpreter.
@@ -98,3 +99,39 @@ class Sizes:
         results = run(x, given)
         idle.append(run)
         return results
+
+
+class ShortRuns:
+    """Inference with layers of few rows, which finds the run of a size ready as long as weights and threads stay."""
+
+    def __init__(self, scans: Sequence[Scan], ends: Sequence[str], joins: Sequence[Join]) -> None:
+        """One scan a layer; ends: what each direction's weights are called below the layer's number (an empty end: the
+        weights themselves, of a single layer), the second direction in reverse. joins: see `Repeated`."""
+        self._scans, self._ends, self._joins = scans, ends, joins
+        cells = [scan.cell for scan in scans]
+        widths = [n for cell in cells for n in (cell.input_size, cell.output_size, *cell.states().values())]
+        self._plain = scans[0].device.name == "cpu" and all(len(axes_of(n)) == 1 for n in widths)
+        self._fixed: tuple[object, int] = None, 0  # what the sizes hold for: a version of weights, and threads
+        self._sizes = Sizes(lambda T, B: Repeated([], [], T, B))
+
+    def takes(self, x: np.ndarray, lengths: np.ndarray) -> bool:
+        """Whether it does so: few whole rows of x [T, B, D], on the processor, without matrices for states."""
+        T, B = x.shape[:2]
+        return self._plain and 0 < T * B <= SHORT_ROWS and int(lengths.min()) == T
+
+    def __call__(self, weights: Weights, x: np.ndarray) -> tuple[Any, ...]:
+        """y [T, B, directions * n] and the final states, each as its join makes it; memory of the caller's own."""
+        threads = self._scans[0].threads
+        if self._fixed[0] is not weights.version or self._fixed[1] != threads:
+            self._fixed = weights.version, threads
+            layers = [self._sides(weights, layer, scan) for layer, scan in enumerate(self._scans)]
+            self._sizes = Sizes(partial(Repeated, layers, self._joins), _SHORT_SIZES)
+        return self._sizes(x, [None] * len(self._joins))
+
+    def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[Side]:
+        names = [(f"{layer}.{end}" if end else "", n == 1) for n, end in enumerate(self._ends)]
+        return [Side(scan, weights.view(name) if name else weights, (), "", reverse) for name, reverse in names]
+
+
+_SHORT_SIZES = 64
+"""Sizes whose memory `ShortRuns` keeps: a sentence's length is one."""

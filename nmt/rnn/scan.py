@@ -24,7 +24,8 @@ from nmt.rnn.door import Door, shaped
 from nmt.rnn.drop_connect import connections, disconnected, joined
 from nmt.rnn.invariants import Invariants
 from nmt.rnn.kernels import run_cpu
-from nmt.rnn.kernels.run_cpu import Division, Rows, identity, split_rows
+from nmt.rnn.kernels.run_cpu import Division, Rows, split_rows
+from nmt.rnn.kernels.runs import identity
 from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.masks import Packing, pack_steps
 from nmt.rnn.profile import operation

@@ -17,8 +17,11 @@ from nmt.rnn.compiler.share import Shared, cut_shared
 from nmt.rnn.compiler.trace import SEQUENCE, Trace, trace
 from nmt.rnn.device import Device, Executable
 from nmt.rnn.door import shaped
-from nmt.rnn.kernels.run_cpu import Rows, identity, single_steps
-from nmt.rnn.ragged import Ragged
+from nmt.rnn.kernels import run_cpu
+from nmt.rnn.kernels.run_cpu import Rows, single_steps
+from nmt.rnn.kernels.runs import identity
+from nmt.rnn.prepared_step import PreparedStep
+from nmt.rnn.ragged import Ragged, Sources
 from nmt.rnn.scan import Scan
 from nmt.rnn.weights import Weights, check_params
 from nmt.rnn.workspace import Fresh, Workspace
@@ -35,13 +38,18 @@ class _Compiled:
     of_inputs: Executable | None
     of_states: Executable | None
 
+    @property
+    def parts(self) -> tuple[Shared, Any, Any, Any]:
+        """All of them, for `PreparedStep`."""
+        return self.shared, self.step, self.of_inputs, self.of_states
+
 
 @lru_cache(maxsize=64)
 def _compile(signature: Any, device: Device, dtype: np.dtype, packed: np.dtype) -> _Compiled:
     shared = cut_shared(trace(recalled(signature), training=False))
 
     def executable(part: Trace) -> Executable:
-        return device.executable(make_plan(part, training=False), dtype, packed)
+        return device.executable(make_plan(part, training=False, single_step=True), dtype, packed)
 
     def of(part: Trace | None) -> Executable | None:
         return None if part is None else executable(part)
@@ -68,6 +76,9 @@ class Stepper:
         self._sources = Ragged({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
         self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
         self._memory = Workspace(scan.device.xp)
+        self._prepared: PreparedStep | None = None
+        if isinstance(self._compiled.step, run_cpu.Executable):
+            self._prepared = PreparedStep(scan, weights, *self._compiled.parts)
 
     def admit(
         self, captured: Mapping[str, np.ndarray], source_lengths: Sequence[int] | np.ndarray | None = None
@@ -89,6 +100,13 @@ class Stepper:
         """These are not asked for any more; their memory is used again."""
         self._sources.remove(sentences)
 
+    def rest(self) -> None:
+        """Nobody is there any more: memory that grew with sentences and rows goes, what was prepared for few stays."""
+        self._sources = self._sources.emptied()
+        self._memory.release()
+        if self._prepared is not None:
+            self._prepared.rest()
+
     def step(
         self,
         x: np.ndarray,
@@ -107,9 +125,7 @@ class Stepper:
         ShapeError.
         """
         R = self._count(x, sentence, word, parent)
-        self._memory.reset()
-        compiled, scan = self._compiled, self.scan
-        index = scan.device.index
+        scan = self.scan
         word = identity(R) if word is None else word
         parent = identity(R) if parent is None else parent
         door = scan.door
@@ -117,24 +133,16 @@ class Stepper:
         for name, array in door.all_sequences(sequences or {}, len(x)).items():
             given[SEQUENCE + name] = array
         states = states | {k: door.array(f"state {k}", states[k], (None,), n) for k, n in self._shaped.items()}
-        arrays: Arrays = dict(self._sources.arrays)
-        arrays |= self._shared(compiled.of_inputs, given, word)
-        arrays |= self._shared(compiled.of_states, states, parent)
-        for name, array in given.items():
-            arrays[name] = (array[index(word)] if name in compiled.shared.gathered else array)[None]
-        for name, width in scan.states.items():
-            arrays[f"S_{name}"] = stack = self._memory((2, R, width), scan.dtype)
-            if name in compiled.shared.gathered:
-                scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
-        ones, bounds = single_steps(R, scan.threads)
-        starts, lengths, longest = identity(R), ones, 1
+        sources = None
         if sentence is not None and scan.captured:
-            starts, lengths, longest = self._sources.of(sentence)
-        rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, scan.division, ragged=True)
-        compiled.step.forward(arrays, self.weights, rows, self._memory)
-        place = compiled.step.plan.outputs["y"]
+            sources = self._sources.of(sentence)
+        run = self._launch if self._prepared is None else self._prepared.run
+        arrays = run(given, states, word, parent, sources)
+        place = self._compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind == "after" else 0]
-        new = {name: shaped(arrays[f"S_{name}"][1], width) for name, width in scan.states.items()}
+        new = {name: arrays[f"S_{name}"][1] for name in scan.states}
+        for name, width in self._shaped.items():
+            new[name] = shaped(new[name], width)
         return shaped(y, scan.cell.output_size), new
 
     def _count(
@@ -148,6 +156,30 @@ class Stepper:
         if len(counts) > 1:
             raise ShapeError(f"{name}: sentence, word and parent must be of one length, got {sorted(counts)}")
         return counts.pop()
+
+    def _launch(
+        self, given: Arrays, states: Arrays, word: np.ndarray, parent: np.ndarray, sources: Sources | None
+    ) -> Arrays:
+        """`PreparedStep.run` on any device, part by part."""
+        self._memory.reset()
+        compiled, scan, R = self._compiled, self.scan, len(word)
+        index = scan.device.index
+        arrays: Arrays = {} if sources is None else dict(sources.arrays)
+        arrays |= self._shared(compiled.of_inputs, given, word)
+        arrays |= self._shared(compiled.of_states, states, parent)
+        for name, array in given.items():
+            arrays[name] = (array[index(word)] if name in compiled.shared.gathered else array)[None]
+        for name, width in scan.states.items():
+            arrays[f"S_{name}"] = stack = self._memory((2, R, width), scan.dtype)
+            if name in compiled.shared.gathered:
+                scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
+        ones, bounds = single_steps(R, scan.threads)
+        starts, lengths, longest = identity(R), ones, 1
+        if sources is not None:
+            starts, lengths, longest = sources.starts, sources.lengths, sources.longest
+        rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, scan.division, ragged=True)
+        compiled.step.forward(arrays, self.weights, rows, self._memory)
+        return arrays
 
     def _shared(self, part: Executable | None, given: Arrays, index: np.ndarray) -> Arrays:
         """What the rows that `index` points to have in common, and the index to read it by."""

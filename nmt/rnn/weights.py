@@ -73,6 +73,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._arrays: dict[str, np.ndarray | Quantised] = dict(arrays or {})
         self._packed: dict[_Key, Packed] = {}
         self._stale: set[_Key] = set()
+        self._version: list[object] = [object()]
         self._prefix = ""
         self._lock = RLock()  # several threads may translate with one model
 
@@ -80,7 +81,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         """The parameters below `prefix.`, sharing arrays and packed forms."""
         inner = Weights()
         inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
-        inner._lock = self._lock
+        inner._lock, inner._version = self._lock, self._version
         inner._prefix = f"{self._prefix}{prefix}."
         return inner
 
@@ -108,11 +109,13 @@ class Weights(MutableMapping[str, np.ndarray]):
         return self._arrays[self._prefix + name].shape
 
     def _put(self, name: str, array: np.ndarray | Quantised) -> None:
+        self._version[0] = object()
         self._arrays[self._prefix + name] = array
         for key in [k for k in self._packed if k[0] == self._prefix + name]:
             del self._packed[key]
 
     def __delitem__(self, name: str) -> None:
+        self._version[0] = object()
         del self._arrays[self._prefix + name]
 
     def __iter__(self) -> Iterator[str]:
@@ -123,7 +126,14 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     def changed(self) -> None:
         """The numbers have changed: packed forms are made again when next used."""
+        self._version[0] = object()
         self._stale.update(self._packed)
+
+    @property
+    def version(self) -> object:
+        """Another object after every change, of what lies above the view as well: what was prepared for a former one
+        does not hold any more."""
+        return self._version[0]
 
     @property
     def packed_bytes(self) -> int:

@@ -103,6 +103,52 @@ def test_rows_with_one_parent_and_one_word_share_them():
         np.testing.assert_array_equal(together[name], array)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_rows_and_few_take_the_same_step(threads):
+    """What is prepared for few rows is kept, for many it is made anew in memory that is used again; neither must show:
+    not in turn, not in rows that share parents, words and sentences, not when results are the next step's states."""
+    scan, weights, memory, x = attention_scan()
+    scan = Scan(scan.cell, dtype=np.float64, threads=threads)
+    stepper, alone = Stepper(scan, weights), Stepper(scan, weights)
+    lengths = np.array([6, 2, 1, 4])
+    names = stepper.admit({"memory": memory}, lengths)
+    own = alone.admit({"memory": memory}, lengths)
+    rng = np.random.default_rng(5)
+    states = {k: rng.standard_normal((3, n)) for k, n in scan.states.items()}
+    for rows in (1, 41, 5, 16, 17, 5, 41, 2):
+        count = len(next(iter(states.values())))
+        parent, word, sentence = (
+            rng.integers(count, size=rows),
+            rng.integers(T * B, size=rows),
+            rng.integers(B, size=rows),
+        )
+        words, place = np.unique(word, return_inverse=True)
+        inputs = np.ascontiguousarray(x.reshape(T * B, E)[words])
+        y, new = stepper.step(inputs, states, names[sentence], word=place, parent=parent)
+        y, new = y.copy(), {k: v.copy() for k, v in new.items()}
+        for r in range(rows):
+            before = {k: np.ascontiguousarray(v[parent[[r]]]) for k, v in states.items()}
+            one, after = alone.step(inputs[place[[r]]], before, own[sentence[[r]]])
+            np.testing.assert_array_equal(y[[r]], one)
+            for name, state in after.items():
+                np.testing.assert_array_equal(new[name][[r]], state)
+        states = new
+
+
+def test_a_changed_weight_shows_in_the_next_step():
+    """What was prepared knows where packed weights lie: they are laid out anew."""
+    scan, weights, memory, x = attention_scan()
+    stepper = Stepper(scan, weights)
+    names = stepper.admit({"memory": memory})
+    states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
+    before = stepper.step(x[0], states, names)[0].copy()
+    weights["W_c"] = weights["W_c"] * 2
+    after = stepper.step(x[0], states, names)[0]
+    assert not np.array_equal(after, before)
+    fresh = Stepper(scan, weights)
+    np.testing.assert_array_equal(after, fresh.step(x[0], states, fresh.admit({"memory": memory}))[0])
+
+
 def test_states_made_of_the_input_alone_are_shared_too():
     """The oldest share of a convolution's window is a product of what is itself a product of the word, and shared."""
     layers = StackCell([LinearCell(E, H), ResidualCell(ConvolutionCell(H, H))])

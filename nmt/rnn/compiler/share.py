@@ -42,7 +42,8 @@ def cut_shared(whole: Trace) -> Shared:
 def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
     """Values made by a product from inputs alone or states alone and read by something that needs more, or by nobody.
 
-    So no product of the step itself reads what is shared: a product takes row by row, not by an index.
+    So no product of the step itself reads what is shared: a product takes row by row, not by an index. Of a slice it is
+    the whole: what lies in memory as a product has left it need not be copied in pieces.
     """
     sources: dict[int, set[str]] = {}
     multiplied: set[int] = set()
@@ -55,7 +56,8 @@ def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
         for a in v.args:
             alone = sources[a.id]
             if a.id in multiplied and len(alone) == 1 and alone != sources[v.id] and "captured" not in alone:
-                found[a.id] = a, next(iter(alone))
+                whole = a.args[0] if a.op == "slice" and a.args[0].id in multiplied else a
+                found[whole.id] = whole, next(iter(alone))
     for v in roots:
         if v.id in multiplied and len(sources[v.id]) == 1 and "captured" not in sources[v.id]:
             found[v.id] = v, next(iter(sources[v.id]))

@@ -55,6 +55,7 @@ class CPUDevice(Device):
     def embedding_rows(
         self, ids: np.ndarray, table: np.ndarray | Quantised, out: np.ndarray, scale: float, threads: int
     ) -> None:
+        threads = _useful(threads, out)
         if isinstance(table, Quantised):
             run_parallel(update.embedding_rows_int8, threads, ids, table.numbers, table.scales, out, scale)
         else:

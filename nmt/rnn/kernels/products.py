@@ -9,6 +9,7 @@ thread's share: see threads.run_parallel. Results are the same bits for any numb
 division into segments, weight gradients included.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.jit import external, kernel, numba_types
+from nmt.rnn.kernels.jit import carray, external, kernel, numba_types, task
+from nmt.rnn.kernels.memory import number_in, pointer_in
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
 from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import (
@@ -32,6 +34,7 @@ from nmt.rnn.kernels.packing import (
     words_of,
 )
 from nmt.rnn.kernels.segments import by_panels, share
+from nmt.rnn.kernels.team import address_of, run_team, task_table
 
 __all__ = [
     "PACKING",
@@ -46,12 +49,14 @@ __all__ = [
     "pack_transposed_int8",
     "packed_size",
     "product",
+    "product_table",
     "product_rows_bf16",
     "product_rows_f4",
     "product_rows_f8",
     "product_rows_int8",
     "round_rows",
     "rows_product",
+    "run_product",
     "sum_rows",
     "to_pairs",
     "to_quads",
@@ -209,6 +214,36 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
                 c = address(C, pieces[i, 0] * ldc + c_col + p * width)
                 rows_product(B, a, stride, panel, c, ldc, pieces[i, 1], columns, steps, accumulate)
         begin = end
+
+
+@cache
+def _product_task(number: np.dtype, packed: np.dtype) -> Any:
+    """`product` of arrays of `number`s with a weight of these elements, on the table that `product_table` makes."""
+    X, W = number.type, packed.type
+
+    def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]
+        a_col, lda, c_col, ldc = number_in(table, 8), number_in(table, 9), number_in(table, 10), number_in(table, 11)
+        K, N, count, accumulate = number_in(table, 12), number_in(table, 13), number_in(table, 14), number_in(table, 15)
+        A, B = carray(pointer_in(table, 16), (1, lda), X), carray(pointer_in(table, 17), 1, W)
+        C, segments = carray(pointer_in(table, 18), (1, ldc), X), carray(pointer_in(table, 19), (count, 2), np.int64)
+        product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate)
+
+    return task(product_of_table)
+
+
+Operands = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, accumulate: int) -> np.ndarray:
+    """The arguments of a `product` of the operands A, B, C and segments, for `run_product`."""
+    A, _, C, segments = operands
+    return task_table((a_col, A.shape[1], c_col, C.shape[1], K, N, len(segments), accumulate), operands)
+
+
+def run_product(parts: int, table: np.ndarray, operands: Operands) -> None:
+    """Do all parts of a product at once: a team takes them sooner than threads that have to be woken."""
+    A, B, _, _ = operands
+    run_team(_product_task(A.dtype, B.dtype).address, parts, address_of(table), (table, operands))
 
 
 @kernel

@@ -13,10 +13,10 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, NUMBERS, Module, emit
+from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, INTEGERS, NUMBERS, Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
-from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.products import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
 from nmt.rnn.kernels.team import address_of, run_team
 from nmt.rnn.kernels.threads import run_parallel
@@ -247,8 +247,8 @@ class Executable:
         if not rows.whole:
             raise RuntimeError("a run is prepared for whole rows only")
         run = _Run(self._forward, arrays, weights, rows, allocate)
-        with run.block_memory():
-            return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
+        run.take_block_memory()  # for good: the launches come later
+        return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
@@ -278,23 +278,33 @@ class Executable:
         return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
 
 
-class _Table:
-    """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays these are of."""
+class Table:
+    """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays these are of.
 
-    def __init__(self, numbers: tuple[int, ...], arrays: list[np.ndarray], parts: int) -> None:
-        self.arrays, self.parts = arrays, parts
+    `names` are those of the arrays as the function knows them; one array may have several.
+    """
+
+    def __init__(self, numbers: tuple[int, ...], names: list[str], arrays: list[np.ndarray], parts: int) -> None:
+        self.names, self.arrays, self.parts = names, arrays, parts
         addresses = [address_of(array) for array in arrays]
         self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
 
-    def of(self, block: Block) -> _Table:
+    def of(self, block: Block) -> Table:
         """The same for one block of time."""
         found = copy(self)
-        found.numbers = self.numbers.copy()
+        found.arrays, found.numbers = list(self.arrays), self.numbers.copy()
         found.numbers[_START : _START + 2] = block.start, block.stop
         return found
 
+    def exchange(self, place: int, array: np.ndarray) -> None:
+        """Read another array, of the same element type, as names[place]."""
+        if array is not self.arrays[place]:
+            self.arrays[place] = array
+            self.numbers[_ADDRESSES + place] = address_of(array)
+
 
 _START = COUNTER_WORDS + NUMBERS.index("start")
+_ADDRESSES = COUNTER_WORDS + len(NUMBERS)
 
 
 class _Run:
@@ -309,19 +319,22 @@ class _Run:
                 if name in side.cleared_once and not rows.whole:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
         self.scratch: Arrays = {}
-        self.tables: dict[str, _Table] = {}
+        self.tables: dict[str, Table] = {}
 
     @contextmanager
     def block_memory(self) -> Iterator[None]:
         """Memory for what lives in a block of time, as long as the pass lasts: the next one takes the same again."""
-        steps = self.rows.block_steps
         with self.allocate.temporary():
-            for name in self.side.local:
-                shape = steps, *shape_of_step(self.side.arrays[name], self.rows)
-                self.arrays[name] = self.allocate(shape, self.side.dtype)
+            self.take_block_memory()
             yield
         for name in self.side.local:
             del self.arrays[name]
+
+    def take_block_memory(self) -> None:
+        """Memory for what lives in a block of time."""
+        for name in self.side.local:
+            shape = self.rows.block_steps, *shape_of_step(self.side.arrays[name], self.rows)
+            self.arrays[name] = self.allocate(shape, self.side.dtype)
 
     def launches(self, block: Block) -> Iterator[Launch]:
         """The programs for one block of time, in order; each is to be run before the next is asked for, or all of them
@@ -384,7 +397,7 @@ class _Run:
         args = (self.side.addresses[step.name], table.parts, address_of(table.numbers), table)
         return Launch(name, work, run_team, args)
 
-    def _table(self, step: Function, program: Program) -> _Table:
+    def _table(self, step: Function, program: Program) -> Table:
         """All a function reads, but the block of time."""
         rows, side = self.rows, self.side
         packed = [self.weights.packed(*w, rows.threads, side.packed) for w in step.weights]
@@ -409,7 +422,8 @@ class _Run:
         operands += [self.scratch[name] for name in step.scratch]
         sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
         directions = int(rows.reverse != side.turned), int(rows.reverse)
-        return _Table((int(units), 0, 0, *sizes, *directions), [*integers, *operands, *packed], parts)
+        names = [*INTEGERS, *step.arrays, *step.scratch]
+        return Table((int(units), 0, 0, *sizes, *directions), names, [*integers, *operands, *packed], parts)
 
     def _clear_scratch(self, step: Function) -> None:
         """Products also run over rows that have ended: their results are dropped, but must be numbers."""
@@ -425,8 +439,9 @@ class _Run:
         K, N = step.x.width or 0, step.out.width or 0
         size = _product_size(segments, K, N)
         parts = 1 if size() < ALONE_BELOW else threads
-        args = (product, parts, A, offset, packed, C, 0, K, N, segments, 0)
-        return Launch((self.label, ": products ", phase), size, run_parallel, args)
+        operands = A, packed, C, segments
+        table = product_table(operands, offset, 0, K, N, 0)
+        return Launch((self.label, ": products ", phase), size, run_product, (parts, table, operands))
 
 
 def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
@@ -456,13 +471,3 @@ def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
     source = (rows.S,) if place.source_axis else ()
     width = (place.width,) if place.width is not None else ()
     return (*source, rows.B, *width)
-
-
-@lru_cache(maxsize=16)
-def _identity(size: int) -> np.ndarray:
-    return np.arange(size, dtype=np.int64)
-
-
-def identity(size: int) -> np.ndarray:
-    """0, 1, ... size - 1: every row has a captured row of its own."""
-    return _identity(size)

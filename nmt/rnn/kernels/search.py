@@ -1,13 +1,19 @@
 """What beam search does with the decoder's outputs: the best tokens of each row, and the best continuations of each
 sentence."""
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
-from nmt.rnn.kernels.jit import carray, external, kernel, numba_types
+from nmt.rnn.kernels.barrier import meet
+from nmt.rnn.kernels.jit import carray, external, kernel, numba_types, task
+from nmt.rnn.kernels.memory import number_in, pointer_in
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
 from nmt.rnn.kernels.softmax import row_max
+from nmt.rnn.kernels.team import run_task
 from nmt.rnn.kernels.threads import run_parallel
 
 # Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
@@ -187,19 +193,49 @@ def best_tokens(
     (padding and the like) count for the normalisation but are never chosen; unused places have token -1. A chunk of
     columns has its own sum, so that the bits are the same for any number of threads.
     """
-    R, V = len(y), len(bias)
+    (R, H), V = y.shape, len(bias)
     chunks = -(-V // _chunk_columns(y.itemsize))
     parts = min(threads, chunks)
+    words = words_of(H, weights.dtype) if weights.dtype != y.dtype else 0
+    best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
     tokens, logits = np.empty((parts, R, places), np.int32), np.empty((parts, R, places), y.dtype)
-    counts = np.empty((parts, R), np.int64)
+    counts, rounded = np.empty((parts, R), np.int64), np.empty((R, words), weights.dtype)
     # A row's chunks are neighbours: the order of their sum must not depend on how many rows there are.
     tops, totals = np.empty((R, chunks), y.dtype), np.empty((R, chunks), y.dtype)
-    run_parallel(
-        _chunks, parts, _rounded(y, weights, parts), weights, bias, first, tokens, logits, counts, tops, totals
-    )
-    best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
-    _merge(tokens, logits, counts, tops, totals, best, scores)
+    arrays = y, weights, bias, rounded, tokens, logits, counts, tops, totals, best, scores
+    run_task(_best_task(y.dtype, weights.dtype), parts, (R, H, V, first, places, chunks, words), arrays)
     return best, scores
+
+
+@cache
+def _best_task(number: np.dtype, packed: np.dtype) -> Any:
+    """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
+    Y, W = number.type, packed.type
+    rounds = number != packed
+
+    def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
+        R, H, V, first = number_in(table, 8), number_in(table, 9), number_in(table, 10), number_in(table, 11)
+        places, chunks, words = number_in(table, 12), number_in(table, 13), number_in(table, 14)
+        y, bias = carray(pointer_in(table, 15), (R, H), Y), carray(pointer_in(table, 17), V, Y)
+        weights, rounded = carray(pointer_in(table, 16), 1, W), carray(pointer_in(table, 18), (R, words), W)
+        tokens = carray(pointer_in(table, 19), (parts, R, places), np.int32)
+        logits = carray(pointer_in(table, 20), (parts, R, places), Y)
+        counts = carray(pointer_in(table, 21), (parts, R), np.int64)
+        tops, totals = carray(pointer_in(table, 22), (R, chunks), Y), carray(pointer_in(table, 23), (R, chunks), Y)
+        goal = parts
+        if rounds:
+            _round_share(part, parts, y, weights, rounded)
+            meet(table, goal)
+            goal += parts
+            _chunks(part, parts, rounded, weights, bias, first, tokens, logits, counts, tops, totals)
+        else:
+            _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals)
+        meet(table, goal)
+        if part == parts - 1:
+            best = carray(pointer_in(table, 24), (R, places), np.int32)
+            _merge(tokens, logits, counts, tops, totals, best, carray(pointer_in(table, 25), (R, places), Y))
+
+    return task(best_of_columns)
 
 
 @kernel

@@ -10,6 +10,7 @@ sleeps: one of the two always notices (Dekker's idea). That needs sequentially c
 """
 
 import os
+from collections.abc import Sequence
 from ctypes import addressof, c_char
 from functools import cache
 from queue import SimpleQueue
@@ -19,8 +20,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from nmt.rnn.kernels.barrier import SELFISH_LOOKS, YIELD_LOOKS, let_others_run, pause
-from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
+from nmt.rnn.kernels.barrier import SELFISH_LOOKS, YIELD_LOOKS, let_others_run, meet, pause
+from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types, task
+from nmt.rnn.kernels.memory import number_in
 
 _SIZE = numba_types.int64
 _INT64 = ir.IntType(64)
@@ -31,6 +33,9 @@ _POSTED, _FUNCTION, _PARTS, _TABLE, _ASKED, _FINISHED, _AWAKE = 0, 1, 2, 3, 4, 8
 _WORD = 8
 # Looks, of some 25 nanoseconds, before someone who waits goes to sleep: a tenth of a millisecond.
 PATIENCE = 5000
+# A sequence's table: the counter's cache line, how many tasks, and of each its address, parts and table.
+_COUNTER_WORDS = 8
+_COUNT, _FIRST = _COUNTER_WORDS, _COUNTER_WORDS + 1
 # What `_start` returns when all parts are done; a positive number is 1 + the worker to wait for.
 _DONE = 0
 
@@ -217,6 +222,54 @@ def run_team(function: int, parts: int, table: int, keep: Any) -> None:
         _alone(function, table)
     else:
         _team(os.getpid(), parts).run(function, parts, table)
+
+
+def task_table(numbers: Sequence[int], arrays: Sequence[Any]) -> np.ndarray:
+    """A table for a `jit.task`: the cache line of its counter, numbers, and the addresses of contiguous arrays."""
+    return np.array([*(0,) * _COUNTER_WORDS, *numbers, *map(address_of, arrays)], np.int64)
+
+
+def run_task(code: Any, parts: int, numbers: Sequence[int], arrays: Sequence[Any]) -> None:
+    """Run a `jit.task` on such a table."""
+    table = task_table(numbers, arrays)
+    run_team(code.address, parts, address_of(table), (table, arrays))
+
+
+def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
+    """The task of `TaskSequence`: those of fewer parts leave the first threads out."""
+    goal = 0
+    for n in range(number_in(table, _COUNT)):
+        place = _FIRST + 3 * n
+        own_parts, own_table = number_in(table, place + 1), number_in(table, place + 2)
+        own_part = part - (parts - own_parts)
+        if own_part >= 0:
+            _call(number_in(table, place), own_part, own_parts, own_table)
+        if parts > 1:
+            goal += parts
+            meet(table, goal)
+        if part == parts - 1:
+            _exchange(own_table, 0)
+
+
+_run_in_turn_task = task(_run_in_turn)
+
+
+class TaskSequence:
+    """Up to `most` tasks that run one after another in a single call of the team, each when all threads have ended
+    the one before. Their tables' counters are zero when they begin."""
+
+    def __init__(self, most: int) -> None:
+        self._table = np.zeros(_FIRST + 3 * most, np.int64)
+        self._address = address_of(self._table)
+
+    def run(self, tasks: Sequence[tuple[int, int, int]], keep: Any) -> None:
+        """Tasks by address, parts and the address of the table; `keep` as in `run_team`."""
+        self._table[_COUNT] = len(tasks)
+        parts = 1
+        for n, one in enumerate(tasks):
+            self._table[_FIRST + 3 * n : _FIRST + 3 * n + 3] = one
+            parts = max(parts, one[1])
+        run_team(_run_in_turn_task.address, parts, self._address, keep)
 
 
 @kernel

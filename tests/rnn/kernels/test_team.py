@@ -11,7 +11,7 @@ import pytest
 from nmt.rnn.kernels.barrier import meet
 from nmt.rnn.kernels.jit import carray, task
 from nmt.rnn.kernels.memory import number_in, pointer_in
-from nmt.rnn.kernels.team import address_of, run_team
+from nmt.rnn.kernels.team import TaskSequence, address_of, run_team
 
 
 def _relay(part, parts, table):
@@ -58,6 +58,27 @@ def test_parts_run_at_once_and_see_what_the_others_wrote(parts, pause):
         run(relay, parts, 20, written, seen)
         assert (seen == 20 * parts).all()
         time.sleep(pause)
+
+
+@pytest.mark.parametrize("parts", [[1], [1, 1], [3, 1, 2], [1, 3, 3, 2]])
+def test_tasks_of_a_sequence_run_one_after_another(parts):
+    """Each for as many threads as it is for, and their barriers begin anew every time."""
+    sequence = TaskSequence(len(parts))
+    seen = [np.zeros(count, np.int64) for count in parts]
+    written = [np.zeros(count, np.int64) for count in parts]
+    # The second number of a table is one that `relay` reads; what one task has seen all of is the next one's rounds.
+    tables = [np.array([0, 5, address_of(w), address_of(s)], np.int64) for w, s in zip(written, seen, strict=True)]
+    tasks = [(relay.address, count, address_of(table)) for count, table in zip(parts, tables, strict=True)]
+    for turn in range(1, 30):
+        for array in written:
+            array[:] = 0
+        sequence.run(tasks, tables)
+        for count, array in zip(parts, seen, strict=True):
+            assert (array == 5 * count * turn).all()
+    order = np.zeros(1)
+    chained = [np.array([0, -1, 3, address_of(order)], np.int64) for _ in range(4)]
+    TaskSequence(4).run([(late.address, 1, address_of(table)) for table in chained], chained)
+    assert order[0] == 4
 
 
 @pytest.mark.parametrize("slow", [0, 1])

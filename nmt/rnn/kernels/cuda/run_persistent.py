@@ -20,7 +20,8 @@ from nmt.rnn.device import Array
 from nmt.rnn.graph import topological
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
-from nmt.rnn.kernels.run_cpu import Rows, identity
+from nmt.rnn.kernels.run_cpu import Rows
+from nmt.rnn.kernels.runs import identity
 from nmt.rnn.weights import Weights
 
 if TYPE_CHECKING:
