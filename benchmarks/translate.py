@@ -8,7 +8,8 @@ batch 1 and more, one thread and two) the systems take turns; the fastest turn o
 - sentences/s, words/s: net of loading (the time of the whole text less that of its first line).
 - p50, p95, p99: milliseconds that single sentences take, given one after another to a running command, each when the
   one before is answered; of systems that answer so.
-- search: of the time of one thread, the share outside decoder cell and output layer, by the engine's profile.
+- encoder, search: of the time of one thread, by the engine's profile, the encoder's share and what is outside encoder,
+  decoder cell and output layer.
 - peak MB: memory of the whole run; disk MB: the files that translating needs.
 
 Models of different training write texts of different lengths, so output tokens a source token stand in the JSON.
