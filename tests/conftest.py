@@ -1,5 +1,10 @@
 import signal
 
-# A shell's background job ignores Ctrl-C, and so does all that it starts; tests send that signal and look what happens.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# What a shell starts in its background ignores Ctrl-C, and what nohup starts a hang-up, and so does all that they start;
+# tests send these signals and look what happens.
+_DEFAULTS = {signal.SIGINT: signal.default_int_handler}
+if hasattr(signal, "SIGHUP"):
+    _DEFAULTS[signal.SIGHUP] = signal.SIG_DFL
+for number, handler in _DEFAULTS.items():
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
