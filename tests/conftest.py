@@ -1,6 +1,6 @@
 import signal
 
-# What a shell starts in its background ignores Ctrl-C, and what nohup starts a hang-up, and so does all that they start;
+# What a shell starts in its background ignores Ctrl-C, what nohup starts a hang-up, and so does all that they start;
 # tests send these signals and look what happens.
 _DEFAULTS = {signal.SIGINT: signal.default_int_handler}
 if hasattr(signal, "SIGHUP"):
