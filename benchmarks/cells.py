@@ -1,10 +1,11 @@
-"""Which cell? Each `rnn_type` translates after the same minutes of training: BLEU, speed, parameters.
+"""Which cell? Each `rnn_type`, and the LSTM with each kind of noise in its recurrence, translates after the same
+minutes of training: BLEU, speed, parameters.
 
-The recipe configs/multi30k_de_en.yaml with nothing changed but the cell (configs/multi30k_de_en_conv.yaml for
-`conv_s2s`). First some updates of each are timed; then the models are trained for as many as fit into the minutes, the
-learning rate falling to zero at the last one, and translate the test set. So a training may run beside others, or be
-interrupted and started again, and its BLEU is that of the same minutes on a quiet machine. Each cell's figures are
-kept in FOLDER; cells that have theirs are not run again.
+The recipe configs/multi30k_de_en.yaml with nothing changed but the cell, of _regularised_cells.py where there is noise
+(configs/multi30k_de_en_conv.yaml for `conv_s2s`). First some updates of each are timed; then the models are trained for
+as many as fit into the minutes, the learning rate falling to zero at the last one, and translate the test set. So a
+training may run beside others, or be interrupted and started again, and its BLEU is that of the same minutes on a quiet
+machine. Each cell's figures are kept in FOLDER; cells that have theirs are not run again.
 
 Run: python benchmarks/cells.py --work FOLDER [--minutes 10] [--threads 1] [CELL ...]
      python benchmarks/cells.py --work FOLDER --table
@@ -12,6 +13,7 @@ Run: python benchmarks/cells.py --work FOLDER [--minutes 10] [--threads 1] [CELL
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +29,8 @@ from nmt.train.trial import Trial
 
 _ROOT = Path(__file__).parent.parent
 _CONV = "conv_s2s"
+_REGULARISED = ("zoneout_lstm", "drop_connect_lstm", "recurrent_dropout_lstm")
+_CELLS = (*RNN_TYPES, *_REGULARISED, _CONV)
 _UPDATES, _WARM_UP = 12, 3
 
 
@@ -36,7 +40,8 @@ def settings(cell: str, args: argparse.Namespace) -> tuple[str, list[str]]:
     changes += [f"data.{part}={args.data / part}" for part in ("train", "dev", "test")]
     if cell == _CONV:
         return str(_ROOT / "configs/multi30k_de_en_conv.yaml"), changes
-    sides = [f"model.{side}.rnn_type={cell}" for side in ("encoder", "decoder")]
+    rnn_type = f"_regularised_cells.{cell}" if cell in _REGULARISED else cell
+    sides = [f"model.{side}.rnn_type={rnn_type}" for side in ("encoder", "decoder")]
     return str(_ROOT / "configs/multi30k_de_en.yaml"), changes + sides
 
 
@@ -67,7 +72,8 @@ def run(cell: str, args: argparse.Namespace) -> dict[str, Any]:
     changes += [f"training.{key}={value}" for key, value in ends.items()]
     options = [option for change in changes for option in ("--set", change)]
     command = [sys.executable, "-m", "nmt.cli.train", recipe, *options]
-    results = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    env = os.environ | {"PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))}
+    results = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout.splitlines()
     bleu, signature = next(line.split("\t")[2:] for line in results if line.startswith("test\tBLEU\t"))
     found |= {"updates": updates, "bleu": float(bleu), "signature": signature}
     return found | {"minutes": args.minutes, "dtype": args.dtype, "machine": describe(args.threads)}
@@ -94,7 +100,7 @@ def table(work: Path) -> str:
 def main() -> None:
     """Run what is asked for, and print the table."""
     parser = argparse.ArgumentParser(description="BLEU of each cell after the same minutes of training.")
-    parser.add_argument("cells", nargs="*", metavar="CELL", help=f"of {', '.join(RNN_TYPES)}, {_CONV} (all of them)")
+    parser.add_argument("cells", nargs="*", metavar="CELL", help=f"of {', '.join(_CELLS)} (all of them)")
     parser.add_argument("--work", type=Path, required=True, metavar="FOLDER", help="for models and figures")
     parser.add_argument("--data", type=Path, default=_ROOT / "data/multi30k", help="folder with train, dev and test")
     parser.add_argument("--minutes", type=float, default=10.0, help="of training, each (default: %(default)s)")
@@ -103,11 +109,10 @@ def main() -> None:
     parser.add_argument("--speeds", action="store_true", help="only time some updates: this wants a quiet machine")
     parser.add_argument("--table", action="store_true", help="run nothing; print what FOLDER holds")
     args = parser.parse_args()
-    known = [*RNN_TYPES, _CONV]
-    if unknown := [cell for cell in args.cells if cell not in known]:
-        raise SystemExit(f"cells: must be of {', '.join(known)}, got {', '.join(unknown)}")
+    if unknown := [cell for cell in args.cells if cell not in _CELLS]:
+        raise SystemExit(f"cells: must be of {', '.join(_CELLS)}, got {', '.join(unknown)}")
     args.work.mkdir(parents=True, exist_ok=True)
-    cells = [] if args.table else args.cells or known
+    cells = [] if args.table else args.cells or _CELLS
     for cell in cells:
         if not speed_path(cell, args).exists():
             write_bytes(speed_path(cell, args), json.dumps(speed(*settings(cell, args), args.threads)).encode())

@@ -6,6 +6,7 @@ import pytest
 
 from nmt.config import load_config
 from nmt.config.model_section import RNN_TYPES
+from nmt.model.cells import recurrent_cell
 
 
 @pytest.mark.parametrize("cell", [*RNN_TYPES, "conv_s2s"])
@@ -21,6 +22,17 @@ def test_every_cell_has_a_recipe_that_differs_in_the_cell_alone(cell: str, tmp_p
             assert model[side]["rnn_type"] == cell
             lstm[side]["rnn_type"] = cell
         assert model == lstm
+
+
+@pytest.mark.parametrize("name", ["zoneout_lstm", "drop_connect_lstm", "recurrent_dropout_lstm"])
+def test_an_lstm_with_noise_has_the_parameters_and_states_of_one_without(name: str, tmp_path: Path) -> None:
+    from cells import settings
+
+    model = load_config(*settings(name, Namespace(work=tmp_path, data=tmp_path, threads=1, dtype="float32"))).model
+    for path in {model.encoder.rnn_type, model.decoder.rnn_type}:
+        cell, lstm = recurrent_cell(path, 5, 7), recurrent_cell("lstm", 5, 7)
+        assert {n: p.shape for n, p in cell.params().items()} == {n: p.shape for n, p in lstm.params().items()}
+        assert cell.states() == lstm.states() and type(cell) is not type(lstm)
 
 
 def test_the_table_has_the_best_first_and_leaves_speeds_alone(tmp_path: Path) -> None:
