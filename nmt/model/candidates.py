@@ -39,6 +39,7 @@ class NarrowOutput:
         self._places = place[every]
         self._bias = self.layer.weights[self.layer.bias][every]
         self._starts = np.concatenate([[0], np.cumsum([len(tokens) for tokens in lists])])
+        self._longest = max(map(len, lists))
         self._narrow = narrowed(self.layer, self._ids)
 
     def release(self, names: np.ndarray) -> None:
@@ -58,7 +59,8 @@ class NarrowOutput:
         return self.device.candidate_log_probs(outputs, self._narrow, self._lists(names), vocab_size, self.threads)
 
     def _lists(self, names: np.ndarray) -> CandidateLists:
-        return CandidateLists(self._ids, self._places, self._bias, self._starts, np.searchsorted(self._names, names))
+        of = np.searchsorted(self._names, names)
+        return CandidateLists(self._ids, self._places, self._bias, self._starts, of, self._longest)
 
 
 def narrowed(layer: OutputLayer, ids: np.ndarray) -> OutputLayer:

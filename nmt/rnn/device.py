@@ -95,7 +95,7 @@ class CandidateLists:
 
     ids: int32 [U], the tokens that the columns of a narrowed output layer stand for, in rising order. places: int32,
     the columns of all lists one after another, each list rising; list n is places[starts[n] : starts[n + 1]]. bias:
-    that of each place. row_lists: int64 [R]. All of the host.
+    that of each place. row_lists: int64 [R]. longest: entries of the longest list. All of the host.
     """
 
     ids: np.ndarray
@@ -103,11 +103,7 @@ class CandidateLists:
     bias: np.ndarray
     starts: np.ndarray
     row_lists: np.ndarray
-
-    @property
-    def longest(self) -> int:
-        """Entries of the longest list."""
-        return int(np.diff(self.starts).max(initial=0))
+    longest: int
 
 
 class Device:

@@ -7,7 +7,7 @@ number of rows alone. Where rows are few, finding it out takes longer than some 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -41,9 +41,13 @@ class _Call:
     multiply_adds: Callable[[], int]
     arrays: Arrays
     places: dict[str, list[int]]  # where in the table arrays are that change from call to call
+    _given: Arrays = field(default_factory=dict)  # what is there now
 
     def exchange(self, name: str, array: np.ndarray) -> None:
         """Read another array under this name."""
+        if self._given.get(name) is array:
+            return
+        self._given[name] = array
         for place in self.places.get(name, ()):
             self.table.exchange(place, array)
 

@@ -43,6 +43,11 @@ class Fresh:
         return nullcontext()
 
 
+_FIRST, _MOST = 1 << 16, 1 << 22
+"""Bytes found at a time for small arrays: as many as there are already, between these. For a single sentence the system
+would take longer to hand over megabytes than the work with them takes."""
+
+
 class Workspace:
     """Memory for one training step, taken piece by piece and given back all at once by `reset`, or by the end of a
     `temporary` part; grows to the largest step seen."""
@@ -63,7 +68,7 @@ class Workspace:
         while self._at < len(self._chunks) and self._used + step > self._chunks[self._at].size:
             self._at, self._used = self._at + 1, 0
         if self._at == len(self._chunks):
-            self._chunks.append(_zeros(self._xp, (max(step, 1 << 22),), np.uint8))
+            self._chunks.append(_zeros(self._xp, (max(step, min(max(_FIRST, self.nbytes), _MOST)),), np.uint8))
         piece = self._chunks[self._at][self._used : self._used + size]
         self._used += step
         self._held += step

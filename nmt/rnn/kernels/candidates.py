@@ -12,6 +12,8 @@ from nmt.rnn.kernels.search import _chunk_columns, _insert, _logits, _norm_of, _
 from nmt.rnn.kernels.threads import run_parallel
 
 _ROWS = 240
+_ALONE_BELOW = 1 << 21
+"""Multiply-adds of the products below which a second thread would come too late."""
 
 
 @kernel
@@ -92,6 +94,7 @@ def best_candidates(
     y [R, H]; weights: the packed [H, U] matrix of the columns `lists.ids`. Returns what `search.best_tokens` does,
     tokens by their number in the vocabulary.
     """
+    threads = _useful(threads, y, lists)
     logits = _all_logits(y, weights, len(lists.ids), threads)
     tokens, scores = np.empty((len(y), places), np.int32), np.empty((len(y), places), y.dtype)
     run_parallel(_best, min(threads, len(y)), logits, *_arrays(lists), first, tokens, scores)
@@ -103,10 +106,15 @@ def candidate_log_probs(
 ) -> np.ndarray:
     """The log-probabilities of all tokens [R, vocab_size], -inf for those not in the row's list; arguments as in
     `best_candidates`, whose scores are the same bits."""
+    threads = _useful(threads, y, lists)
     logits = _all_logits(y, weights, len(lists.ids), threads)
     out = np.empty((len(y), vocab_size), y.dtype)
     run_parallel(_spread, min(threads, len(y)), logits, *_arrays(lists), out)
     return out
+
+
+def _useful(threads: int, y: np.ndarray, lists: CandidateLists) -> int:
+    return threads if y.size * len(lists.ids) >= _ALONE_BELOW else 1
 
 
 def _arrays(lists: CandidateLists) -> tuple[np.ndarray | int, ...]:

@@ -7,10 +7,13 @@ meet, which the emitter
 knows because it laid the memory out. See "noalias" and "alias.scope" metadata in the LLVM language reference.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba.np.arrayobj import populate_array
+from numba.np.numpy_support import from_dtype
 
 from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
 
@@ -30,8 +33,9 @@ def _element(context: Any, builder: ir.IRBuilder, array_type: Any, array: Any, o
     return builder.gep(context.make_array(array_type)(context, builder, array).data, [offset], inbounds=True)
 
 
+@cache
 def reader(scope: int) -> Any:
-    """`get(array, offset)`: the element at an offset in C order."""
+    """`get(array, offset)`: the element at an offset in C order. One for all functions, which Numba looks at once."""
 
     def get(typing_context: Any, array: Any, offset: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -44,6 +48,7 @@ def reader(scope: int) -> Any:
     return intrinsic(get)
 
 
+@cache
 def writer(scope: int) -> Any:
     """`put(array, offset, value)`."""
 
@@ -78,6 +83,32 @@ def pointer_in(typing_context: Any, table: Any, index: Any) -> Any:
         return builder.load(builder.gep(pointers, [args[1]]))
 
     return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
+
+
+@cache
+def arrays_in(dtype: Any) -> Any:
+    """`get(table, index)`: a flat array of this dtype by the address at a place of a table; how long is not known."""
+    kind = numba_types.Array(from_dtype(np.dtype(dtype)), 1, "C")
+    width = np.dtype(dtype).itemsize
+
+    def get(typing_context: Any, table: Any, index: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            array = context.make_array(kind)(context, builder)
+            pointers = builder.bitcast(args[0], array.data.type.as_pointer())
+            size = context.get_constant(numba_types.intp, width)
+            populate_array(
+                array,
+                data=builder.load(builder.gep(pointers, [args[1]])),
+                shape=[context.get_constant(numba_types.intp, 1)],
+                strides=[size],
+                itemsize=size,
+                meminfo=None,
+            )
+            return array._getvalue()
+
+        return kind(numba_types.voidptr, numba_types.int64), codegen
+
+    return intrinsic(get)
 
 
 @kernel

@@ -19,7 +19,6 @@ from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.int8 import TAIL, holds_quads, to_quads
 from nmt.rnn.kernels.jit import carray, external, kernel, numba_types, task
-from nmt.rnn.kernels.memory import number_in, pointer_in
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
 from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import (
@@ -34,7 +33,7 @@ from nmt.rnn.kernels.packing import (
     words_of,
 )
 from nmt.rnn.kernels.segments import by_panels, share
-from nmt.rnn.kernels.team import address_of, run_team, task_table
+from nmt.rnn.kernels.team import address_of, given_array, given_numbers, run_team, task_table
 
 __all__ = [
     "PACKING",
@@ -222,10 +221,11 @@ def _product_task(number: np.dtype, packed: np.dtype) -> Any:
     X, W = number.type, packed.type
 
     def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]
-        a_col, lda, c_col, ldc = number_in(table, 8), number_in(table, 9), number_in(table, 10), number_in(table, 11)
-        K, N, count, accumulate = number_in(table, 12), number_in(table, 13), number_in(table, 14), number_in(table, 15)
-        A, B = carray(pointer_in(table, 16), (1, lda), X), carray(pointer_in(table, 17), 1, W)
-        C, segments = carray(pointer_in(table, 18), (1, ldc), X), carray(pointer_in(table, 19), (count, 2), np.int64)
+        given = given_numbers(table, 8)
+        a_col, lda, c_col, ldc = given[0], given[1], given[2], given[3]
+        K, N, count, accumulate = given[4], given[5], given[6], given[7]
+        A, B = carray(given_array(table, 8), (1, lda), X), carray(given_array(table, 9), 1, W)
+        C, segments = carray(given_array(table, 10), (1, ldc), X), carray(given_array(table, 11), (count, 2), np.int64)
         product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate)
 
     return task(product_of_table)

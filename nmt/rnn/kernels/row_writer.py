@@ -99,6 +99,10 @@ class Names:
             case _:
                 return "0"
 
+    def constant(self, value: float) -> str:
+        """A number of the cell's."""
+        return f"F({value!r})"
+
     def load(self, place: Place, at: str) -> str:
         """The number at an offset of a place."""
         raise NotImplementedError
@@ -125,6 +129,8 @@ class RowWriter:
         self.places = names.program.places
         self.row = Block(indent)
         self.locals: dict[int, str] = {}  # numbers of the row that later nests read
+        self.row_bases: dict[str, str] = {}  # offsets of the row, of all nests
+        self.offsets = 0
         self.uses_captured = False
 
     def nest(self, nest: Nest) -> None:
@@ -135,7 +141,7 @@ class RowWriter:
         """Nothing has been computed yet in the loops to come."""
         self.uses_captured |= nest.source_axis
         self.names: dict[int, str] = dict(self.locals)
-        self.bases: dict[tuple[str, str], str] = {}
+        self.source_bases: dict[str, str] = {}
         self.done: set[int] = set()
 
     def computes(self, entry: Entry) -> bool:
@@ -152,19 +158,21 @@ class RowWriter:
 
     def base(self, place: Place) -> str:
         """The variable that holds the offset of the row (and position) in a place."""
-        key = (place.kind, place.name)
         self.uses_captured |= place.kind == "inv" and place.source_axis
-        if key not in self.bases:
-            name = f"o{len(self.row.lines)}_{len(self.bases)}"
-            text = self.w.base(place)
-            (self.s_block if place.source_axis else self.row).add(f"{name} = {text}")
-            self.bases[key] = name
-        return self.bases[key]
+        block, bases = (self.s_block, self.source_bases) if place.source_axis else (self.row, self.row_bases)
+        text = self.w.base(place)
+        if text == "0":
+            return text
+        if text not in bases:
+            bases[text] = f"o{self.offsets}"
+            block.add(f"{bases[text]} = {text}")
+            self.offsets += 1
+        return bases[text]
 
     def at(self, place: Place, offset: int, feature: bool) -> str:
         """The offset of the number at the current position of the loops."""
-        parts = [self.base(place)] + ([self.w.dim(offset)] if offset else []) + (["j"] if feature else [])
-        return " + ".join(parts)
+        parts = self.base(place), self.w.dim(offset), "j" if feature else "0"
+        return " + ".join(part for part in parts if part != "0") or "0"
 
     # ------------------------------------------------------------ expressions
 
@@ -173,7 +181,7 @@ class RowWriter:
         if v.id in self.names and not computing:
             return self.names[v.id]
         if v.op == "const":
-            return f"F({v.attrs['value']!r})"
+            return self.w.constant(v.attrs["value"])
         base, offset = (v.args[0], v.attrs["start"]) if v.op == "slice" else (v, 0)
         if base.id not in self.places and not computing:
             base, offset = v, 0  # of a slice kept for the backward pass the base is gone

@@ -13,12 +13,12 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.kernels.emit_cpu import COUNTER_WORDS, INTEGERS, NUMBERS, Module, emit
+from nmt.rnn.kernels.emit_cpu import INTEGERS, NUMBERS, Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.products import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
-from nmt.rnn.kernels.team import address_of, run_team
+from nmt.rnn.kernels.team import COUNTER_WORDS, address_of, run_team
 from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights

@@ -2,6 +2,7 @@
 sentence."""
 
 from functools import cache
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,10 @@ import numpy as np
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.barrier import meet
 from nmt.rnn.kernels.jit import carray, external, kernel, numba_types, task
-from nmt.rnn.kernels.memory import number_in, pointer_in
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
 from nmt.rnn.kernels.softmax import row_max
-from nmt.rnn.kernels.team import run_task
+from nmt.rnn.kernels.team import COUNTER_WORDS, address_of, given_array, given_numbers, run_team, task_table
 from nmt.rnn.kernels.threads import run_parallel
 
 # Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
@@ -194,17 +194,51 @@ def best_tokens(
     columns has its own sum, so that the bits are the same for any number of threads.
     """
     (R, H), V = y.shape, len(bias)
-    chunks = -(-V // _chunk_columns(y.itemsize))
-    parts = min(threads, chunks)
-    words = words_of(H, weights.dtype) if weights.dtype != y.dtype else 0
     best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
-    tokens, logits = np.empty((parts, R, places), np.int32), np.empty((parts, R, places), y.dtype)
-    counts, rounded = np.empty((parts, R), np.int64), np.empty((R, words), weights.dtype)
-    # A row's chunks are neighbours: the order of their sum must not depend on how many rows there are.
-    tops, totals = np.empty((R, chunks), y.dtype), np.empty((R, chunks), y.dtype)
-    arrays = y, weights, bias, rounded, tokens, logits, counts, tops, totals, best, scores
-    run_task(_best_task(y.dtype, weights.dtype), parts, (R, H, V, first, places, chunks, words), arrays)
+    _ready(R, H, V, places, threads, y.dtype, weights.dtype).run(first, (y, weights, bias, best, scores))
     return best, scores
+
+
+class _BestTokens:
+    """`best_tokens` of so many rows with memory of its own: what changes from call to call is the first token and the
+    addresses of some arrays."""
+
+    def __init__(self, R: int, H: int, V: int, places: int, threads: int, number: np.dtype, packed: np.dtype) -> None:
+        chunks = -(-V // _chunk_columns(number.itemsize))
+        self._parts = parts = min(threads, chunks)
+        words = words_of(H, packed) if packed != number else 0
+        rounded, counts = np.empty((R, words), packed), np.empty((parts, R), np.int64)
+        tokens, logits = np.empty((parts, R, places), np.int32), np.empty((parts, R, places), number)
+        # A row's chunks are neighbours: the order of their sum must not depend on how many rows there are.
+        tops, totals = np.empty((R, chunks), number), np.empty((R, chunks), number)
+        self._own = rounded, tokens, logits, counts, tops, totals
+        self._table = task_table((R, H, V, places, chunks, words, *(0,) * _CHANGING), self._own)
+        self._address, self._code = address_of(self._table), _best_task(number, packed).address
+
+    def run(self, first: int, arrays: tuple[np.ndarray, ...]) -> None:
+        """arrays: y, weights, bias, and the tokens and log-probabilities to fill."""
+        self._table[_CHANGES : _CHANGES + _CHANGING] = (first, *map(address_of, arrays))
+        run_team(self._code, self._parts, self._address, arrays)
+
+
+# In the table of `_BestTokens`: six sizes, then what changes.
+_SIZES, _CHANGING = 6, 6
+_CHANGES = COUNTER_WORDS + _SIZES
+_FEW, _MOST_KEPT = 16, 64
+_here = local()
+
+
+def _ready(rows: int, *sizes: Any) -> _BestTokens:
+    """One that this thread has used before; finding its memory would take as long as little work does."""
+    if rows > _FEW:
+        return _BestTokens(rows, *sizes)
+    kept: dict[Any, _BestTokens] = _here.__dict__.setdefault("kept", {})
+    found = kept.get((rows, *sizes))
+    if found is None:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        found = kept[(rows, *sizes)] = _BestTokens(rows, *sizes)
+    return found
 
 
 @cache
@@ -214,14 +248,15 @@ def _best_task(number: np.dtype, packed: np.dtype) -> Any:
     rounds = number != packed
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
-        R, H, V, first = number_in(table, 8), number_in(table, 9), number_in(table, 10), number_in(table, 11)
-        places, chunks, words = number_in(table, 12), number_in(table, 13), number_in(table, 14)
-        y, bias = carray(pointer_in(table, 15), (R, H), Y), carray(pointer_in(table, 17), V, Y)
-        weights, rounded = carray(pointer_in(table, 16), 1, W), carray(pointer_in(table, 18), (R, words), W)
-        tokens = carray(pointer_in(table, 19), (parts, R, places), np.int32)
-        logits = carray(pointer_in(table, 20), (parts, R, places), Y)
-        counts = carray(pointer_in(table, 21), (parts, R), np.int64)
-        tops, totals = carray(pointer_in(table, 22), (R, chunks), Y), carray(pointer_in(table, 23), (R, chunks), Y)
+        given = given_numbers(table, _SIZES + 1)
+        R, H, V, places = given[0], given[1], given[2], given[3]
+        chunks, words, first = given[4], given[5], given[6]
+        y, bias = carray(given_array(table, 7), (R, H), Y), carray(given_array(table, 9), V, Y)
+        weights, rounded = carray(given_array(table, 8), 1, W), carray(given_array(table, 12), (R, words), W)
+        tokens = carray(given_array(table, 13), (parts, R, places), np.int32)
+        logits = carray(given_array(table, 14), (parts, R, places), Y)
+        counts = carray(given_array(table, 15), (parts, R), np.int64)
+        tops, totals = carray(given_array(table, 16), (R, chunks), Y), carray(given_array(table, 17), (R, chunks), Y)
         goal = parts
         if rounds:
             _round_share(part, parts, y, weights, rounded)
@@ -232,8 +267,8 @@ def _best_task(number: np.dtype, packed: np.dtype) -> Any:
             _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals)
         meet(table, goal)
         if part == parts - 1:
-            best = carray(pointer_in(table, 24), (R, places), np.int32)
-            _merge(tokens, logits, counts, tops, totals, best, carray(pointer_in(table, 25), (R, places), Y))
+            best = carray(given_array(table, 10), (R, places), np.int32)
+            _merge(tokens, logits, counts, tops, totals, best, carray(given_array(table, 11), (R, places), Y))
 
     return task(best_of_columns)
 

@@ -21,8 +21,12 @@ import numpy as np
 from llvmlite import ir
 
 from nmt.rnn.kernels.barrier import SELFISH_LOOKS, YIELD_LOOKS, let_others_run, meet, pause
-from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types, task
-from nmt.rnn.kernels.memory import number_in
+from nmt.rnn.kernels.jit import carray, intrinsic, kernel, numba_types, task
+from nmt.rnn.kernels.memory import number_in, pointer_in
+from nmt.rnn.kernels.moves import advance
+
+COUNTER_WORDS = 8
+"""int64 numbers at the begin of a task's table: a cache line, in whose first the threads count their arrivals."""
 
 _SIZE = numba_types.int64
 _INT64 = ir.IntType(64)
@@ -34,8 +38,7 @@ _WORD = 8
 # Looks, of some 25 nanoseconds, before someone who waits goes to sleep: a tenth of a millisecond.
 PATIENCE = 5000
 # A sequence's table: the counter's cache line, how many tasks, and of each its address, parts and table.
-_COUNTER_WORDS = 8
-_COUNT, _FIRST = _COUNTER_WORDS, _COUNTER_WORDS + 1
+_COUNT, _FIRST = COUNTER_WORDS, COUNTER_WORDS + 1
 # What `_start` returns when all parts are done; a positive number is 1 + the worker to wait for.
 _DONE = 0
 
@@ -226,13 +229,19 @@ def run_team(function: int, parts: int, table: int, keep: Any) -> None:
 
 def task_table(numbers: Sequence[int], arrays: Sequence[Any]) -> np.ndarray:
     """A table for a `jit.task`: the cache line of its counter, numbers, and the addresses of contiguous arrays."""
-    return np.array([*(0,) * _COUNTER_WORDS, *numbers, *map(address_of, arrays)], np.int64)
+    return np.array([*(0,) * COUNTER_WORDS, *numbers, *map(address_of, arrays)], np.int64)
 
 
-def run_task(code: Any, parts: int, numbers: Sequence[int], arrays: Sequence[Any]) -> None:
-    """Run a `jit.task` on such a table."""
-    table = task_table(numbers, arrays)
-    run_team(code.address, parts, address_of(table), (table, arrays))
+@kernel
+def given_numbers(table, count):  # type: ignore[no-untyped-def]
+    """The numbers of a `task_table`, of which there are `count` or more."""
+    return carray(advance(table, COUNTER_WORDS * _WORD), count, np.int64)
+
+
+@kernel
+def given_array(table, n):  # type: ignore[no-untyped-def]
+    """Where the array lies that follows n numbers and arrays in a `task_table`."""
+    return pointer_in(table, COUNTER_WORDS + n)
 
 
 def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
@@ -261,15 +270,16 @@ class TaskSequence:
     def __init__(self, most: int) -> None:
         self._table = np.zeros(_FIRST + 3 * most, np.int64)
         self._address = address_of(self._table)
+        self._tasks: list[tuple[int, int, int]] = []
+        self._parts = 1
 
-    def run(self, tasks: Sequence[tuple[int, int, int]], keep: Any) -> None:
+    def run(self, tasks: list[tuple[int, int, int]], keep: Any) -> None:
         """Tasks by address, parts and the address of the table; `keep` as in `run_team`."""
-        self._table[_COUNT] = len(tasks)
-        parts = 1
-        for n, one in enumerate(tasks):
-            self._table[_FIRST + 3 * n : _FIRST + 3 * n + 3] = one
-            parts = max(parts, one[1])
-        run_team(_run_in_turn_task.address, parts, self._address, keep)
+        if tasks != self._tasks:
+            self._tasks, self._parts = tasks, max((1, *(parts for _, parts, _ in tasks)))
+            numbers = [number for one in tasks for number in one]
+            self._table[_COUNT : _FIRST + len(numbers)] = (len(tasks), *numbers)
+        run_team(_run_in_turn_task.address, self._parts, self._address, keep)
 
 
 @kernel
