@@ -20,7 +20,7 @@ from nmt.rnn.compiler.program import Nest, Place, Product, Program, RowWork
 from nmt.rnn.graph import Value
 from nmt.rnn.kernels.int8 import TAIL
 from nmt.rnn.kernels.memory import MAX_SCOPES
-from nmt.rnn.kernels.row_writer import INDEX, Block, Function, Names, RowWriter, variable, weight_key
+from nmt.rnn.kernels.row_writer import INDEX, Block, Function, Names, RowWriter, Terms, variable, weight_key
 from nmt.rnn.kernels.team import COUNTER_WORDS
 from nmt.rnn.weights import PAIRS, QUADS
 
@@ -89,12 +89,15 @@ def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
         texts.append(writer.source())
         loop = writer.function
     header = HEADER.format(dtype=dtype.name, packed=packed.name, product=PRODUCT_ROWS[packed])
-    scopes = "".join(
-        f"get{n}, put{n} = reader({n}), writer({n})\n" for n in range(MAX_SCOPES) if any(f"{n}(" in t for t in texts)
-    )
+    accesses = sorted({found.groups() for text in texts for found in _ACCESS.finditer(text)})
+    scopes = "".join(f"{kind}{n}_{terms} = {_KINDS[kind]}({n}, {terms})\n" for kind, n, terms in accesses)
     numbers = "".join(f"{constant} = F({value!r})\n" for value, constant in constants.items())
     source = header + scopes + numbers + "\n\n" + "\n\n".join(texts)
     return Module(source, list(dims), phases["before"], loop, phases["after"])
+
+
+_ACCESS = re.compile(r"\b(get|put)(\d+)_(\d)\(")
+_KINDS = {"get": "reader", "put": "writer"}
 
 
 class _Writer(Names):
@@ -130,11 +133,11 @@ class _Writer(Names):
         # scope is shared by all arrays that come late: within a scope nothing is promised.
         return self.scopes.setdefault(place.name, min(len(self.scopes), MAX_SCOPES - 1))
 
-    def load(self, place: Place, at: str) -> str:
-        return f"get{self.scope(place)}({self.array(place)}, {at})"
+    def load(self, place: Place, at: Terms) -> str:
+        return f"get{self.scope(place)}_{len(at)}({self.array(place)}, {', '.join(at)})"
 
-    def store(self, place: Place, at: str, value: str) -> str:
-        return f"put{self.scope(place)}({self.array(place)}, {at}, {value})"
+    def store(self, place: Place, at: Terms, value: str) -> str:
+        return f"put{self.scope(place)}_{len(at)}({self.array(place)}, {', '.join(at)}, {value})"
 
     def constant(self, value: float) -> str:
         return self.constants.setdefault(value, f"c{len(self.constants)}")
@@ -216,13 +219,12 @@ class _Writer(Names):
         ]
         if target.kind == "carry_out":
             # The product also ran over rows of the prefix that do not take part: theirs stays.
-            array, scope = self.array(target), self.scope(target)
-            kept = f"get{scope}({array}, (old * B + n) * {outer} + j)"
+            kept = self.store(target, (self.base(target), "j"), self.load(target, (f"(old * B + n) * {outer}", "j")))
             lines += [
                 "        for n in range(first, first + M):",
                 "            if lengths[n] <= t:",
                 "                for j in range(begin, end):",
-                f"                    put{scope}({array}, {self.base(target)} + j, {kept})",
+                f"                    {kept}",
             ]
         return lines
 
@@ -311,8 +313,7 @@ class _RowWriter(RowWriter):
     def _softmax(self, v: Value, place: Place) -> None:
         source = self.places[v.args[0].id]
         self.s_block = Block(4)
-        x = self.w.load(source, self.w.base(source))
-        at = self.w.base(place)
+        x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
         for line in (
             "top = LOWEST",
             "for s in range(ls):",

@@ -13,7 +13,7 @@ from numba import types as numba_types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
-__all__ = ["FAST", "carray", "external", "intrinsic", "kernel", "numba_types", "stamp_cache", "task"]
+__all__ = ["FAST", "carray", "external", "intrinsic", "kernel", "numba_types", "stamp_cache", "task", "with_arity"]
 
 # Reassociation and fused multiply-add, but infinities and NaN keep their meaning: a broken gradient
 # must stay visible.
@@ -93,13 +93,14 @@ def external(function: Callable[..., Any], argument_types: tuple[Any, ...], *, f
 
         return signature, codegen
 
-    return intrinsic(_with_arity(call, len(argument_types), function.__name__))
+    return intrinsic(with_arity(call, len(argument_types), function.__name__))
 
 
 _KEEP_ALIVE: list[Any] = []
 
 
-def _with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[..., Any]:
+def with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[..., Any]:
+    """`call`, which takes a typing context and `count` arguments, as a function with so many names."""
     # Numba reads an intrinsic's parameters from its Python signature, which therefore has to be a
     # real one.
     names = ", ".join(f"a{i}" for i in range(count))

@@ -7,7 +7,7 @@ meet, which the emitter
 knows because it laid the memory out. See "noalias" and "alias.scope" metadata in the LLVM language reference.
 """
 
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import from_dtype
 
-from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
+from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types, with_arity
 
 MAX_SCOPES = 48
 """Arrays of one function that are told apart; more of them share the last scope."""
@@ -29,38 +29,40 @@ def _mark(builder: ir.IRBuilder, instruction: ir.Instruction, scope: int) -> Non
     instruction.set_metadata("noalias", module.add_metadata([s for n, s in enumerate(scopes) if n != scope]))
 
 
-def _element(context: Any, builder: ir.IRBuilder, array_type: Any, array: Any, offset: Any) -> ir.Value:
+def _element(context: Any, builder: ir.IRBuilder, array_type: Any, array: Any, terms: Any) -> ir.Value:
+    offset = reduce(builder.add, terms)
     return builder.gep(context.make_array(array_type)(context, builder, array).data, [offset], inbounds=True)
 
 
 @cache
-def reader(scope: int) -> Any:
-    """`get(array, offset)`: the element at an offset in C order. One for all functions, which Numba looks at once."""
+def reader(scope: int, terms: int) -> Any:
+    """`get(array, *offset)`: the element at an offset in C order, which is a sum of so many terms. One object for all
+    functions, so that Numba finds out once what it is."""
 
-    def get(typing_context: Any, array: Any, offset: Any) -> Any:
+    def get(typing_context: Any, array: Any, *offset: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            load = builder.load(_element(context, builder, signature.args[0], *args))
+            load = builder.load(_element(context, builder, signature.args[0], args[0], args[1:]))
             _mark(builder, load, scope)
             return load
 
-        return array.dtype(array, numba_types.int64), codegen
+        return array.dtype(array, *(numba_types.int64,) * terms), codegen
 
-    return intrinsic(get)
+    return intrinsic(with_arity(get, 1 + terms, "get"))
 
 
 @cache
-def writer(scope: int) -> Any:
-    """`put(array, offset, value)`."""
+def writer(scope: int, terms: int) -> Any:
+    """`put(array, *offset, value)`."""
 
-    def put(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
+    def put(typing_context: Any, array: Any, *offset_and_value: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            store = builder.store(args[2], _element(context, builder, signature.args[0], args[0], args[1]))
+            store = builder.store(args[-1], _element(context, builder, signature.args[0], args[0], args[1:-1]))
             _mark(builder, store, scope)
             return context.get_dummy_value()
 
-        return numba_types.void(array, numba_types.int64, array.dtype), codegen
+        return numba_types.void(array, *(numba_types.int64,) * terms, array.dtype), codegen
 
-    return intrinsic(put)
+    return intrinsic(with_arity(put, 2 + terms, "put"))
 
 
 @intrinsic

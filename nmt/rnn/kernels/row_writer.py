@@ -14,6 +14,8 @@ from nmt.rnn.graph import Value
 INDEX = "I_"  # begins the name of an array of row numbers
 
 Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
+Terms = tuple[str, ...]
+"""An offset in a place: the terms of a sum."""
 
 
 def weight_key(step: Product) -> Weight:
@@ -103,11 +105,11 @@ class Names:
         """A number of the cell's."""
         return f"F({value!r})"
 
-    def load(self, place: Place, at: str) -> str:
+    def load(self, place: Place, at: Terms) -> str:
         """The number at an offset of a place."""
         raise NotImplementedError
 
-    def store(self, place: Place, at: str, value: str) -> str:
+    def store(self, place: Place, at: Terms, value: str) -> str:
         """Writes it."""
         raise NotImplementedError
 
@@ -169,10 +171,10 @@ class RowWriter:
             self.offsets += 1
         return bases[text]
 
-    def at(self, place: Place, offset: int, feature: bool) -> str:
+    def at(self, place: Place, offset: int, feature: bool) -> Terms:
         """The offset of the number at the current position of the loops."""
         parts = self.base(place), self.w.dim(offset), "j" if feature else "0"
-        return " + ".join(part for part in parts if part != "0") or "0"
+        return tuple(part for part in parts if part != "0") or ("0",)
 
     # ------------------------------------------------------------ expressions
 
@@ -220,7 +222,7 @@ class RowWriter:
         at = self.at(place, entry.offset, v.width is not None)
         self.put(self.block(v), place, at, f"{self.w.load(place, at)} + {name}" if entry.add else name)
 
-    def put(self, block: Block, place: Place, at: str, value: str) -> None:
+    def put(self, block: Block, place: Place, at: Terms, value: str) -> None:
         """Write a number where the loops are."""
         block.add(self.w.store(place, at, value))
 

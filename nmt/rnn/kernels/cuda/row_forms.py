@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from nmt.rnn.compiler.program import Entry, Nest, Place, RowWork
 from nmt.rnn.graph import Value
-from nmt.rnn.kernels.row_writer import Block, RowWriter
+from nmt.rnn.kernels.row_writer import Block, RowWriter, Terms
 
 MEET = "cuda.syncthreads()"
 
@@ -104,7 +104,7 @@ class CudaRows(RowWriter):
 
     # ------------------------------------------------------------ numbers and sums
 
-    def put(self, block: Block, place: Place, at: str, value: str) -> None:
+    def put(self, block: Block, place: Place, at: Terms, value: str) -> None:
         """Write a number where the loops are; one thread does, where all have it."""
         line = self.w.store(place, at, value)
         block.add(f"if thread == 0: {line}" if block is self.row else line)
@@ -146,7 +146,7 @@ class CudaRows(RowWriter):
     def _softmax(self, v: Value, place: Place) -> None:
         source = self.places[v.args[0].id]
         self.uses_parts = True
-        x, at = self.w.load(source, self.w.base(source)), self.w.base(place)
+        x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
         for line in (
             "top = LOWEST",
             "for s in range(thread, ls, threads):",
