@@ -117,19 +117,20 @@ def ours_in_all(model: Path, dtypes: list[str], folder: Path) -> list[System]:
 def onmt(args: argparse.Namespace, pieces: sentencepiece.SentencePieceProcessor) -> list[System]:
     """OpenNMT-py, in float32 and with its int8."""
     toolkit = TOOLKITS["onmt"](args.peers)
-    program = toolkit.path.with_name("onmt_translate")
+    plain = [str(toolkit.path.with_name("onmt_translate"))]
+    quantised = [str(toolkit.path.with_name("python")), str(_HERE / "_onmt_int8.py")]
 
-    def system(precision: str) -> System:
+    def system(precision: str, program: list[str]) -> System:
         def run(setting: Setting, source: Path, target: Path) -> Watched:
             options = {"model": args.onmt, "src": source, "output": target, "beam_size": setting.beam}
             options |= {"batch_size": setting.batch, "gpu": -1, "max_length": 100, "max_length_ratio": 2}
             options |= {"precision": precision}
             words = [str(word) for name, value in options.items() for word in (f"-{name}", value)]
-            return logged([str(program), *words], target, env=toolkit.env(setting.threads))
+            return logged([*program, *words], target, env=toolkit.env(setting.threads))
 
         return System(f"OpenNMT-py {precision}", run, pieces, True, [args.onmt])
 
-    return [system("fp32"), system("int8")]
+    return [system("fp32", plain), system("int8", quantised)]
 
 
 def marian(args: argparse.Namespace, pieces: sentencepiece.SentencePieceProcessor) -> list[System]:

@@ -17,6 +17,7 @@ from _toolkits import PEERS, Toolkit
 from train_step import write_corpus
 
 from nmt.model_folder import load_folder_config
+from nmt.rnn.kernels.features import TARGET
 from nmt.saved_model import load_saved_model
 
 
@@ -34,7 +35,9 @@ def converted(name: str, toolkit: Toolkit, model: Path, work: Path, threads: int
     env = toolkit.env(threads)
     if name == "marian":
         small, log = work / "model.int8.bin", work / "int8.log"
-        run([str(toolkit.path), "convert", "-f", str(model), "-t", str(small), "-g", "intgemm8"], log, env)
+        # Of a form for this processor: the one for any crashes (pymarian 1.12).
+        form = {"vnni": "avx512vnni", "pairs": "avx512"}[TARGET.byte_sums] if TARGET.lanes == 16 else "avx2"
+        run([str(toolkit.path), "convert", "-f", str(model), "-t", str(small), "-g", f"intgemm8{form}"], log, env)
         return ["--marian", str(model), "--marian-int8", str(small), "--marian-vocab", str(work / "vocab.yml")]
     if name == "transformer":
         made = work / "ctranslate2"
