@@ -14,7 +14,7 @@ from nmt.rnn.fixed_stepper import FixedStepper
 from nmt.rnn.kernels.runs import distinct
 from nmt.rnn.profile import operation
 from nmt.rnn.stepper import Stepper
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.workspace import SENTENCE, Workspace
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class StepDecoder:
         # Where a decoder is told its position, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}
         self._narrow: NarrowOutput | None = None
-        self._memory = Workspace(network.device.xp)  # of a step's input
+        self._memory = Workspace(network.device.xp, SENTENCE)  # of a step's input
         self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
 
     def _narrow_to(self, names: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:

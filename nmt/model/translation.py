@@ -21,7 +21,7 @@ from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.device import Device
 from nmt.rnn.layered import LayeredScan
 from nmt.rnn.scan import Scan
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.workspace import SENTENCE, Workspace
 
 if TYPE_CHECKING:
     from nmt.data.batches import Batch
@@ -91,7 +91,7 @@ class TranslationModel(Network):
         threads = self._use_threads(threads)
         order = np.argsort(-lengths, kind="stable")
         back = np.argsort(order, kind="stable")
-        allocate = Workspace(self.device.xp)
+        allocate = Workspace(self.device.xp, SENTENCE)
         x = self.embed_sequence("src", src[:, order], threads, allocate)
         encoded = self.encoder.forward(
             self.weights.view("encoder"), x, lengths[order], training=False, seed=0, allocate=allocate

@@ -43,18 +43,20 @@ class Fresh:
         return nullcontext()
 
 
-_FIRST, _MOST = 1 << 16, 1 << 22
-"""Bytes found at a time for small arrays: as many as there are already, between these. For a single sentence the system
-would take longer to hand over megabytes than the work with them takes."""
+_CHUNK = 1 << 22
+"""Bytes found at a time for small arrays."""
+SENTENCE = 1 << 16
+"""Bytes to begin with for a single sentence: the system would take longer to hand over megabytes than the work with
+them takes."""
 
 
 class Workspace:
     """Memory for one training step, taken piece by piece and given back all at once by `reset`, or by the end of a
     `temporary` part; grows to the largest step seen."""
 
-    def __init__(self, xp: Any = np) -> None:
-        """`xp`: of the device whose memory it is."""
-        self._xp = xp
+    def __init__(self, xp: Any = np, first: int = _CHUNK) -> None:
+        """`xp`: of the device whose memory it is; first: bytes to begin with, then as many as there are already."""
+        self._xp, self._first = xp, first
         self._chunks: list[Any] = []
         self._at = 0  # the chunk in use
         self._used = 0  # bytes of it
@@ -68,7 +70,8 @@ class Workspace:
         while self._at < len(self._chunks) and self._used + step > self._chunks[self._at].size:
             self._at, self._used = self._at + 1, 0
         if self._at == len(self._chunks):
-            self._chunks.append(_zeros(self._xp, (max(step, min(max(_FIRST, self.nbytes), _MOST)),), np.uint8))
+            found = max(step, min(max(self._first, self.nbytes), _CHUNK))
+            self._chunks.append(_zeros(self._xp, (found,), np.uint8))
         piece = self._chunks[self._at][self._used : self._used + size]
         self._used += step
         self._held += step

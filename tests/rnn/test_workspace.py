@@ -5,7 +5,7 @@ import numpy as np
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.scan import Scan
 from nmt.rnn.weights import Weights, initial_params
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.workspace import SENTENCE, Workspace
 
 
 def test_pieces_do_not_overlap_and_temporary_ones_come_again():
@@ -49,3 +49,13 @@ def test_a_pass_gives_its_blocks_of_time_back():
     scan.forward(weights, x, allocate=take)
     lasting = 3 * (41 * 3 * 8 * 4 + 63)  # states h and c, and what is not in the block
     assert once < take.taken <= once + lasting
+
+
+def test_memory_for_a_sentence_begins_small_and_doubles():
+    take = Workspace(first=SENTENCE)
+    held = []
+    for _ in range(200):
+        take((1 << 15,), np.uint8)
+        held.append(take.nbytes)
+    assert held[0] == SENTENCE
+    assert sorted(set(held)) == [SENTENCE << n for n in range(8)]  # 200 pieces of half of it
