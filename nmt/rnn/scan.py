@@ -276,7 +276,8 @@ class Scan:
     def backward_weights(self, tape: Tape, gradients: Arrays) -> None:
         """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`;
         as often as is asked. They have the bits that one `backward` for all gives, unless a step sums over units, as a
-        layer normalisation does: what keeps its operands is another program, whose sums may be grouped otherwise."""
+        layer normalisation does, or gates are computed again: what keeps its operands is another program, whose sums
+        may be grouped otherwise, and whose products be rounded or not before they are added."""
         with joined(gradients, tape.connections) as shares:
             tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, shares)
             self.invariants(tape.compiled).weight_gradients(
