@@ -128,12 +128,13 @@ def draw(row, seed):
 def grouped_anew(run, name):
     """Whether a schedule may add up the terms of this result in another order: gradients of parameters, over all rows
     and steps, block by block; and sums over units, which another program may group otherwise, where it is one that
-    keeps its operands; likewise products that are added at once, where gates are computed again on the way back: such a
-    program may round them first, and another not."""
+    keeps its operands; likewise products that are added at once, where gates are computed again on the way back in
+    bfloat16: such a program may round them first, and another not."""
     if run.row["schedule"] == "blocks of time":
         return name.removeprefix("d_") in run.case.params
     sums = any(v.op == "sum_last" for v in trace(run.case.cell, training=True).graph.values)
-    return run.row["schedule"] == LATER and (sums or run.row["recompute"] == "gates") and "d_" in name
+    again = (run.row["dtype"], run.row["recompute"]) == ("bfloat16", "gates")
+    return run.row["schedule"] == LATER and (sums or again) and "d_" in name
 
 
 def of_pass(reverse, found):
