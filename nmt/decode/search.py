@@ -10,11 +10,14 @@ import numpy as np
 
 from nmt.decode.beam import BeamCell, Block, Decoder, Hypothesis, run
 from nmt.decode.blocks import length_blocks
+from nmt.decode.choosers import BestChooser
 from nmt.decode.device_beam import BlockSearch
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.fusion import Fusion
 from nmt.decode.options import SearchOptions
-from nmt.decode.penalty import LengthPenalty
+from nmt.decode.penalty import LengthPenalty, length_divisor
+from nmt.decode.plain_search import run_loop
+from nmt.rnn.beam_loop import BeamSettings
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
 
@@ -69,15 +72,26 @@ def search(
     def work(part: int, parts: int) -> None:
         own_threads = threads if parts == 1 else 1
         decoder: Decoder = model.search_decoder(own_threads, longest)
-        rewards = options.word_reward, options.coverage_penalty
         chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
-        cell = BeamCell(
-            decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser, expected
-        )
+        loop = getattr(decoder, "beam_loop", None) if type(chooser) is BestChooser else None
         with queue:
-            for n, hypotheses in run(cell, queue, size):
-                found[n] = hypotheses
-                queue.count()
+            ended: Iterator[list[tuple[int, list[Hypothesis]]]]
+            if loop is None:
+                rewards = options.word_reward, options.coverage_penalty
+                cell = BeamCell(
+                    decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser, expected
+                )
+                ended = ([one] for one in run(cell, queue, size))
+            else:
+                divisors = length_divisor(length_penalty, np.arange(limits.max(initial=0) + 2))
+                reward = options.word_reward, expected is not None
+                tokens = decoder.eos_id, BOS_ID, first_token
+                decoder.begin_loop(loop, BeamSettings(size, beam_size, n_best, *tokens, divisors, *reward))
+                ended = run_loop(decoder, loop, queue, limits, expected, n_best)
+            for sentences in ended:
+                for n, hypotheses in sentences:
+                    found[n] = hypotheses
+                queue.count(len(sentences))
                 if part == parts - 1 and on_ended is not None:
                     on_ended(queue.newly_ended())
                 if queue.failed:
@@ -106,10 +120,10 @@ class _Queue(Iterator[Block]):
             return np.array(block), sources
         return np.array(block), sources, [self._options.candidates(n, s) for n, s in zip(block, sources, strict=True)]
 
-    def count(self) -> None:
-        """One more sentence has ended."""
+    def count(self, ended: int) -> None:
+        """So many more sentences have ended."""
         with self._lock:
-            self._ended += 1
+            self._ended += ended
 
     def newly_ended(self) -> int:
         """How many sentences have ended since the last call."""

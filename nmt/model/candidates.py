@@ -58,6 +58,21 @@ class NarrowOutput:
         vocab_size = len(self.layer.weights[self.layer.bias])
         return self.device.candidate_log_probs(outputs, self._narrow, self._lists(names), vocab_size, self.threads)
 
+    @property
+    def narrow(self) -> OutputLayer:
+        """The layer of all candidates."""
+        return self._narrow
+
+    @property
+    def names(self) -> np.ndarray:
+        """Of the sentences whose lists there are, rising."""
+        return self._names
+
+    @property
+    def lists(self) -> CandidateLists:
+        """All of them, of no rows yet."""
+        return self._lists(self._names[:0])
+
     def _lists(self, names: np.ndarray) -> CandidateLists:
         of = np.searchsorted(self._names, names)
         return CandidateLists(self._ids, self._places, self._bias, self._starts, of, self._longest)

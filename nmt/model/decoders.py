@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nmt.model.language import LanguageModel
     from nmt.model.network import Network
     from nmt.model.translation import TranslationModel
+    from nmt.rnn.beam_loop import BeamLoop, BeamSettings
     from nmt.rnn.scan import Scan
 
 States = dict[str, np.ndarray]
@@ -37,11 +38,12 @@ class StepDecoder:
         self.network, self.threads = network, threads
         self.eos_id = EOS_ID
         self._idle = network.idle_steppers.setdefault(threads, []) if scan is None else []
+        self._scan = scan or network.step_decoder
         # Taking from and adding to a list are each one step for the interpreter.
         try:
             self._stepper = self._idle.pop()
         except IndexError:
-            self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"))
+            self._stepper = Stepper(self._scan, network.weights.view("decoder"))
         self._table = network.positions.get("tgt")
         # Where a decoder is told its position, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}
@@ -59,6 +61,29 @@ class StepDecoder:
         """These sentences are not asked for any more."""
         if self._narrow is not None:
             self._narrow.release(names)
+
+    @property
+    def beam_loop(self) -> BeamLoop | None:
+        """The search of this decoder as one computation; None where each step wants something of its own."""
+        plain = self._scan.device.name == "cpu" and self._table is None and not self._scan.door.sequences
+        if not plain or self._scan is not self.network.step_decoder:
+            return None
+        if self._stepper.loop is None:
+            from nmt.rnn.beam_loop import BeamLoop
+
+            self._stepper.loop = BeamLoop(self._stepper, self.network.output_layer, self.threads)
+        return self._stepper.loop
+
+    def begin_loop(self, loop: BeamLoop, settings: BeamSettings) -> None:
+        """A search by `beam_loop` begins."""
+        table = self.network.table("tgt")
+        weights = self.network.weights
+        loop.begin(settings, weights.quantised(table) or weights[table], self.network._scale("tgt"))
+
+    def narrow_loop(self, loop: BeamLoop) -> None:
+        """Sentences have come in, maybe with candidates."""
+        if self._narrow is not None:
+            loop.narrow(self._narrow.narrow, self._narrow.lists, self._narrow.names)
 
     def close(self) -> None:
         """The search is over: what was prepared for its steps is the next one's."""

@@ -79,6 +79,11 @@ class OutputLayer:
     tied: bool
     packed: np.dtype
 
+    def in_products(self, threads: int, *, transposed: bool = False) -> Array:
+        """The matrix [H, V], or its transpose, as the processor's products read it."""
+        rows = self.weights.shape(self.matrix)[0]
+        return self.weights.packed(self.matrix, 0, rows, self.tied != transposed, threads, self.packed)
+
 
 @dataclass(frozen=True)
 class OutputGradients:

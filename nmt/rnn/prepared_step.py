@@ -1,16 +1,17 @@
-"""A step for search on the processor: all its parts in one call of the team, prepared once for a number of rows.
+"""A step for search on the processor: all its parts in one call of the team, prepared once for up to so many rows.
 
-What a call needs besides its numbers (memory, the tables of generated functions, who divides what) depends on the
-number of rows alone. Where rows are few, finding it out takes longer than some of the products.
+What a call needs besides its numbers (memory, the tables of generated functions) stays where it is; fewer rows use the
+first part of it. Finding it anew at every step would take longer than some of the products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from nmt.rnn.compiler.program import Place
 from nmt.rnn.compiler.share import Shared
 from nmt.rnn.kernels.row_writer import INDEX
 from nmt.rnn.kernels.run_cpu import Executable, Rows, Table, single_steps
@@ -20,28 +21,46 @@ from nmt.rnn.profile import operation
 from nmt.rnn.ragged import Sources
 from nmt.rnn.scan import Scan
 from nmt.rnn.weights import Weights
-from nmt.rnn.workspace import Allocate, Fresh, Workspace
+from nmt.rnn.workspace import Fresh
 
 Arrays = dict[str, np.ndarray]
 
 FEW = 16
-"""Rows up to which what was prepared is kept; with more the numbers themselves take far longer."""
+"""Rows up to which memory is kept when nobody is there any more."""
 
 _SOURCE_STEP = 32
 """Source positions for which memory is prepared are a multiple of this: longer sentences rarely prepare anew."""
 
 
 @dataclass
-class _Call:
-    """A part of the step, ready for a number of rows: its function and table, and the arrays it fills."""
+class Call:
+    """A part of the step, ready for up to `capacity` rows: its function and table, and the arrays it fills."""
 
     function: int
     table: Table
     address: int  # of the table
-    multiply_adds: Callable[[], int]
-    arrays: Arrays
+    arrays: Arrays  # with room for all these rows
     places: dict[str, list[int]]  # where in the table arrays are that change from call to call
+    capacity: int
+    rows: int = 0
     _given: Arrays = field(default_factory=dict)  # what is there now
+
+    def resize(self, rows: int) -> None:
+        """Run on so many rows from now on."""
+        if rows != self.rows:
+            self.rows = rows
+            self.table.resize(rows)
+
+    def array(self, name: str) -> np.ndarray:
+        """The array [slots, rows, n] of this name as it lies with the present number of rows."""
+        whole = self.arrays[name]
+        slots, _, width = whole.shape
+        return whole.reshape(-1)[: slots * self.rows * width].reshape(slots, self.rows, width)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of a run."""
+        return self.rows * self.table.sharing.row_size
 
     def exchange(self, name: str, array: np.ndarray) -> None:
         """Read another array under this name."""
@@ -71,12 +90,12 @@ class PreparedStep:
     ) -> None:
         self.scan, self.weights, self.shared = scan, weights, shared
         self._step, self._of_inputs, self._of_states = step, of_inputs, of_states
-        self._kept: dict[tuple[str, int], _Call] = {}
+        self._calls: dict[str, Call] = {}
         self._version = weights.version
-        self._memory = Workspace()
         self._sequence = TaskSequence(3)
         self._sources = Sources({}, identity(1), identity(1), 1)
         self._longest = 0
+        self._filled = {*(f"S_{name}" for name in scan.states), step.plan.outputs["y"].name}
         self._names = {k for part in (of_inputs, of_states) if part for k in part.plan.outputs}
 
     def run(
@@ -87,62 +106,97 @@ class PreparedStep:
         parent: np.ndarray,
         sources: Sources | None = None,
     ) -> Arrays:
-        """Arrays as `Executable.forward` leaves them, in memory that the next call uses again.
+        """The states' stacks and the array of the output, as `Executable.forward` leaves them, in memory that the next
+        call uses again.
 
         given: inputs [U, n] by name, row r reads word[r]; states [P, n], row r continues parent[r]; both int64 [R].
         sources: None for a cell without captured arrays.
         """
-        R = len(word)
-        self._memory.reset()
-        self._sources = sources or self._sources
-        if self._sources.longest > self._longest or self.weights.version is not self._version:
-            self._longest = max(self._longest, -(-self._sources.longest // _SOURCE_STEP) * _SOURCE_STEP)
-            self._version, self._kept = self.weights.version, {}
-        step = self._call("step", R)
-        calls, arrays = [], step.arrays
-        for kind, part, values, index in (
-            ("inputs", self._of_inputs, given, word),
-            ("states", self._of_states, states, parent),
+        if sources is not None:
+            self.read(sources)
+        counts = (len(next(iter(given.values()))), len(next(iter(states.values()), parent)), len(word))
+        *parts, step = self.join(given, states, word, parent, *counts)
+        arrays = {name: step.array(name) for name in self._filled}
+        for name in self.shared.gathered:
+            if name in states:
+                np.take(states[name], parent, axis=0, out=arrays[f"S_{name}"][0])
+            else:
+                np.take(given[name], word, axis=0, out=step.array(name)[0])
+        calls = [call for call in (*parts, step) if call is not None]
+        with operation("step", multiply_adds=lambda: sum(call.multiply_adds for call in calls)):
+            self._sequence.run([call.task for call in calls], calls)
+        return arrays
+
+    def read(self, sources: Sources) -> None:
+        """Rows read these sentences from the next call on."""
+        self._sources = sources
+
+    def join(
+        self,
+        given: Mapping[str, np.ndarray],
+        states: Mapping[str, np.ndarray],
+        word: np.ndarray,
+        parent: np.ndarray,
+        U: int,
+        P: int,
+        R: int,
+    ) -> tuple[Call | None, Call | None, Call]:
+        """The parts, of inputs, of states and the step, ready for so many rows and reading these arrays (see `run`)
+        and one another; those that are not there are None. What is gathered is the caller's business."""
+        step = self.call("step", R)
+        found: list[Call | None] = []
+        for kind, part, values, index, count in (
+            ("inputs", self._of_inputs, given, word, U),
+            ("states", self._of_states, states, parent, P),
         ):
             if part is None:
+                found.append(None)
                 continue
-            call = self._call(kind, len(next(iter(values.values()))))
+            call = self.call(kind, count)
             for name in part.plan.trace.inputs:
                 call.exchange(name, values[name])
             for name, place in part.plan.outputs.items():
                 step.exchange(f"C_{name}", call.arrays[place.name])
                 step.exchange(f"{INDEX}C_{name}", index)
-            calls.append(call)
-        for name in self.shared.gathered:
-            if name in states:
-                np.take(states[name], parent, axis=0, out=arrays[f"S_{name}"][0])
-            else:
-                np.take(given[name], word, axis=0, out=arrays[name][0])
-        if sources is not None:
-            for name, array in sources.arrays.items():
-                step.exchange(name, array)
-            step.exchange("source_lengths", sources.lengths)
-            step.exchange("owner", sources.starts)
-        calls.append(step)
-        with operation("step", multiply_adds=lambda: sum(call.multiply_adds() for call in calls)):
-            self._sequence.run([call.task for call in calls], calls)
-        return arrays
+            found.append(call)
+        for name, array in self._sources.arrays.items():
+            step.exchange(name, array)
+        if self._sources.arrays:
+            step.exchange("source_lengths", self._sources.lengths)
+            step.exchange("owner", self._sources.starts)
+        return found[0], found[1], step
+
+    @property
+    def output(self) -> Place:
+        """Where the step puts its output."""
+        return self._step.plan.outputs["y"]
+
+    def forget_rows(self) -> None:
+        """Somebody else has written numbers of rows into the tables."""
+        for call in self._calls.values():
+            call.rows = 0
 
     def rest(self) -> None:
         """Let the memory of many rows, and of sentences, go."""
-        self._memory.release()
+        self._calls = {kind: call for kind, call in self._calls.items() if call.capacity <= FEW}
         self._sources = Sources({}, identity(1), identity(1), 1)
 
-    def _call(self, kind: str, count: int) -> _Call:
-        if count > FEW:
-            return self._prepare(kind, count, self._memory)
-        call = self._kept.get((kind, count))
-        if call is None:
-            call = self._kept[kind, count] = self._prepare(kind, count, Fresh())
+    def call(self, kind: str, rows: int) -> Call:
+        """A part of the step, "inputs", "states" or "step", with memory for so many rows and set to them."""
+        if self.weights.version is not self._version:
+            self._version, self._calls = self.weights.version, {}
+        if self._sources.longest > self._longest:
+            self._longest = -(-self._sources.longest // _SOURCE_STEP) * _SOURCE_STEP
+            self._calls.pop("step", None)
+        call = self._calls.get(kind)
+        if call is None or rows > call.capacity:
+            call = self._calls[kind] = self._prepare(kind, 1 << max(3, (rows - 1).bit_length()))
+        call.resize(rows)
         return call
 
-    def _prepare(self, kind: str, count: int, allocate: Allocate) -> _Call:
-        """What runs a part on so many rows; what changes from call to call is still to be exchanged."""
+    def _prepare(self, kind: str, count: int) -> Call:
+        """What runs a part on up to so many rows; what changes from call to call is still to be exchanged."""
+        allocate = Fresh()
         scan = self.scan
         part = {"inputs": self._of_inputs, "states": self._of_states, "step": self._step}[kind]
         if part is None:
@@ -150,7 +204,7 @@ class PreparedStep:
         ones, bounds = single_steps(count, scan.threads)
         lengths, arrays = ones, dict[str, np.ndarray]()
         if kind == "step":
-            arrays |= self._arrays(count, allocate)
+            arrays |= self._arrays(count)
             lengths = self._sources.lengths
         else:
             arrays |= dict.fromkeys(part.plan.trace.inputs, _UNKNOWN)
@@ -165,12 +219,11 @@ class PreparedStep:
         for place, name in enumerate(table.names):
             own = name in shared or not name.startswith(INDEX)
             places.setdefault(name if own else "owner", []).append(place)
-        size = launches[0].multiply_adds
-        return _Call(function, table, address, size if callable(size) else lambda: size, arrays, places)
+        return Call(function, table, address, arrays, places, count)
 
-    def _arrays(self, R: int, allocate: Allocate) -> Arrays:
+    def _arrays(self, R: int) -> Arrays:
         """The step's own: state stacks, and what it reads itself of its inputs; memory of others is a stand-in."""
-        scan, gathered = self.scan, self.shared.gathered
+        scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
         arrays = dict(self._sources.arrays)
         arrays |= {f"C_{name}": _UNKNOWN for name in self._names}
         arrays |= {f"S_{name}": allocate((2, R, width), scan.dtype) for name, width in scan.states.items()}

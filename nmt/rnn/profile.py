@@ -8,7 +8,7 @@ work took only when that is done; so they are added up when the recording ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -121,3 +121,20 @@ class _Timed(AbstractContextManager[None]):
         profile._depth -= 1
         counted = count if isinstance(count, int) else count()
         profile._spans.append((self._name, profile._depth, self._began, ended, counted))
+
+
+def moment() -> Any:
+    """This moment, for `record_parts`; None while nobody records."""
+    return None if _active is None else _active.clock.now()
+
+
+def record_parts(began: Any, parts: Sequence[tuple[str, float, int]]) -> None:
+    """What has run since `began` was these operations, which took turns: names, what each took in a measure of its own,
+    multiply-adds. It must have been the processor's work alone."""
+    if _active is None:
+        return
+    elapsed, whole = _active.clock.now() - began, sum(share for _, share, _ in parts)
+    for name, share, count in parts:
+        ended = began + (elapsed * share / whole if whole else elapsed / len(parts))
+        _active._spans.append((name, _active._depth, began, ended, count))
+        began = ended

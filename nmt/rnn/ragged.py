@@ -66,8 +66,15 @@ class Ragged:
 
     def of(self, names: np.ndarray) -> Sources:
         """What rows of these sentences [R] read."""
-        starts = self._starts[names - self._first_name]
+        return self.at(self._starts[names - self._first_name])
+
+    def at(self, starts: np.ndarray) -> Sources:
+        """What rows read whose sentences begin at these positions [R]."""
         return Sources(self.arrays, starts, self._lengths_at, self._longest)
+
+    def all_starts(self) -> tuple[np.ndarray, int]:
+        """First positions by name, and the name of the first of them."""
+        return self._starts, self._first_name
 
     def _make_room(self, count: int) -> None:
         """Move what is there to the front, into larger arrays where need be, so that `count` positions follow."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from nmt.rnn.door import shaped
 from nmt.rnn.kernels import run_cpu
 from nmt.rnn.kernels.run_cpu import Rows, single_steps
 from nmt.rnn.kernels.runs import identity
-from nmt.rnn.prepared_step import PreparedStep
+from nmt.rnn.prepared_step import FEW, PreparedStep
 from nmt.rnn.ragged import Ragged, Sources
 from nmt.rnn.scan import Scan
 from nmt.rnn.weights import Weights, check_params
 from nmt.rnn.workspace import Fresh, Workspace
+
+if TYPE_CHECKING:
+    from nmt.rnn.beam_loop import BeamLoop
 
 Arrays = dict[str, np.ndarray]
 
@@ -76,6 +79,7 @@ class Stepper:
         self._sources = Ragged({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
         self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
         self._memory = Workspace(scan.device.xp)
+        self.loop: BeamLoop | None = None  # a search of these steps, with what was prepared for it
         self._prepared: PreparedStep | None = None
         if isinstance(self._compiled.step, run_cpu.Executable):
             self._prepared = PreparedStep(scan, weights, *self._compiled.parts)
@@ -100,12 +104,29 @@ class Stepper:
         """These are not asked for any more; their memory is used again."""
         self._sources.remove(sentences)
 
+    @property
+    def prepared(self) -> PreparedStep:
+        """The step as the processor runs it. Raises RuntimeError elsewhere."""
+        if self._prepared is None:
+            raise RuntimeError(f"steps are prepared on the processor alone, not on {self.scan.device.name}")
+        return self._prepared
+
+    def starts(self) -> tuple[np.ndarray, int]:
+        """Where captured arrays of sentences begin, int64 by name, and the first of these names."""
+        return self._sources.all_starts()
+
+    def sources(self, starts: np.ndarray) -> Sources:
+        """What rows read whose sentences begin at `starts`."""
+        return self._sources.at(starts)
+
     def rest(self) -> None:
         """Nobody is there any more: memory that grew with sentences and rows goes, what was prepared for few stays."""
         self._sources = self._sources.emptied()
         self._memory.release()
         if self._prepared is not None:
             self._prepared.rest()
+        if self.loop is not None and self.loop.capacity > FEW:
+            self.loop = None
 
     def step(
         self,

@@ -4,11 +4,28 @@ The products are those of all lists together, which rows share; what follows rea
 chunk after another in the order of its list. So a row's bits do not depend on the lists of other rows.
 """
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 
 from nmt.rnn.device import CandidateLists
-from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.search import _chunk_columns, _insert, _logits, _norm_of, _reduce_row, _rounded
+from nmt.rnn.kernels.barrier import meet
+from nmt.rnn.kernels.jit import carray, kernel, task
+from nmt.rnn.kernels.products import words_of
+from nmt.rnn.kernels.search import (
+    CHANGING,
+    SIZES,
+    BestTokens,
+    _chunk_columns,
+    _insert,
+    _logits,
+    _norm_of,
+    _reduce_row,
+    _rounded,
+    round_share,
+)
+from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
 from nmt.rnn.kernels.threads import run_parallel
 
 _ROWS = 240
@@ -94,11 +111,57 @@ def best_candidates(
     y [R, H]; weights: the packed [H, U] matrix of the columns `lists.ids`. Returns what `search.best_tokens` does,
     tokens by their number in the vocabulary.
     """
-    threads = _useful(threads, y, lists)
-    logits = _all_logits(y, weights, len(lists.ids), threads)
+    task_of_rows = BestCandidates(*y.shape, places, threads, weights, lists, y.dtype)
     tokens, scores = np.empty((len(y), places), np.int32), np.empty((len(y), places), y.dtype)
-    run_parallel(_best, min(threads, len(y)), logits, *_arrays(lists), first, tokens, scores)
+    task_of_rows.give(first, (y, weights, lists.bias, tokens, scores))
+    task_of_rows.run()
     return tokens, scores
+
+
+class BestCandidates(BestTokens):
+    """`best_candidates` of up to R rows with memory of its own; whose rows' lists change with `lists.row_lists`."""
+
+    def __init__(
+        self, R: int, H: int, places: int, threads: int, weights: np.ndarray, lists: CandidateLists, number: np.dtype
+    ) -> None:
+        U, packed = len(lists.ids), weights.dtype
+        self.parts = threads if R * H * U >= _ALONE_BELOW else 1
+        words = words_of(H, packed) if packed != number else 0
+        rounded, logits = np.empty((R, words), packed), np.empty((R, U), number)
+        self._own = rounded, logits, lists.ids, lists.places, lists.starts, lists.row_lists
+        self.table = task_table((R, H, U, places, lists.longest, words, *(0,) * CHANGING), self._own)
+        self.address, self.code = address_of(self.table), _candidates_task(number, packed).address
+
+
+@cache
+def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
+    """`best_candidates` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
+    Y, W = number.type, packed.type
+    rounds = number != packed
+
+    def best_of_lists(part, parts, table):  # type: ignore[no-untyped-def]
+        given = given_numbers(table, SIZES + 1)
+        R, H, U, places = given[0], given[1], given[2], given[3]
+        longest, words, first = given[4], given[5], given[6]
+        y, bias = carray(given_array(table, 7), (R, H), Y), carray(given_array(table, 9), 1, Y)
+        weights, rounded = carray(given_array(table, 8), 1, W), carray(given_array(table, 12), (R, words), W)
+        tokens = carray(given_array(table, 10), (R, places), np.int32)
+        scores = carray(given_array(table, 11), (R, places), Y)
+        logits, ids = carray(given_array(table, 13), (R, U), Y), carray(given_array(table, 14), U, np.int32)
+        columns, starts = carray(given_array(table, 15), 1, np.int32), carray(given_array(table, 16), 1, np.int64)
+        lists = carray(given_array(table, 17), R, np.int64)
+        goal = parts
+        if rounds:
+            round_share(part, parts, y, weights, rounded)
+            meet(table, goal)
+            goal += parts
+            _store_logits(part, parts, rounded, weights, U, logits)
+        else:
+            _store_logits(part, parts, y, weights, U, logits)
+        meet(table, goal)
+        _best(part, parts, logits, bias, ids, columns, starts, lists, longest, first, tokens, scores)
+
+    return task(best_of_lists)
 
 
 def candidate_log_probs(

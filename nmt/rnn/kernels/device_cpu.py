@@ -89,8 +89,8 @@ class CPUDevice(Device):
     ) -> np.ndarray:
         from nmt.rnn.kernels.output import output_loss
 
-        packed = _packed(layer, layer.tied, threads)
-        back = _packed(layer, not layer.tied, threads) if gradients else None
+        packed = layer.in_products(threads)
+        back = layer.in_products(threads, transposed=True) if gradients else None
         d_h, d_W, d_b = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
         bias, tied = layer.weights[layer.bias], layer.tied
         sums = output_loss(
@@ -110,14 +110,14 @@ class CPUDevice(Device):
         from nmt.rnn.kernels.search import best_tokens
 
         bias = layer.weights[layer.bias]
-        return best_tokens(outputs, _packed(layer, layer.tied, threads), bias, first, places, threads)
+        return best_tokens(outputs, layer.in_products(threads), bias, first, places, threads)
 
     def log_probs(
         self, outputs: np.ndarray, layer: OutputLayer, threads: int, allocate: Allocate | None = None
     ) -> np.ndarray:
         from nmt.rnn.kernels.search import log_probs
 
-        return log_probs(outputs, _packed(layer, layer.tied, threads), layer.weights[layer.bias], threads)
+        return log_probs(outputs, layer.in_products(threads), layer.weights[layer.bias], threads)
 
     def best_candidates(
         self,
@@ -130,14 +130,14 @@ class CPUDevice(Device):
     ) -> tuple[np.ndarray, np.ndarray]:
         from nmt.rnn.kernels.candidates import best_candidates
 
-        return best_candidates(outputs, _packed(layer, layer.tied, threads), lists, first, places, threads)
+        return best_candidates(outputs, layer.in_products(threads), lists, first, places, threads)
 
     def candidate_log_probs(
         self, outputs: np.ndarray, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
     ) -> np.ndarray:
         from nmt.rnn.kernels.candidates import candidate_log_probs
 
-        return candidate_log_probs(outputs, _packed(layer, layer.tied, threads), lists, vocab_size, threads)
+        return candidate_log_probs(outputs, layer.in_products(threads), lists, vocab_size, threads)
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
         from nmt.rnn.kernels.output import chunk_rows
@@ -176,11 +176,6 @@ class CPUDevice(Device):
     def add_scaled(self, total: np.ndarray, other: np.ndarray, factor: float, scale: float = 1.0) -> None:
         np.multiply(total, total.dtype.type(scale), out=total)
         total += other.dtype.type(factor) * other
-
-
-def _packed(layer: OutputLayer, transposed: bool, threads: int) -> np.ndarray:
-    rows = layer.weights.shape(layer.matrix)[0]
-    return layer.weights.packed(layer.matrix, 0, rows, transposed, threads, layer.packed)
 
 
 def _useful(threads: int, array: np.ndarray) -> int:

@@ -13,7 +13,7 @@ from numba import types as numba_types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
-__all__ = ["FAST", "carray", "external", "intrinsic", "kernel", "numba_types", "stamp_cache", "task", "with_arity"]
+__all__ = ["FAST", "carray", "exact_kernel", "external", "intrinsic", "kernel", "numba_types", "stamp_cache", "task", "with_arity"]
 
 # Reassociation and fused multiply-add, but infinities and NaN keep their meaning: a broken gradient
 # must stay visible.
@@ -24,6 +24,13 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first call for the types it meets; `error_model="numpy"` lets loops with a
     division vectorise."""
     compiled = numba.njit(nogil=True, error_model="numpy", fastmath=FAST)(function)
+    _enable_cache(compiled)
+    return compiled
+
+
+def exact_kernel(function: Callable[..., Any]) -> Any:
+    """The same without liberties in arithmetic: the bits are those of the operations as they are written."""
+    compiled = numba.njit(nogil=True, error_model="numpy")(function)
     _enable_cache(compiled)
     return compiled
 

@@ -157,7 +157,7 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
     return np.maximum.accumulate(np.concatenate([[0], np.clip(inner, 0, B), [B]])).astype(np.int64)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
     """Lengths of rows that all take one step, and the bounds that divide them between threads; not to be written
     into."""
@@ -278,14 +278,49 @@ class Executable:
         return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """What decides how threads share the rows of a function."""
+
+    threads: int
+    division: Division | None
+    weight_bytes: int  # of its products, 0 where it has none
+    row_size: int  # multiply-adds of a row's step
+
+    def of(self, B: int, size: int, T: int, bounds: np.ndarray) -> tuple[bool, np.ndarray]:
+        """Whether they divide units, and the bounds of each one's rows, of B with `size` multiply-adds in T steps."""
+        division = self.division or choose_division(B, self.threads, self.weight_bytes)
+        units = self.weight_bytes > 0 and division == "units"
+        if self.weight_bytes and (size < ALONE_BELOW or (units and size < ALONE_A_STEP * T)):
+            return False, np.array([0, B], np.int64)
+        if 0 < B < self.threads and not units:  # nobody is woken for no rows
+            return False, np.unique(bounds)
+        return units, bounds
+
+    def of_step(self, rows: int) -> tuple[bool, np.ndarray]:
+        """The same for rows that all take a single step."""
+        return self.of(rows, rows * self.row_size, 1, single_steps(rows, self.threads)[1])
+
+
+@lru_cache(maxsize=32)
+def divisions(sharing: Sharing, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """How threads share a single step of 0, 1, ... `most` rows: int64 [most + 1, 3], whether they divide units, how
+    many have a part, and the address of their bounds; and what the addresses are of."""
+    found = [sharing.of_step(rows) for rows in range(most + 1)]
+    table = [(units, len(bounds) - 1, address_of(bounds)) for units, bounds in found]
+    return np.array(table, np.int64), [bounds for _, bounds in found]
+
+
 class Table:
     """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays these are of.
 
     `names` are those of the arrays as the function knows them; one array may have several.
     """
 
-    def __init__(self, numbers: tuple[int, ...], names: list[str], arrays: list[np.ndarray], parts: int) -> None:
-        self.names, self.arrays, self.parts = names, arrays, parts
+    def __init__(
+        self, numbers: tuple[int, ...], names: list[str], arrays: list[np.ndarray], parts: int, sharing: Sharing
+    ) -> None:
+        self.names, self.arrays, self.parts, self.sharing = names, arrays, parts, sharing
         addresses = [address_of(array) for array in arrays]
         self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
 
@@ -302,9 +337,20 @@ class Table:
             self.arrays[place] = array
             self.numbers[_ADDRESSES + place] = address_of(array)
 
+    def resize(self, rows: int) -> None:
+        """Run on so many rows, all of a single step; the arrays have room for them."""
+        units, bounds = self.sharing.of_step(rows)
+        self.parts = len(bounds) - 1
+        self.arrays[_BOUNDS] = bounds
+        self.numbers[UNITS_WORD], self.numbers[ROWS_WORD], self.numbers[BOUNDS_WORD] = units, rows, address_of(bounds)
+
 
 _START = COUNTER_WORDS + NUMBERS.index("start")
 _ADDRESSES = COUNTER_WORDS + len(NUMBERS)
+_BOUNDS = INTEGERS.index("bounds")
+# Where in a table's numbers what `resize` changes lies.
+UNITS_WORD, ROWS_WORD = COUNTER_WORDS + NUMBERS.index("units"), COUNTER_WORDS + NUMBERS.index("B")
+BOUNDS_WORD = _ADDRESSES + _BOUNDS
 
 
 class _Run:
@@ -401,17 +447,10 @@ class _Run:
         """All a function reads, but the block of time."""
         rows, side = self.rows, self.side
         packed = [self.weights.packed(*w, rows.threads, side.packed) for w in step.weights]
-        weight_bytes = sum(w.nbytes for w in packed)
+        row_size = sum((s.x.width or 0) * (s.out.width or 0) for s in program.steps if isinstance(s, Product))
+        sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), row_size if packed else 0)
         size = _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) if packed else 0
-        division = rows.division or choose_division(rows.B, rows.threads, weight_bytes)
-        units = bool(packed) and division == "units"
-        if packed and (size < ALONE_BELOW or (units and size < ALONE_A_STEP * rows.T)):
-            units, bounds = False, np.array([0, rows.B], np.int64)
-        elif 0 < rows.B < rows.threads and not units:  # nobody is woken for no rows
-            bounds = np.unique(rows.bounds)
-        else:
-            bounds = rows.bounds
-        parts = len(bounds) - 1
+        units, bounds = sharing.of(rows.B, size, rows.T, rows.bounds)
         for place in step.scratch.values():
             if place.name not in self.scratch:
                 self.scratch[place.name] = self.allocate(shape_of_step(place, rows), side.dtype)
@@ -423,7 +462,8 @@ class _Run:
         sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
         directions = int(rows.reverse != side.turned), int(rows.reverse)
         names = [*INTEGERS, *step.arrays, *step.scratch]
-        return Table((int(units), 0, 0, *sizes, *directions), names, [*integers, *operands, *packed], parts)
+        numbers = int(units), 0, 0, *sizes, *directions
+        return Table(numbers, names, [*integers, *operands, *packed], len(bounds) - 1, sharing)
 
     def _clear_scratch(self, step: Function) -> None:
         """Products also run over rows that have ended: their results are dropped, but must be numbers."""

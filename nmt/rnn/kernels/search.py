@@ -43,7 +43,7 @@ def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
+def round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
     """This part's rows of y as what multiplies `weights`."""
     low, high = y.shape[0] * part // parts, y.shape[0] * (part + 1) // parts
     if high > low:
@@ -56,7 +56,7 @@ def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
     if weights.dtype == y.dtype:
         return y
     out = np.empty((len(y), words_of(y.shape[1], weights.dtype)), weights.dtype)
-    run_parallel(_round_share, parts, y, weights, out)
+    run_parallel(round_share, parts, y, weights, out)
     return out
 
 
@@ -195,49 +195,57 @@ def best_tokens(
     """
     (R, H), V = y.shape, len(bias)
     best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
-    _ready(R, H, V, places, threads, y.dtype, weights.dtype).run(first, (y, weights, bias, best, scores))
+    task_of_rows = _ready(R, H, V, places, threads, y.dtype, weights.dtype)
+    task_of_rows.give(first, (y, weights, bias, best, scores))
+    task_of_rows.run()
     return best, scores
 
 
-class _BestTokens:
-    """`best_tokens` of so many rows with memory of its own: what changes from call to call is the first token and the
-    addresses of some arrays."""
+class BestTokens:
+    """`best_tokens` of up to R rows with memory of its own: what changes from call to call is the number of rows and
+    of places, the first token and the addresses of some arrays."""
 
     def __init__(self, R: int, H: int, V: int, places: int, threads: int, number: np.dtype, packed: np.dtype) -> None:
         chunks = -(-V // _chunk_columns(number.itemsize))
-        self._parts = parts = min(threads, chunks)
+        self.parts = parts = min(threads, chunks)
         words = words_of(H, packed) if packed != number else 0
         rounded, counts = np.empty((R, words), packed), np.empty((parts, R), np.int64)
         tokens, logits = np.empty((parts, R, places), np.int32), np.empty((parts, R, places), number)
         # A row's chunks are neighbours: the order of their sum must not depend on how many rows there are.
         tops, totals = np.empty((R, chunks), number), np.empty((R, chunks), number)
         self._own = rounded, tokens, logits, counts, tops, totals
-        self._table = task_table((R, H, V, places, chunks, words, *(0,) * _CHANGING), self._own)
-        self._address, self._code = address_of(self._table), _best_task(number, packed).address
+        self.table = task_table((R, H, V, places, chunks, words, *(0,) * CHANGING), self._own)
+        self.address, self.code = address_of(self.table), _best_task(number, packed).address
 
-    def run(self, first: int, arrays: tuple[np.ndarray, ...]) -> None:
-        """arrays: y, weights, bias, and the tokens and log-probabilities to fill."""
-        self._table[_CHANGES : _CHANGES + _CHANGING] = (first, *map(address_of, arrays))
-        run_team(self._code, self._parts, self._address, arrays)
+    def give(self, first: int, arrays: tuple[np.ndarray, ...]) -> None:
+        """From now on: the first token, and y, weights, bias, and the tokens and log-probabilities to fill."""
+        self._arrays = arrays
+        self.table[FIRST_WORD : FIRST_WORD + CHANGING] = (first, *map(address_of, arrays))
+
+    def run(self) -> None:
+        """Fill them."""
+        run_team(self.code, self.parts, self.address, self._arrays)
 
 
-# In the table of `_BestTokens`: six sizes, then what changes.
-_SIZES, _CHANGING = 6, 6
-_CHANGES = COUNTER_WORDS + _SIZES
+# In the table of `BestTokens`, and that of `candidates.BestCandidates`: six sizes, then what changes.
+SIZES, CHANGING = 6, 6
+ROWS_WORD, PLACES_WORD = COUNTER_WORDS, COUNTER_WORDS + 3
+FIRST_WORD = COUNTER_WORDS + SIZES
+OUTPUTS_WORD = FIRST_WORD + 1
 _FEW, _MOST_KEPT = 16, 64
 _here = local()
 
 
-def _ready(rows: int, *sizes: Any) -> _BestTokens:
+def _ready(rows: int, *sizes: Any) -> BestTokens:
     """One that this thread has used before; finding its memory would take as long as little work does."""
     if rows > _FEW:
-        return _BestTokens(rows, *sizes)
-    kept: dict[Any, _BestTokens] = _here.__dict__.setdefault("kept", {})
+        return BestTokens(rows, *sizes)
+    kept: dict[Any, BestTokens] = _here.__dict__.setdefault("kept", {})
     found = kept.get((rows, *sizes))
     if found is None:
         if len(kept) >= _MOST_KEPT:
             kept.clear()
-        found = kept[(rows, *sizes)] = _BestTokens(rows, *sizes)
+        found = kept[(rows, *sizes)] = BestTokens(rows, *sizes)
     return found
 
 
@@ -248,7 +256,7 @@ def _best_task(number: np.dtype, packed: np.dtype) -> Any:
     rounds = number != packed
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
-        given = given_numbers(table, _SIZES + 1)
+        given = given_numbers(table, SIZES + 1)
         R, H, V, places = given[0], given[1], given[2], given[3]
         chunks, words, first = given[4], given[5], given[6]
         y, bias = carray(given_array(table, 7), (R, H), Y), carray(given_array(table, 9), V, Y)
@@ -259,7 +267,7 @@ def _best_task(number: np.dtype, packed: np.dtype) -> Any:
         tops, totals = carray(given_array(table, 16), (R, chunks), Y), carray(given_array(table, 17), (R, chunks), Y)
         goal = parts
         if rounds:
-            _round_share(part, parts, y, weights, rounded)
+            round_share(part, parts, y, weights, rounded)
             meet(table, goal)
             goal += parts
             _chunks(part, parts, rounded, weights, bias, first, tokens, logits, counts, tops, totals)

@@ -68,7 +68,7 @@ def _look(typing_context: Any, place: Any) -> Any:
 
 
 @intrinsic
-def _call(typing_context: Any, function: Any, part: Any, parts: Any, table: Any) -> Any:
+def call_task(typing_context: Any, function: Any, part: Any, parts: Any, table: Any) -> Any:
     """Call a `jit.task` by its address."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -100,7 +100,7 @@ def _attend(box, part):  # type: ignore[no-untyped-def]
         posted = _look(box + _POSTED * _WORD)
         if posted != _look(box + _FINISHED * _WORD):
             parts, table = _look(box + _PARTS * _WORD), _look(box + _TABLE * _WORD)
-            _call(_look(box + _FUNCTION * _WORD), part, parts, table)
+            call_task(_look(box + _FUNCTION * _WORD), part, parts, table)
             _exchange(box + _FINISHED * _WORD, posted)
             if _exchange(box + _ASKED * _WORD, 0) == 1:
                 return True
@@ -133,7 +133,7 @@ def _wait(boxes, parts, patience):  # type: ignore[no-untyped-def]
 @kernel
 def _join(boxes, function, parts, table):  # type: ignore[no-untyped-def]
     """Do the caller's own part, the last, and wait."""
-    _call(function, parts - 1, parts, table)
+    call_task(function, parts - 1, parts, table)
     return _wait(boxes, parts, PATIENCE)
 
 
@@ -252,7 +252,7 @@ def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
         own_parts, own_table = number_in(table, place + 1), number_in(table, place + 2)
         own_part = part - (parts - own_parts)
         if own_part >= 0:
-            _call(number_in(table, place), own_part, own_parts, own_table)
+            call_task(number_in(table, place), own_part, own_parts, own_table)
         if parts > 1:
             goal += parts
             meet(table, goal)
@@ -285,4 +285,4 @@ class TaskSequence:
 @kernel
 def _alone(function, table):  # type: ignore[no-untyped-def]
     _exchange(table, 0)
-    _call(function, 0, 1, table)
+    call_task(function, 0, 1, table)
