@@ -112,8 +112,10 @@ def continuations(
     tokens: np.ndarray, scores: np.ndarray, sums: np.ndarray, bounds: np.ndarray, room: np.ndarray, never: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Parents, tokens and sums of the `room[n]` best continuations of each sentence (see `best_continuations`)."""
-    shape = (len(room), int(room.max()))
-    parents, chosen, totals = np.empty(shape, np.int64), np.empty(shape, np.int32), np.empty(shape)
-    best_continuations(tokens, scores, sums, bounds, room, never, parents, chosen, totals)
+    width = int(room.max())
+    size = len(room) * width
+    parents, chosen, totals = np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size)
+    given = tokens.reshape(-1), scores.reshape(-1), tokens.shape[1], sums, bounds, len(room), room, never
+    best_continuations(*given, parents, chosen, totals, width)
     there = parents >= 0
     return parents[there], chosen[there], totals[there]

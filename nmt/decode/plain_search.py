@@ -6,15 +6,35 @@ What `beam.BeamCell` computes step by step, with the same results; that is the p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from nmt.decode.beam import Block, Hypothesis
+from nmt.decode.beam import Block, Decoder, Hypothesis
+
+if TYPE_CHECKING:
+    from nmt.rnn.beam_loop import BeamLoop
+    from nmt.rnn.beam_settings import BeamSettings
+
+
+@runtime_checkable
+class LoopDecoder(Decoder, Protocol):
+    """A decoder that the engine can search with."""
+
+    def begin_loop(self, settings: BeamSettings) -> BeamLoop | None:
+        """The search as one computation; None where it has to go step by step."""
+
+    def narrow_loop(self, loop: BeamLoop) -> None:
+        """The sentences last admitted wait in the loop now."""
 
 
 def run_loop(
-    decoder: Any, loop: Any, blocks: Iterator[Block], limits: np.ndarray, expected: np.ndarray | None, n_best: int
+    decoder: LoopDecoder,
+    loop: BeamLoop,
+    blocks: Iterator[Block],
+    limits: np.ndarray,
+    expected: np.ndarray | None,
+    n_best: int,
 ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
     """Translate all blocks; gives sentences as they end, each with its hypotheses. limits and expected [N]: of every
     sentence there is, its most tokens, EOS counted, and expected length.
@@ -25,21 +45,33 @@ def run_loop(
     while more or working:
         if more and loop.wants_more:
             block = next(blocks, None)
-            more = block is not None
-            if block is not None:
-                sentences, names, states, tokens = block[0], *decoder.admit(*block[1:])
-                there = limits[sentences] > 0
-                decoder.release(names[~there])
-                yield [(n, [Hypothesis([], 0.0, 0.0, False)]) for n in sentences[~there].tolist()]
-                chosen = sentences[there]
-                lengths = None if expected is None else expected[chosen]
-                kept = {name: state[there] for name, state in states.items()}
-                loop.wait(chosen, names[there], kept, tokens[there], limits[chosen], lengths)
-                decoder.narrow_loop(loop)
+            if block is None:
+                more = False
+            else:
+                yield _wait(decoder, loop, block, limits, expected)
+        if more and loop.wants_more and not working:
+            continue
         working = loop.run(more=more)
         ended = loop.ended()
         decoder.release(np.array([one.name for one in ended], np.int64))
         yield [(one.sentence, _translations(one.hypotheses, n_best)) for one in ended]
+
+
+def _wait(
+    decoder: LoopDecoder, loop: BeamLoop, block: Block, limits: np.ndarray, expected: np.ndarray | None
+) -> list[tuple[int, list[Hypothesis]]]:
+    """Encode a block and let its sentences wait; those that may not say anything have ended."""
+    sentences = block[0]
+    names, states, tokens = decoder.admit(*block[1:])
+    there = limits[sentences] > 0
+    decoder.release(names[~there])
+    chosen = sentences[there]
+    if len(chosen):
+        lengths = None if expected is None else expected[chosen]
+        kept = {name: state[there] for name, state in states.items()}
+        loop.wait(chosen, names[there], kept, tokens[there], limits[chosen], lengths)
+        decoder.narrow_loop(loop)
+    return [(n, [Hypothesis([], 0.0, 0.0, False)]) for n in sentences[~there].tolist()]
 
 
 def _translations(hypotheses: list[tuple[list[int], float, float, bool]], n_best: int) -> list[Hypothesis]:

@@ -16,8 +16,8 @@ from nmt.decode.ensemble import Ensemble
 from nmt.decode.fusion import Fusion
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
-from nmt.decode.plain_search import run_loop
-from nmt.rnn.beam_loop import BeamSettings
+from nmt.decode.plain_search import LoopDecoder, run_loop
+from nmt.rnn.beam_settings import BeamSettings
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
 
@@ -73,21 +73,20 @@ def search(
         own_threads = threads if parts == 1 else 1
         decoder: Decoder = model.search_decoder(own_threads, longest)
         chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
-        loop = getattr(decoder, "beam_loop", None) if type(chooser) is BestChooser else None
-        with queue:
-            ended: Iterator[list[tuple[int, list[Hypothesis]]]]
-            if loop is None:
-                rewards = options.word_reward, options.coverage_penalty
-                cell = BeamCell(
-                    decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser, expected
-                )
-                ended = ([one] for one in run(cell, queue, size))
-            else:
-                divisors = length_divisor(length_penalty, np.arange(limits.max(initial=0) + 2))
-                reward = options.word_reward, expected is not None
-                tokens = decoder.eos_id, BOS_ID, first_token
-                decoder.begin_loop(loop, BeamSettings(size, beam_size, n_best, *tokens, divisors, *reward))
+        ended: Iterator[list[tuple[int, list[Hypothesis]]]] | None = None
+        if type(chooser) is BestChooser and isinstance(decoder, LoopDecoder):
+            divisors = length_divisor(length_penalty, np.arange(limits.max(initial=0) + 2))
+            wanted = size, beam_size, n_best, decoder.eos_id, BOS_ID, first_token, divisors
+            loop = decoder.begin_loop(BeamSettings(*wanted, options.word_reward, bounded=expected is not None))
+            if loop is not None:
                 ended = run_loop(decoder, loop, queue, limits, expected, n_best)
+        if ended is None:
+            rewards = options.word_reward, options.coverage_penalty
+            cell = BeamCell(
+                decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser, expected
+            )
+            ended = ([one] for one in run(cell, queue, size))
+        with queue:
             for sentences in ended:
                 for n, hypotheses in sentences:
                     found[n] = hypotheses

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from nmt.model.language import LanguageModel
     from nmt.model.network import Network
     from nmt.model.translation import TranslationModel
-    from nmt.rnn.beam_loop import BeamLoop, BeamSettings
+    from nmt.rnn.beam_loop import BeamLoop
+    from nmt.rnn.beam_settings import BeamSettings
     from nmt.rnn.scan import Scan
 
 States = dict[str, np.ndarray]
@@ -62,9 +63,8 @@ class StepDecoder:
         if self._narrow is not None:
             self._narrow.release(names)
 
-    @property
-    def beam_loop(self) -> BeamLoop | None:
-        """The search of this decoder as one computation; None where each step wants something of its own."""
+    def begin_loop(self, settings: BeamSettings) -> BeamLoop | None:
+        """The search of this decoder as one computation; None where a step wants more than the engine's."""
         plain = self._scan.device.name == "cpu" and self._table is None and not self._scan.door.sequences
         if not plain or self._scan is not self.network.step_decoder:
             return None
@@ -72,16 +72,13 @@ class StepDecoder:
             from nmt.rnn.beam_loop import BeamLoop
 
             self._stepper.loop = BeamLoop(self._stepper, self.network.output_layer, self.threads)
+        table, weights = self.network.table("tgt"), self.network.weights
+        embedding = weights.quantised(table) or weights[table]
+        self._stepper.loop.begin(settings, embedding, self.network.embedding_scale("tgt"))
         return self._stepper.loop
 
-    def begin_loop(self, loop: BeamLoop, settings: BeamSettings) -> None:
-        """A search by `beam_loop` begins."""
-        table = self.network.table("tgt")
-        weights = self.network.weights
-        loop.begin(settings, weights.quantised(table) or weights[table], self.network._scale("tgt"))
-
     def narrow_loop(self, loop: BeamLoop) -> None:
-        """Sentences have come in, maybe with candidates."""
+        """Sentences that `admit` took in wait in the loop; where they have candidates, it chooses among those."""
         if self._narrow is not None:
             loop.narrow(self._narrow.narrow, self._narrow.lists, self._narrow.names)
 

@@ -225,9 +225,10 @@ class Network:
         name = self.table(side)
         table = self.weights.quantised(name) or self.weights[name]
         with operation(side, " embedding: lookup"):
-            self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), self._scale(side), threads)
+            self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), self.embedding_scale(side), threads)
 
-    def _scale(self, side: str) -> float:
+    def embedding_scale(self, side: str) -> float:
+        """What the numbers of an embedding are multiplied by."""
         embeddings = (self.config.encoder if side == "src" else self.config.decoder).embeddings
         return float(embeddings.embedding_dim) ** 0.5 if embeddings.scale else 1.0
 
@@ -317,7 +318,7 @@ class Network:
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):
-            self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
+            self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self.embedding_scale(side), threads)
 
 
 def real_positions(batch: Targets) -> np.ndarray:

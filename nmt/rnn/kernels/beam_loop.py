@@ -1,4 +1,4 @@
-"""Beam search as one compiled loop: the decoder's step, the output layer and the choice in turn, without the interpreter.
+"""Beam search as one compiled loop: the decoder's step, the output layer, the choice, all without the interpreter.
 
 The rules are those of `decode/beam.py` with its plain chooser. Rows are hypotheses, neighbours where they are of one
 sentence, the best one first; a sentence has a slot while it is in work. The last thread does what is not divided:
@@ -8,137 +8,81 @@ choosing, sorting out, and getting the next step's inputs ready.
 import ctypes
 import os
 import sys
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils
 
 from nmt.rnn.kernels.barrier import meet
-from nmt.rnn.kernels.jit import exact_kernel, intrinsic, kernel, numba_types
+from nmt.rnn.kernels.jit import carray, exact_kernel, inner_kernel, intrinsic, numba_types, task
+from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.moves import address
 from nmt.rnn.kernels.run_cpu import BOUNDS_WORD, ROWS_WORD, UNITS_WORD
 from nmt.rnn.kernels.search import FIRST_WORD, OUTPUTS_WORD, PLACES_WORD, best_continuations
 from nmt.rnn.kernels.search import ROWS_WORD as OUTPUT_ROWS_WORD
-from nmt.rnn.kernels.team import call_task
+from nmt.rnn.kernels.team import COUNTER_WORDS, call_task, given_array, task_table
 from nmt.rnn.kernels.update import embedding_rows, embedding_rows_int8
+from nmt.rnn.quantised import Quantised
 
 # ---------------------------------------------------------------- what is in memory
 
 # Numbers of a search, in one array of int64. What happens to rows and sentences:
-STATUS, BUDGET, ROWS, WORDS, PARENTS, WORKING, TAKEN, WAITING, FREE, ENDED, PARITY, PLACES = range(12)
-# How much there is room for, and what is asked for:
-SIZE, BEAM, N_BEST, EOS, NEVER, FIRST_TOKEN, VOCAB, MORE, FIRST_NAME = range(12, 21)
+STATUS, BUDGET, ROWS, WORDS, PARENTS, WORKING, TAKEN, WAITING, FREE, ENDED, PARITY, PLACES, SENTENCES = range(13)
+# What is asked for:
+SIZE, BEAM, N_BEST, EOS, NEVER, FIRST_TOKEN, VOCAB, MORE, FIRST_NAME, BOUNDED = range(13, 23)
+# What there is: memory for rows, slots, tokens of a hypothesis and waiting sentences; moves, and names; bytes of a
+# score; threads of the output layer's task; where the outputs of no rows would lie, and how much further for each row.
+ROOM, SLOTS, WIDTH, LINE, CONTINUED, GATHERED, NAMES = range(23, 30)
+SCORE_BYTES, OUTPUT_PARTS, OUTPUTS, OUTPUT_STEP = range(30, 34)
 # What a profile wants to know: whether it is wanted, nanoseconds by phase, and rows by part of the step.
-TIMED, STEP_TIME, OUTPUT_TIME, SEARCH_TIME, INPUTS_RUN, STATES_RUN, STEPS_RUN = range(21, 28)
-NUMBERS = 28
+TIMED, STEP_TIME, OUTPUT_TIME, SEARCH_TIME, INPUTS_RUN, STATES_RUN, STEPS_RUN = range(34, 41)
+NUMBERS = 41
 
 GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED = range(6)
-"""Status: in the loop; why it was left: no row is left; a sentence has ended and no other one waits; all slots are taken
-or hold translations that nobody has read; a hypothesis grows beyond the memory for it; so many steps were asked for."""
+"""Status: in the loop; why it was left: no row is left; a sentence has ended and no other one waits; all slots are
+taken or hold translations that nobody has read; a hypothesis grows beyond the memory for it; so many steps were asked
+for."""
 
+# Of each row, int64 [ROW_FIELDS, ROOM + 1]: the last token, its sentence's slot; which word, parent, position of the
+# source and list of candidates it reads. Of the choice: which row each continues, what number a row has among those
+# continued; by sentence, where its rows begin, its slot and its room; the best continuations. DISTINCT: tokens.
+TOKEN, SLOT, WORD, PARENT, OWNER, LIST, ORIGIN, USED, BOUND, OF, PLACE, CHOSEN, CHOSEN_TOKEN, DISTINCT = range(14)
+ROW_FIELDS = 14
+# float64 [2, ROOM].
+SUM, CHOSEN_SUM = range(2)
 
-class Rows(NamedTuple):
-    """By row: the last token, the sum of log-probabilities, the slot of its sentence; which word, parent, position of
-    the source and list of candidates it reads. `*_next`, `origin` and `used` are of the choice."""
+# Of each slot, int64 [SLOT_FIELDS, SLOTS]: its sentence, that one's name with the decoder and list of candidates,
+# steps taken and allowed, places in the beam, ended hypotheses; slots that nobody has, and those of ended sentences.
+SENTENCE, NAME, CANDIDATES, STEPS, LIMIT, BEAM_ROOM, ENDS, FREE_SLOT, ENDED_SLOT = range(9)
+SLOT_FIELDS = 9
+# float64 [3, SLOTS]: the score to beat, the length expected, and the word reward of as many tokens.
+TO_BEAT, EXPECTED, MOST_REWARD = range(3)
+# Of each ended hypothesis, int64 and float64 [2, SLOTS, BEAM].
+END_STEPS, END_FINISHED = range(2)
+END_SUM, END_SCORE = range(2)
+# Of each waiting sentence, int64 [WAITING_FIELDS, LINE].
+WAITS_SENTENCE, WAITS_NAME, WAITS_LIST, WAITS_LIMIT, WAITS_TOKEN = range(5)
+WAITING_FIELDS = 5
 
-    tokens: np.ndarray  # int32
-    sums: np.ndarray  # float64
-    slots: np.ndarray  # int64, as all that follow, but for words and distinct
-    word: np.ndarray
-    parent: np.ndarray
-    owner: np.ndarray
-    lists: np.ndarray
-    origin: np.ndarray
-    used: np.ndarray
-    bounds: np.ndarray
-    of: np.ndarray
-    room: np.ndarray
-    chosen_parents: np.ndarray  # [slots * beam]
-    chosen_tokens: np.ndarray  # int32
-    chosen_sums: np.ndarray  # float64
-    distinct: np.ndarray  # int32, the different tokens
-    words: np.ndarray  # int32 [2, rows, width], all tokens so far, by parity of the step
+# Tasks that the loop calls, int64 [5, 2]: function and address of the table; 0 where there is none.
+INPUTS, STATES, STEP, OUTPUT, EMBED = range(5)
 
+ARRAYS = (
+    *("n", "rows", "sums", "words", "slots", "slot_reals", "ends", "end_reals", "end_words", "waiting", "expected"),
+    *("starts", "inputs", "states", "step", "output", "embed", "tasks", "divisions", "continued", "gathered"),
+    *("rewards", "divisors", "tokens", "scores", "numbering", "moments"),
+)
+"""What the loop's table holds addresses of, besides the above.
 
-class Slots(NamedTuple):
-    """By slot: which sentence, its name with the decoder, its list of candidates, steps taken and allowed, places in
-    the beam, expected length, the score to beat; and of its ended hypotheses [slots, beam] the sum, score, steps,
-    whether each has finished, and its tokens. `free`: slots that nobody has; `ended`: those of sentences that have."""
-
-    sentence: np.ndarray
-    name: np.ndarray
-    list: np.ndarray
-    steps: np.ndarray
-    limit: np.ndarray
-    room: np.ndarray
-    expected: np.ndarray  # float64
-    to_beat: np.ndarray  # float64
-    ends: np.ndarray
-    end_sums: np.ndarray  # float64
-    end_scores: np.ndarray  # float64
-    end_steps: np.ndarray
-    end_finished: np.ndarray
-    end_words: np.ndarray  # int32 [slots, beam, width]
-    free: np.ndarray
-    ended: np.ndarray
-
-
-class Waiting(NamedTuple):
-    """Encoded sentences in order: number, name, list of candidates, most steps, expected length, the token before the
-    first step."""
-
-    sentence: np.ndarray
-    name: np.ndarray
-    list: np.ndarray
-    limit: np.ndarray
-    expected: np.ndarray  # float64
-    token: np.ndarray  # int32
-
-
-class Tables(NamedTuple):
-    """Tables of the tasks, as the loop changes them, and by task its function, parts and table (of the last two tasks,
-    or of absent ones, 0); `divisions` [3, rows + 1, 3]: how threads share so many rows."""
-
-    inputs: np.ndarray
-    states: np.ndarray
-    step: np.ndarray
-    output: np.ndarray
-    tasks: np.ndarray  # [4, 2]: function and address of the table
-    divisions: np.ndarray
-    output_parts: int
-    outputs: np.ndarray  # [2]: where the outputs of no rows would lie, and by how much further for each row
-
-
-class Moves(NamedTuple):
-    """What rows are copied, as addresses and bytes of a row.
-
-    continued [n, 4]: states, from behind the rows before the step, from waiting sentences, to what rows continue.
-    gathered [n, 4]: what the step reads itself, from, to, bytes, and whether by word (else by parent).
-    """
-
-    continued: np.ndarray
-    gathered: np.ndarray
-
-
-class Embedding(NamedTuple):
-    """The table of the words: numbers [V, E], or int8 [V, E] and the scales of its rows; what of it is not there is
-    empty. scale: a factor of both. x [rows, E]: where the rows read go. place [V]: -1, of every word."""
-
-    table: np.ndarray
-    rounded: np.ndarray
-    scales: np.ndarray
-    scale: float
-    x: np.ndarray
-    place: np.ndarray
-
-
-class Scoring(NamedTuple):
-    """See `decode/penalty.py`. divisors: by steps, what a sum is divided by."""
-
-    divisors: np.ndarray
-    word_reward: float
-    bounded: bool
+words int32 [2, ROOM, WIDTH], all tokens so far, by parity of the step; end_words int32 [SLOTS, BEAM, WIDTH]; expected
+float64 [2, LINE], of waiting sentences as of slots; starts: by name from FIRST_NAME on, where a sentence's captured
+arrays begin; the tables of the five tasks; divisions [3, ROOM + 1, 3], see `run_cpu.divisions`; continued [n, 4],
+states as addresses: from behind the rows before the step, from waiting sentences, to what rows continue, and bytes of a
+row; gathered [n, 4], what the step reads itself: from, to, bytes, and whether by word (else by parent); by steps,
+float64, the word reward and what a sum is divided by; tokens int32 and scores, flat, which the output layer's task
+fills; numbering int64 [VOCAB], -1 of every token; moments [3], of the clock."""
 
 
 # ---------------------------------------------------------------- small pieces
@@ -177,7 +121,7 @@ def _copy(typing_context: Any, target: Any, source: Any, num_bytes: Any) -> Any:
     return numba_types.void(size, size, size), codegen
 
 
-@kernel
+@inner_kernel
 def _lap(n, moments, phase):  # type: ignore[no-untyped-def]
     """Time since the last lap goes to a phase."""
     if n[TIMED] != 0:
@@ -187,164 +131,177 @@ def _lap(n, moments, phase):  # type: ignore[no-untyped-def]
         moments[2] = now
 
 
+# ---------------------------------------------------------------- embeddings
+
+# In the table of an embedding's task: its numbers, then its arrays.
+ROWS_TO_EMBED, _WIDTH, _VOCAB = COUNTER_WORDS, COUNTER_WORDS + 1, COUNTER_WORDS + 2
+
+
+def embedding_table(
+    ids: np.ndarray, table: np.ndarray | Quantised, scale: float, out: np.ndarray
+) -> tuple[np.ndarray, Any]:
+    """The table of a task that fills out [R, E] with rows of an embedding times `scale`, for as many of the ids, int64
+    [R], as a number in it says; and the arrays it is of."""
+    numbers, scales = (table.numbers, table.scales) if isinstance(table, Quantised) else (table, np.zeros(1, out.dtype))
+    arrays = ids, numbers, scales, out, np.array([scale])
+    return task_table((0, out.shape[1], len(numbers)), arrays), arrays
+
+
+@cache
+def embedding_task(number: np.dtype, *, quantised: bool) -> Any:
+    """The task of an `embedding_table` for an array of these numbers."""
+    F = number.type
+
+    def embed(part, parts, table):  # type: ignore[no-untyped-def]
+        R, E, V = number_in(table, ROWS_TO_EMBED), number_in(table, _WIDTH), number_in(table, _VOCAB)
+        ids, out = carray(given_array(table, 3), R, np.int64), carray(given_array(table, 6), (R, E), F)
+        scale = carray(given_array(table, 7), 1, np.float64)[0]
+        if quantised:
+            numbers, scales = (
+                carray(given_array(table, 4), (V, E), np.int8),
+                carray(given_array(table, 5), V, np.float32),
+            )
+            embedding_rows_int8(part, parts, ids, numbers, scales, out, scale)
+        else:
+            embedding_rows(part, parts, ids, carray(given_array(table, 4), (V, E), F), out, scale)
+
+    return task(embed)
+
+
 # ---------------------------------------------------------------- the choice
 
 
-@exact_kernel
-def _rewarded(scoring, steps, expected):  # type: ignore[no-untyped-def]
-    """What the word reward adds."""
-    count = float(steps)
-    if scoring.bounded:
-        count = min(count, expected)
-    return scoring.word_reward * count
+@inner_kernel
+def _rewarded(n, rewards, slot_reals, s, steps):  # type: ignore[no-untyped-def]
+    """What the word reward adds to a hypothesis of so many tokens."""
+    if n[BOUNDED] != 0 and steps > slot_reals[EXPECTED, s]:
+        return slot_reals[MOST_REWARD, s]
+    return rewards[steps]
 
 
 @exact_kernel
-def _score(scoring, total, steps, expected):  # type: ignore[no-untyped-def]
-    """See `penalty.final_scores`."""
-    score = total / scoring.divisors[steps]
-    if scoring.word_reward != 0:
-        score += _rewarded(scoring, steps, expected)
-    return score
-
-
-@exact_kernel
-def _bound(scoring, total, steps, limit, expected):  # type: ignore[no-untyped-def]
-    """See `penalty.best_possible`."""
-    bound = total / scoring.divisors[limit]
-    if total > 0:
-        bound = max(bound, total / scoring.divisors[steps + 1])
-    if scoring.word_reward != 0:
-        bound += _rewarded(scoring, limit if scoring.word_reward > 0 else steps + 1, expected)
-    return bound
-
-
-@exact_kernel
-def _put_down(n, rows, slots, scoring, s, row, token, total, finished):  # type: ignore[no-untyped-def]
-    """The continuation of a row by a token becomes a translation of the sentence in slot s."""
-    k, steps = slots.ends[s], slots.steps[s]
-    slots.ends[s] += 1
-    slots.room[s] -= 1
-    slots.end_sums[s, k] = total
-    slots.end_scores[s, k] = score = _score(scoring, total, steps, slots.expected[s])
-    slots.end_steps[s, k] = steps
-    slots.end_finished[s, k] = finished
-    slots.end_words[s, k, : steps - 1] = rows.words[n[PARITY], row, : steps - 1]
-    slots.end_words[s, k, steps - 1] = token
-    better = 0  # the n-th best of the finished ones is to be beaten
-    for i in range(k + 1):
-        if slots.end_finished[s, i]:
+def _put_down(n, s, row, token, total, words, slots, slot_reals, ends, end_reals, end_words, rewards, divisors):  # type: ignore[no-untyped-def]
+    """The continuation of a row by a token becomes a translation of the sentence in slot s; its score is that of
+    `penalty.final_scores`."""
+    k, steps = slots[ENDS, s], slots[STEPS, s]
+    slots[ENDS, s] += 1
+    slots[BEAM_ROOM, s] -= 1
+    score = total / divisors[steps] + _rewarded(n, rewards, slot_reals, s, steps)
+    end_reals[END_SUM, s, k], end_reals[END_SCORE, s, k] = total, score
+    ends[END_STEPS, s, k], ends[END_FINISHED, s, k] = steps, int(token == n[EOS])
+    for i in range(steps - 1):
+        end_words[s, k, i] = words[n[PARITY], row, i]
+    end_words[s, k, steps - 1] = token
+    for i in range(k + 1):  # the n-th best of the finished ones is to be beaten
+        if ends[END_FINISHED, s, i] != 0:
             above = 0
             for j in range(k + 1):
-                if slots.end_finished[s, j] and (
-                    slots.end_scores[s, j] > slots.end_scores[s, i]
-                    or (slots.end_scores[s, j] == slots.end_scores[s, i] and j < i)
-                ):
-                    above += 1
+                better = end_reals[END_SCORE, s, j] > end_reals[END_SCORE, s, i]
+                as_good = end_reals[END_SCORE, s, j] == end_reals[END_SCORE, s, i] and j < i
+                above += int(ends[END_FINISHED, s, j] != 0 and (better or as_good))
             if above == n[N_BEST] - 1:
-                slots.to_beat[s] = slots.end_scores[s, i]
+                slot_reals[TO_BEAT, s] = end_reals[END_SCORE, s, i]
 
 
-@exact_kernel
-def _continuations(n, rows, slots, tokens, scores):  # type: ignore[no-untyped-def]
-    """The best continuations of each sentence, from the best tokens of each row; how many sentences there are."""
-    R, places, K = n[ROWS], n[PLACES], n[BEAM]
-    count = 0
-    for r in range(R):
-        if r == 0 or rows.slots[r] != rows.slots[r - 1]:
-            rows.bounds[count], rows.of[count] = r, rows.slots[r]
-            rows.room[count] = slots.room[rows.slots[r]]
-            count += 1
-    rows.bounds[count] = R
-    shape = (count, K)
+@inner_kernel
+def _continuations(n, rows, sums, slots, tokens, scores):  # type: ignore[no-untyped-def]
+    """The best continuations of each sentence, from the best tokens of each row."""
+    n[SENTENCES] = 0
+    for r in range(n[ROWS]):
+        if r == 0 or rows[SLOT, r] != rows[SLOT, r - 1]:
+            c, s = n[SENTENCES], rows[SLOT, r]
+            rows[BOUND, c], rows[OF, c], rows[PLACE, c] = r, s, slots[BEAM_ROOM, s]
+            n[SENTENCES] = c + 1
+    count, places = n[SENTENCES], n[PLACES]
+    rows[BOUND, count] = n[ROWS]
+    bounds, room, parents, chosen, totals = rows[BOUND], rows[PLACE], rows[CHOSEN], rows[CHOSEN_TOKEN], sums[CHOSEN_SUM]
     best_continuations(
-        tokens[: R * places].reshape((R, places)),
-        scores[: R * places].reshape((R, places)),
-        rows.sums,
-        rows.bounds[: count + 1],
-        rows.room,
-        n[NEVER],
-        rows.chosen_parents[: count * K].reshape(shape),
-        rows.chosen_tokens[: count * K].reshape(shape),
-        rows.chosen_sums[: count * K].reshape(shape),
+        tokens, scores, places, sums[SUM], bounds, count, room, n[NEVER], parents, chosen, totals, n[BEAM]
     )
-    return count
 
 
 @exact_kernel
-def _choose(n, rows, slots, scoring, tokens, scores):  # type: ignore[no-untyped-def]
-    """Rows become the best continuations, but for those that end; sentences that can no longer improve leave."""
-    count, K = _continuations(n, rows, slots, tokens, scores), n[BEAM]
-    former, parity = n[PARITY], 1 - n[PARITY]
+def _sort_out(n, rows, sums, words, slots, slot_reals, ends, end_reals, end_words, rewards, divisors):  # type: ignore[no-untyped-def]
+    """Rows become the continuations chosen, but for those that end; sentences that can no longer improve (see
+    `penalty.best_possible`) leave. Returns how many rows there are then."""
+    K, former, parity = n[BEAM], n[PARITY], 1 - n[PARITY]
     new = 0
-    for c in range(count):
-        s, begin, room = rows.of[c], new, rows.room[c]
-        slots.steps[s] += 1
-        steps = slots.steps[s]
-        for k in range(room):
-            row = rows.chosen_parents[c * K + k]
+    for c in range(n[SENTENCES]):
+        s, begin = rows[OF, c], new
+        slots[STEPS, s] += 1
+        steps, limit = slots[STEPS, s], slots[LIMIT, s]
+        for k in range(rows[PLACE, c]):
+            row = rows[CHOSEN, c * K + k]
             if row < 0:
                 break
-            token, total = rows.chosen_tokens[c * K + k], rows.chosen_sums[c * K + k]
-            if token == n[EOS] or steps >= slots.limit[s]:
-                _put_down(n, rows, slots, scoring, s, row, token, total, token == n[EOS])
+            token, total = rows[CHOSEN_TOKEN, c * K + k], sums[CHOSEN_SUM, c * K + k]
+            if token == n[EOS] or steps >= limit:
+                _put_down(
+                    n, s, row, token, total, words, slots, slot_reals, ends, end_reals, end_words, rewards, divisors
+                )
                 continue
-            rows.tokens[new], rows.sums[new], rows.origin[new] = token, total, row
-            rows.words[parity, new, : steps - 1] = rows.words[former, row, : steps - 1]
-            rows.words[parity, new, steps - 1] = token
+            rows[TOKEN, new], sums[SUM, new], rows[ORIGIN, new], rows[SLOT, new] = token, total, row, s
+            for i in range(steps - 1):
+                words[parity, new, i] = words[former, row, i]
+            words[parity, new, steps - 1] = token
             new += 1
         hopeful = new > begin
         if hopeful:  # the first continuation is the best
-            bound = _bound(scoring, rows.sums[begin], steps, slots.limit[s], slots.expected[s])
-            hopeful = bound > slots.to_beat[s]
-        if hopeful:
-            rows.slots[begin:new] = s
-        else:
+            total = sums[SUM, begin]
+            bound = total / divisors[limit]
+            if total > 0:
+                bound = max(bound, total / divisors[steps + 1])
+            bound += _rewarded(n, rewards, slot_reals, s, limit if rewards[1] > 0 else steps + 1)
+            hopeful = bound > slot_reals[TO_BEAT, s]
+        if not hopeful:
             new = begin
-            slots.ended[n[ENDED]] = s
+            slots[ENDED_SLOT, n[ENDED]] = s
             n[ENDED] += 1
             n[WORKING] -= 1
     n[PARITY] = parity
     return new
 
 
-@kernel
+@inner_kernel
 def _follow(n, rows, continued, new):  # type: ignore[no-untyped-def]
     """The states that the new rows continue, each once, come from behind the rows before the step."""
     R, count = n[ROWS], 0
-    rows.used[:R] = -1
-    for r in range(new):
-        rows.used[rows.origin[r]] = 0
     for r in range(R):
-        if rows.used[r] == 0:
-            for m in range(continued.shape[0]):
+        rows[USED, r] = -1
+    for r in range(new):
+        rows[USED, rows[ORIGIN, r]] = 0
+    for r in range(R):
+        if rows[USED, r] == 0:
+            for m in range(n[CONTINUED]):
                 size = continued[m, 3]
                 _copy(continued[m, 2] + count * size, continued[m, 0] + (R + r) * size, size)
-            rows.used[r] = count
+            rows[USED, r] = count
             count += 1
     for r in range(new):
-        rows.parent[r] = rows.used[rows.origin[r]]
+        rows[PARENT, r] = rows[USED, rows[ORIGIN, r]]
     n[ROWS], n[PARENTS] = new, count
 
 
-@kernel
-def _admit(n, rows, slots, waiting, continued):  # type: ignore[no-untyped-def]
+@inner_kernel
+def _admit(n, rows, sums, slots, slot_reals, waiting, expected, continued):  # type: ignore[no-untyped-def]
     """Sentences that wait take the places of those that have ended."""
     while n[TAKEN] < n[WAITING] and n[WORKING] < n[SIZE] and n[FREE] > 0:
         i, r, p = n[TAKEN], n[ROWS], n[PARENTS]
         n[FREE] -= 1
-        s = slots.free[n[FREE]]
-        slots.sentence[s], slots.name[s], slots.list[s] = waiting.sentence[i], waiting.name[i], waiting.list[i]
-        slots.limit[s], slots.expected[s] = waiting.limit[i], waiting.expected[i]
-        slots.steps[s], slots.ends[s], slots.room[s], slots.to_beat[s] = 0, 0, n[BEAM], -np.inf
-        rows.tokens[r], rows.sums[r], rows.slots[r], rows.parent[r] = waiting.token[i], 0, s, p
-        for m in range(continued.shape[0]):
+        s = slots[FREE_SLOT, n[FREE]]
+        slots[SENTENCE, s], slots[NAME, s] = waiting[WAITS_SENTENCE, i], waiting[WAITS_NAME, i]
+        slots[CANDIDATES, s], slots[LIMIT, s] = waiting[WAITS_LIST, i], waiting[WAITS_LIMIT, i]
+        slots[STEPS, s], slots[ENDS, s], slots[BEAM_ROOM, s] = 0, 0, n[BEAM]
+        slot_reals[TO_BEAT, s] = -np.inf
+        slot_reals[EXPECTED, s], slot_reals[MOST_REWARD, s] = expected[0, i], expected[1, i]
+        rows[TOKEN, r], sums[SUM, r], rows[SLOT, r], rows[PARENT, r] = waiting[WAITS_TOKEN, i], 0, s, p
+        for m in range(n[CONTINUED]):
             size = continued[m, 3]
             _copy(continued[m, 2] + p * size, continued[m, 1] + i * size, size)
         n[TAKEN], n[ROWS], n[PARENTS], n[WORKING] = i + 1, r + 1, p + 1, n[WORKING] + 1
 
 
-@kernel
+@inner_kernel
 def _next_status(n, rows, slots):  # type: ignore[no-untyped-def]
     """Whether another step can be taken."""
     if n[WORKING] < n[SIZE] and n[TAKEN] < n[WAITING]:
@@ -354,123 +311,137 @@ def _next_status(n, rows, slots):  # type: ignore[no-untyped-def]
     if n[WORKING] < n[SIZE] and n[MORE] != 0:
         return WANTS_MORE
     for r in range(n[ROWS]):
-        if slots.steps[rows.slots[r]] >= rows.words.shape[2]:
+        if slots[STEPS, rows[SLOT, r]] >= n[WIDTH]:
             return WANTS_WIDTH
     return GO if n[BUDGET] > 0 else PAUSED
 
 
-@kernel
-def _ready(n, rows, slots, starts, tables, gathered, embedding):  # type: ignore[no-untyped-def]
-    """Inputs and tables of the next step."""
-    R, count, places = n[ROWS], 0, 0
-    for r in range(R):
-        s, token = rows.slots[r], rows.tokens[r]
-        if embedding.place[token] < 0:
-            embedding.place[token] = count
-            rows.distinct[count] = token
+@inner_kernel
+def _ready(n, rows, slots, starts, numbering):  # type: ignore[no-untyped-def]
+    """What the rows of the next step read, and how many of all there are."""
+    count = places = 0
+    for r in range(n[ROWS]):
+        s, token = rows[SLOT, r], rows[TOKEN, r]
+        if numbering[token] < 0:
+            numbering[token] = count
+            rows[DISTINCT, count] = token
             count += 1
-        rows.word[r] = embedding.place[token]
-        rows.owner[r] = starts[slots.name[s] - n[FIRST_NAME]]
-        rows.lists[r] = slots.list[s]
-        places = max(places, slots.room[s])
+        rows[WORD, r] = numbering[token]
+        rows[OWNER, r] = starts[slots[NAME, s] - n[FIRST_NAME]]
+        rows[LIST, r] = slots[CANDIDATES, s]
+        places = max(places, slots[BEAM_ROOM, s])
     for u in range(count):
-        embedding.place[rows.distinct[u]] = -1
-    words = rows.distinct[:count]
-    if embedding.scales.size > 0:
-        embedding_rows_int8(0, 1, words, embedding.rounded, embedding.scales, embedding.x, embedding.scale)
-    else:
-        embedding_rows(0, 1, words, embedding.table, embedding.x, embedding.scale)
-    for m in range(gathered.shape[0]):
-        source, target, size = gathered[m, 0], gathered[m, 1], gathered[m, 2]
-        for r in range(R):
-            place = rows.word[r] if gathered[m, 3] != 0 else rows.parent[r]
-            _copy(target + r * size, source + place * size, size)
-    n[WORDS] = count
+        numbering[rows[DISTINCT, u]] = -1
     # A row cannot give more continuations than its sentence has room for (one more where a token is passed over).
-    n[PLACES] = min(places + 1, n[VOCAB])
-    _resize(tables.inputs, tables.divisions[0], count)
-    _resize(tables.states, tables.divisions[1], n[PARENTS])
-    _resize(tables.step, tables.divisions[2], R)
-    tables.output[0], tables.output[OUTPUT_ROWS_WORD], tables.output[PLACES_WORD] = 0, R, n[PLACES]
-    tables.output[FIRST_WORD] = n[FIRST_TOKEN]
-    tables.output[OUTPUTS_WORD] = tables.outputs[0] + R * tables.outputs[1]
-    n[INPUTS_RUN], n[STATES_RUN], n[STEPS_RUN] = n[INPUTS_RUN] + count, n[STATES_RUN] + n[PARENTS], n[STEPS_RUN] + R
+    n[WORDS], n[PLACES] = count, min(places + 1, n[VOCAB])
+    n[INPUTS_RUN] += count
+    n[STATES_RUN] += n[PARENTS]
+    n[STEPS_RUN] += n[ROWS]
 
 
-@kernel
+@inner_kernel
+def _gather(n, rows, gathered):  # type: ignore[no-untyped-def]
+    """What the step reads itself of inputs and states."""
+    for m in range(n[GATHERED]):
+        source, target, size = gathered[m, 0], gathered[m, 1], gathered[m, 2]
+        for r in range(n[ROWS]):
+            place = rows[WORD, r] if gathered[m, 3] != 0 else rows[PARENT, r]
+            _copy(target + r * size, source + place * size, size)
+
+
+@inner_kernel
 def _resize(table, division, rows):  # type: ignore[no-untyped-def]
-    """See `run_cpu.Table.resize`; the counter is zero again. Absent parts have a table of no numbers."""
-    if table.size > 0:
-        table[0], table[ROWS_WORD] = 0, rows
-        table[UNITS_WORD], table[BOUNDS_WORD] = division[rows, 0], division[rows, 2]
+    """See `run_cpu.Table.resize`; the counter is zero again."""
+    table[0], table[ROWS_WORD] = 0, rows
+    table[UNITS_WORD], table[BOUNDS_WORD] = division[rows, 0], division[rows, 2]
 
 
-@kernel
-def _run(part, parts, task, own_parts):  # type: ignore[no-untyped-def]
+@inner_kernel
+def _run(part, parts, one, own_parts):  # type: ignore[no-untyped-def]
     """This thread's part of a task; those of fewer parts leave the first threads out."""
     own = part - (parts - own_parts)
-    if task[0] != 0 and own >= 0:
-        call_task(task[0], own, own_parts, task[1])
+    if one[0] != 0 and own >= 0:
+        call_task(one[0], own, own_parts, one[1])
 
 
-@kernel
-def beam_loop(  # type: ignore[no-untyped-def]
-    part,
-    parts,
-    counter,
-    n,
-    moments,
-    rows,
-    slots,
-    waiting,
-    starts,
-    tables,
-    moves,
-    embedding,
-    scoring,
-    tokens,
-    scores,
-):
-    """Search until a status says why not on. Every thread runs it with its part; `counter` is zero before.
+@inner_kernel
+def _meet(table, parts, goal):  # type: ignore[no-untyped-def]
+    """Wait for all threads; the goal of the next meeting."""
+    if parts > 1:
+        meet(table, goal)
+    return goal + parts
 
-    n: the numbers of the search; starts: by the decoder's names from n[FIRST_NAME] on, where its sentence's captured
-    arrays begin; tokens, scores: flat, what the output layer's task fills.
-    """
-    goal, last = 0, part == parts - 1
+
+def _beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
+    """Search until a status says why not on. Every thread runs it with its part."""
+    n = carray(given_array(table, 0), NUMBERS, np.int64)
+    C, Z, K = n[ROOM], n[SLOTS], n[BEAM]
+    rows = carray(given_array(table, 1), (ROW_FIELDS, C + 1), np.int64)
+    sums = carray(given_array(table, 2), (2, C), np.float64)
+    words = carray(given_array(table, 3), (2, C, n[WIDTH]), np.int32)
+    slots = carray(given_array(table, 4), (SLOT_FIELDS, Z), np.int64)
+    slot_reals = carray(given_array(table, 5), (3, Z), np.float64)
+    ends = carray(given_array(table, 6), (2, Z, K), np.int64)
+    end_reals = carray(given_array(table, 7), (2, Z, K), np.float64)
+    end_words = carray(given_array(table, 8), (Z, K, n[WIDTH]), np.int32)
+    waiting = carray(given_array(table, 9), (WAITING_FIELDS, n[LINE]), np.int64)
+    expected = carray(given_array(table, 10), (2, n[LINE]), np.float64)
+    starts = carray(given_array(table, 11), n[NAMES], np.int64)
+    inputs, states = carray(given_array(table, 12), 1, np.int64), carray(given_array(table, 13), 1, np.int64)
+    step, output = carray(given_array(table, 14), 1, np.int64), carray(given_array(table, 15), 1, np.int64)
+    embed, tasks = carray(given_array(table, 16), 1, np.int64), carray(given_array(table, 17), (5, 2), np.int64)
+    divisions = carray(given_array(table, 18), (3, C + 1, 3), np.int64)
+    continued = carray(given_array(table, 19), (n[CONTINUED], 4), np.int64)
+    gathered = carray(given_array(table, 20), (n[GATHERED], 4), np.int64)
+    rewards, divisors = carray(given_array(table, 21), 1, np.float64), carray(given_array(table, 22), 1, np.float64)
+    tokens = carray(given_array(table, 23), C * (K + 1), np.int32)
+    numbering, moments = carray(given_array(table, 25), 1, np.int64), carray(given_array(table, 26), 3, np.int64)
+    last, goal, stepped = part == parts - 1, parts, False
     if last:
         _lap(n, moments, SEARCH_TIME)
         n[SEARCH_TIME] = 0
-    stepped = False
     while True:
         if last:
             if stepped:
-                _follow(n, rows, moves.continued, _choose(n, rows, slots, scoring, tokens, scores))
-            _admit(n, rows, slots, waiting, moves.continued)
+                if n[SCORE_BYTES] == 4:
+                    scores_4 = carray(given_array(table, 24), C * (K + 1), np.float32)
+                    _continuations(n, rows, sums, slots, tokens, scores_4)
+                else:
+                    scores_8 = carray(given_array(table, 24), C * (K + 1), np.float64)
+                    _continuations(n, rows, sums, slots, tokens, scores_8)
+                new = _sort_out(n, rows, sums, words, slots, slot_reals, ends, end_reals, end_words, rewards, divisors)
+                _follow(n, rows, continued, new)
+            _admit(n, rows, sums, slots, slot_reals, waiting, expected, continued)
             n[STATUS] = _next_status(n, rows, slots)
             if n[STATUS] == GO:
                 n[BUDGET] -= 1
-                _ready(n, rows, slots, starts, tables, moves.gathered, embedding)
+                _ready(n, rows, slots, starts, numbering)
+                embed[ROWS_TO_EMBED] = n[WORDS]
+                call_task(tasks[EMBED, 0], 0, 1, tasks[EMBED, 1])
+                _gather(n, rows, gathered)
+                for which, one in ((INPUTS, inputs), (STATES, states), (STEP, step)):
+                    if tasks[which, 0] != 0:
+                        run = n[WORDS] if which == INPUTS else n[PARENTS] if which == STATES else n[ROWS]
+                        _resize(one, divisions[which], run)
+                output[0], output[OUTPUT_ROWS_WORD], output[PLACES_WORD] = 0, n[ROWS], n[PLACES]
+                output[FIRST_WORD] = n[FIRST_TOKEN]
+                output[OUTPUTS_WORD] = n[OUTPUTS] + n[ROWS] * n[OUTPUT_STEP]
             _lap(n, moments, SEARCH_TIME)
         stepped = True
-        goal = _meet(counter, parts, goal)
+        goal = _meet(table, parts, goal)
         if n[STATUS] != GO:
             break
-        _run(part, parts, tables.tasks[0], tables.divisions[0, n[WORDS], 1])
-        _run(part, parts, tables.tasks[1], tables.divisions[1, n[PARENTS], 1])
-        goal = _meet(counter, parts, goal)
-        _run(part, parts, tables.tasks[2], tables.divisions[2, n[ROWS], 1])
-        goal = _meet(counter, parts, goal)
+        _run(part, parts, tasks[INPUTS], divisions[INPUTS, n[WORDS], 1])
+        _run(part, parts, tasks[STATES], divisions[STATES, n[PARENTS], 1])
+        goal = _meet(table, parts, goal)
+        _run(part, parts, tasks[STEP], divisions[STEP, n[ROWS], 1])
+        goal = _meet(table, parts, goal)
         if last:
             _lap(n, moments, STEP_TIME)
-        _run(part, parts, tables.tasks[3], tables.output_parts)
-        goal = _meet(counter, parts, goal)
+        _run(part, parts, tasks[OUTPUT], n[OUTPUT_PARTS])
+        goal = _meet(table, parts, goal)
         if last:
             _lap(n, moments, OUTPUT_TIME)
 
 
-@kernel
-def _meet(counter, parts, goal):  # type: ignore[no-untyped-def]
-    """Wait for all threads; the goal of the meeting."""
-    if parts > 1:
-        meet(address(counter, 0), goal + parts)
-    return goal + parts
+beam_loop = task(_beam_loop)

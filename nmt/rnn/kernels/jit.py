@@ -13,7 +13,19 @@ from numba import types as numba_types
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
-__all__ = ["FAST", "carray", "exact_kernel", "external", "intrinsic", "kernel", "numba_types", "stamp_cache", "task", "with_arity"]
+__all__ = [
+    "FAST",
+    "carray",
+    "exact_kernel",
+    "external",
+    "inner_kernel",
+    "intrinsic",
+    "kernel",
+    "numba_types",
+    "stamp_cache",
+    "task",
+    "with_arity",
+]
 
 # Reassociation and fused multiply-add, but infinities and NaN keep their meaning: a broken gradient
 # must stay visible.
@@ -28,11 +40,18 @@ def kernel(function: Callable[..., Any]) -> Any:
     return compiled
 
 
+def inner_kernel(function: Callable[..., Any]) -> Any:
+    """The same for what only compiled code calls: it becomes part of its callers and has no entrance of its own, which
+    for many arrays takes longer to compile than what it does."""
+    return numba.njit(**_INSIDE, fastmath=FAST)(function)
+
+
 def exact_kernel(function: Callable[..., Any]) -> Any:
-    """The same without liberties in arithmetic: the bits are those of the operations as they are written."""
-    compiled = numba.njit(nogil=True, error_model="numpy")(function)
-    _enable_cache(compiled)
-    return compiled
+    """An `inner_kernel` whose sums are not reassociated."""
+    return numba.njit(**_INSIDE)(function)
+
+
+_INSIDE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def task(function: Callable[..., Any]) -> Any:

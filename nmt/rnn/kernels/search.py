@@ -282,42 +282,37 @@ def _best_task(number: np.dtype, packed: np.dtype) -> Any:
 
 
 @kernel
-def best_continuations(tokens, scores, sums, sentence_rows, room, never, parents, chosen, totals):  # type: ignore[no-untyped-def]
-    """For each sentence the best continuations of all its rows together.
+def best_continuations(tokens, scores, places, sums, bounds, count, room, never, parents, chosen, totals, width):  # type: ignore[no-untyped-def]
+    """For each of `count` sentences the best continuations of all its rows together.
 
-    tokens, scores [R, K] from `best_tokens`; sums [R] float64 log-probability so far; sentence_rows [N + 1]: rows
-    [sentence_rows[n], sentence_rows[n + 1]) belong to sentence n, which may take room[n] continuations; `never` is a
-    token to
-    pass over. Writes parents, chosen and totals [N, max room]; parent -1 where there are no more. Of equal sums the
-    earlier row, then the better place within it, wins.
+    tokens, scores [R * places] from `best_tokens`; sums [R] float64 log-probability so far; bounds [count + 1]: rows
+    [bounds[n], bounds[n + 1]) belong to sentence n, which may take room[n] continuations, at most `width`; `never` is a
+    token to pass over. Writes parents, chosen and totals [count * width]; parent -1 where there are no more. Of equal
+    sums the earlier row, then the better place within it, wins.
     """
-    places = tokens.shape[1]
-    for n in range(sentence_rows.shape[0] - 1):
-        first, last = sentence_rows[n], sentence_rows[n + 1]
-        count = 0
-        for r in range(first, last):
+    for n in range(count):
+        start, found = n * width, 0
+        for r in range(bounds[n], bounds[n + 1]):
             for k in range(places):
-                token = tokens[r, k]
+                token = tokens[r * places + k]
                 if token < 0:
                     break
                 if token == never:
                     continue
-                total = sums[r] + scores[r, k]
-                if count < room[n]:
-                    place = count
-                    count += 1
-                elif total > totals[n, room[n] - 1]:
-                    place = room[n] - 1
+                total = sums[r] + scores[r * places + k]
+                if found < room[n]:
+                    at = start + found
+                    found += 1
+                elif total > totals[start + room[n] - 1]:
+                    at = start + room[n] - 1
                 else:
                     break  # the rest of this row is no better
-                while place > 0 and total > totals[n, place - 1]:
-                    totals[n, place] = totals[n, place - 1]
-                    parents[n, place] = parents[n, place - 1]
-                    chosen[n, place] = chosen[n, place - 1]
-                    place -= 1
-                totals[n, place], parents[n, place], chosen[n, place] = total, r, token
-        for k in range(count, parents.shape[1]):
-            parents[n, k] = -1
+                while at > start and total > totals[at - 1]:
+                    totals[at], parents[at], chosen[at] = totals[at - 1], parents[at - 1], chosen[at - 1]
+                    at -= 1
+                totals[at], parents[at], chosen[at] = total, r, token
+        for k in range(found, width):
+            parents[start + k] = -1
 
 
 @kernel

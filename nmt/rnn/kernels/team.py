@@ -22,7 +22,7 @@ from llvmlite import ir
 
 from nmt.rnn.kernels.barrier import SELFISH_LOOKS, YIELD_LOOKS, let_others_run, meet, pause
 from nmt.rnn.kernels.jit import carray, intrinsic, kernel, numba_types, task
-from nmt.rnn.kernels.memory import number_in, pointer_in
+from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.moves import advance
 
 COUNTER_WORDS = 8
@@ -238,10 +238,16 @@ def given_numbers(table, count):  # type: ignore[no-untyped-def]
     return carray(advance(table, COUNTER_WORDS * _WORD), count, np.int64)
 
 
-@kernel
-def given_array(table, n):  # type: ignore[no-untyped-def]
+@intrinsic
+def given_array(typing_context: Any, table: Any, n: Any) -> Any:
     """Where the array lies that follows n numbers and arrays in a `task_table`."""
-    return pointer_in(table, COUNTER_WORDS + n)
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointers = builder.bitcast(args[0], ir.IntType(8).as_pointer().as_pointer())
+        place = builder.add(args[1], ir.Constant(_INT64, COUNTER_WORDS))
+        return builder.load(builder.gep(pointers, [place]))
+
+    return numba_types.voidptr(numba_types.voidptr, _SIZE), codegen
 
 
 def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]

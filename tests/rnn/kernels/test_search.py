@@ -48,7 +48,8 @@ def test_best_continuations_are_the_largest_sums_of_each_sentence():
     scores = -np.sort(rng.random((9, 4)).astype("f4"), axis=1)
     sums, room = -rng.random(9), np.array([5, 2, 4])
     parents, chosen, totals = np.empty((3, 5), np.int64), np.empty((3, 5), np.int32), np.empty((3, 5))
-    best_continuations(tokens, scores, sums, rows, room, 6, parents, chosen, totals)
+    found = (array.reshape(-1) for array in (parents, chosen, totals))
+    best_continuations(tokens.reshape(-1), scores.reshape(-1), 4, sums, rows, 3, room, 6, *found, 5)
     for n in range(3):
         all_sums = [
             (-(sums[r] + scores[r, k]), r, tokens[r, k])
