@@ -6,7 +6,7 @@ What `beam.BeamCell` computes step by step, with the same results; that is the p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import numpy as np
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from nmt.rnn.beam_settings import BeamSettings
 
 
-@runtime_checkable
 class LoopDecoder(Decoder, Protocol):
     """A decoder that the engine can search with."""
 
@@ -26,6 +25,11 @@ class LoopDecoder(Decoder, Protocol):
 
     def narrow_loop(self, loop: BeamLoop) -> None:
         """The sentences last admitted wait in the loop now."""
+
+
+def can_loop(decoder: Decoder) -> TypeGuard[LoopDecoder]:
+    """Whether it is a `LoopDecoder`."""
+    return hasattr(decoder, "begin_loop")
 
 
 def run_loop(
@@ -42,15 +46,14 @@ def run_loop(
     A block is encoded at once, when the sentences of the last one are all in work.
     """
     more, working = True, False
-    while more or working:
-        if more and loop.wants_more:
+    while True:
+        while more and loop.wants_more:
             block = next(blocks, None)
-            if block is None:
-                more = False
-            else:
+            more = block is not None
+            if block is not None:
                 yield _wait(decoder, loop, block, limits, expected)
-        if more and loop.wants_more and not working:
-            continue
+        if not working and loop.wants_more:
+            return
         working = loop.run(more=more)
         ended = loop.ended()
         decoder.release(np.array([one.name for one in ended], np.int64))

@@ -16,7 +16,7 @@ from nmt.decode.ensemble import Ensemble
 from nmt.decode.fusion import Fusion
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
-from nmt.decode.plain_search import LoopDecoder, run_loop
+from nmt.decode.plain_search import can_loop, run_loop
 from nmt.rnn.beam_settings import BeamSettings
 from nmt.rnn.kernels.threads import default_threads, run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
@@ -74,7 +74,7 @@ def search(
         decoder: Decoder = model.search_decoder(own_threads, longest)
         chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
         ended: Iterator[list[tuple[int, list[Hypothesis]]]] | None = None
-        if type(chooser) is BestChooser and isinstance(decoder, LoopDecoder):
+        if type(chooser) is BestChooser and can_loop(decoder):
             divisors = length_divisor(length_penalty, np.arange(limits.max(initial=0) + 2))
             wanted = size, beam_size, n_best, decoder.eos_id, BOS_ID, first_token, divisors
             loop = decoder.begin_loop(BeamSettings(*wanted, options.word_reward, bounded=expected is not None))
