@@ -12,16 +12,17 @@ from nmt.translator import Translator
 
 
 def shares(names: dict[str, float], whole: float) -> dict[str, float]:
-    """Shares of a whole, by the names of operations; `search` is what is neither cell, output layer nor encoder."""
-    # A step is one call for few rows; for many it is a scan of its own, which has no name.
-    parts = {"step": "cell", "scan": "cell", "decoder": "cell", "output layer": "output"}
-    found = dict.fromkeys(("cell", "output", "encoder"), 0.0)
+    """Shares of a whole, by the names of operations; `search` is what is neither cell, output layer nor encoder: the
+    `choice` between two steps, text, and what happens once a sentence or a block."""
+    parts = {"step": "cell", "decoder": "cell", "output layer": "output", "search": "choice"}
+    found = dict.fromkeys(("cell", "output", "encoder", "choice"), 0.0)
     for name, seconds in names.items():
         head = name.split(":")[0]
-        part = "encoder" if head.startswith("encoder") else parts.get(head)
+        # Scans without a name are the bridge, and what attention reads of a source.
+        part = "encoder" if head.startswith(("encoder", "scan", "src", "bridge")) else parts.get(head)
         if part is not None:
             found[part] += seconds / whole
-    return found | {"search": 1 - sum(found.values())}
+    return found | {"search": 1 - sum(found[name] for name in ("cell", "output", "encoder"))}
 
 
 def main() -> None:

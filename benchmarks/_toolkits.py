@@ -267,8 +267,8 @@ class Joey(Toolkit):
                 "optimizer": "adam",
                 "adam_betas": list(training.adam_betas),
                 "learning_rate": training.learning_rate,
-                "scheduling": "plateau",
-                "patience": 1000,
+                "scheduling": "exponential",  # a constant rate; its "plateau" does not run with PyTorch 2.7 and later
+                "decrease_factor": 1.0,
                 "clip_grad_norm": 1.0,
                 "normalization": "tokens",
                 "loss": "crossentropy",

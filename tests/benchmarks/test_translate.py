@@ -56,13 +56,15 @@ def test_shares_are_of_the_whole() -> None:
     from _search_share import shares
 
     names = {
-        "scan: time loop": 3.0,
-        "step": 1.0,
+        "step": 4.0,
         "output layer: best tokens": 2.0,
-        "encoder.0.f: loop": 1.5,
+        "encoder.0.f: loop": 1.0,
+        "scan: time loop": 0.5,
+        "search": 1.0,
     }
     found = shares(names | {"packing": 0.5}, 10.0)
-    assert found == {"cell": 0.4, "output": 0.2, "encoder": 0.15, "search": pytest.approx(0.25)}
+    expected = {"cell": 0.4, "output": 0.2, "encoder": 0.15, "choice": 0.1, "search": 0.25}
+    assert found == pytest.approx(expected)
 
 
 def commands_of(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:

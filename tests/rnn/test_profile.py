@@ -47,3 +47,20 @@ def test_a_clock_whose_times_come_late_is_asked_when_the_recording_ends() -> Non
         assert not asked and not found.operations
     assert asked == [(2, 3), (1, 4), (5, 6)]
     assert {name: one.seconds for name, one in found.operations.items()} == {"inner": 1, "outer": 2, "after": 1}
+
+
+def test_work_that_timed_its_parts_itself_is_divided_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert profile.moment() is None
+    profile.record_parts(None, [("nobody records", 1.0, 0)])
+    ticks = iter(range(100))
+    monkeypatch.setattr(profile, "perf_counter", lambda: float(next(ticks)))
+    with profile.recording() as found, profile.operation("outer"):
+        began = profile.moment()
+        for _ in range(7):
+            next(ticks)
+        profile.record_parts(began, [("a", 30.0, 5), ("b", 10.0, 0)])
+        profile.record_parts(profile.moment(), [("c", 0.0, 1), ("d", 0.0, 0)])
+    assert found.operations["a"].seconds == 6.0 and found.operations["a"].multiply_adds == 5
+    assert found.operations["b"].seconds == 2.0
+    assert found.operations["c"].seconds == found.operations["d"].seconds == 0.5
+    assert found.operations["outer"].seconds == 12.0 - 9.0
