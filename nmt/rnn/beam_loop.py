@@ -42,7 +42,7 @@ class Ended:
 
 
 class BeamLoop:
-    """The search of one decoder and output layer; `begin` it anew for each search, and `close` it after."""
+    """The search of one decoder and output layer; `begin` it anew for each search."""
 
     def __init__(self, stepper: Stepper, layer: OutputLayer, threads: int) -> None:
         self._stepper, self._layer, self._threads = stepper, layer, threads
@@ -189,9 +189,8 @@ class BeamLoop:
         """The output layer's task: over the whole vocabulary, or a narrowed layer over lists."""
         layer = layer or self._layer
         C, H, dtype = self._capacity, self._stepper.scan.cell.output_size, self._x.dtype
-        weights = layer.in_products(self._threads)
-        rows, V = self._arrays["rows"], self._n[loop.VOCAB]
-        places = min(self._settings.beam + 1, V)
+        weights, rows = layer.in_products(self._threads), self._arrays["rows"]
+        places = min(self._settings.beam + 1, int(self._n[loop.VOCAB]))
         self._output: BestTokens
         if lists is None:
             bias = layer.weights[layer.bias]
@@ -234,7 +233,8 @@ class BeamLoop:
         n[loop.GATHERED], arrays["gathered"] = len(gathered), _matrix(gathered)
         tasks, shared = np.zeros((5, 2), np.int64), np.zeros((3, self._capacity + 1, 3), np.int64)
         self._kept = []
-        for which, name, call in zip((loop.INPUTS, loop.STATES, loop.STEP), loop.ARRAYS[12:15], calls, strict=True):
+        parts = (loop.INPUTS, "inputs"), (loop.STATES, "states"), (loop.STEP, "step")
+        for (which, name), call in zip(parts, calls, strict=True):
             if call is not None:
                 tasks[which], arrays[name] = (call.function, call.address), call.table.numbers
                 shared[which], bounds = divisions(call.table.sharing, self._capacity)

@@ -73,10 +73,8 @@ def test_in_each_dtype_and_with_divided_work(compute_dtype, options, monkeypatch
     assert search(model, SOURCES, threads=1, **settings) == expected
     for module, name in ((run_cpu, "ALONE_BELOW"), (run_cpu, "ALONE_A_STEP"), (candidates, "_ALONE_BELOW")):
         monkeypatch.setattr(module, name, 0)
-    run_cpu.divisions.cache_clear()
     for threads in (2, 3):
         assert search(model, SOURCES, threads=threads, **settings) == expected
-    run_cpu.divisions.cache_clear()
 
 
 def test_in_float64(monkeypatch):

@@ -302,10 +302,15 @@ class Sharing:
         return self.of(rows, rows * self.row_size, 1, single_steps(rows, self.threads)[1])
 
 
-@lru_cache(maxsize=32)
 def divisions(sharing: Sharing, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
     """How threads share a single step of 0, 1, ... `most` rows: int64 [most + 1, 3], whether they divide units, how
     many have a part, and the address of their bounds; and what the addresses are of."""
+    return _divisions(sharing, most, ALONE_BELOW, ALONE_A_STEP)
+
+
+@lru_cache(maxsize=32)
+def _divisions(sharing: Sharing, most: int, *limits: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Anew for other limits."""
     found = [sharing.of_step(rows) for rows in range(most + 1)]
     table = [(units, len(bounds) - 1, address_of(bounds)) for units, bounds in found]
     return np.array(table, np.int64), [bounds for _, bounds in found]
