@@ -33,8 +33,8 @@ STATUS, BUDGET, ROWS, WORDS, PARENTS, WORKING, TAKEN, WAITING, FREE, ENDED, PARI
 # What is asked for:
 SIZE, BEAM, N_BEST, EOS, NEVER, FIRST_TOKEN, VOCAB, MORE, FIRST_NAME, BOUNDED = range(13, 23)
 # What there is: memory for rows, slots, tokens of a hypothesis and waiting sentences; moves, and names, none where the
-# decoder captures nothing; bytes of a score; threads of the output layer's task; where the outputs of no rows would lie,
-# and how much further for each row.
+# decoder captures nothing; bytes of a score; threads of the output layer's task; where the outputs of no rows would
+# lie, and how much further for each row.
 ROOM, SLOTS, WIDTH, LINE, CONTINUED, GATHERED, NAMES = range(23, 30)
 SCORE_BYTES, OUTPUT_PARTS, OUTPUTS, OUTPUT_STEP = range(30, 34)
 # What a profile wants to know: whether it is wanted, nanoseconds by phase, and rows by part of the step.
