@@ -17,7 +17,8 @@ from nmt.rnn.kernels.features import TARGET
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 
-for name in ("lstm", "lstm_bahdanau_feed"):
+# Attention on one of the targets: its row work is vectorised as the cell's is.
+for name in ("lstm", "lstm_bahdanau_feed") if TARGET.name == "avx2" else ("lstm",):
     case = cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS["mixed"])
     outputs, gradients, masks = cases.compiled(case, threads=2)
     expected = cases.interpreted(case, masks)
@@ -53,7 +54,8 @@ def test_scans_on_a_smaller_vector_unit(name, tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    # Forward and backward of both cells and of the LSTM in bfloat16, its forward in int8, backward of the attention's
+    # Forward and backward of the cells and of the LSTM in bfloat16, its forward in int8, backward of the attention's
     # keys (forward they are a product and nothing else): all in the folder asked for.
-    assert result.stdout.split() == [name, "8", str(tmp_path)]
-    assert len(list(tmp_path.glob("nmt_*.py"))) == 8
+    count = {"avx2": 8, "generic": 5}[name]
+    assert result.stdout.split() == [name, str(count), str(tmp_path)]
+    assert len(list(tmp_path.glob("nmt_*.py"))) == count
