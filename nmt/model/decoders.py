@@ -39,12 +39,11 @@ class StepDecoder:
         self.network, self.threads = network, threads
         self.eos_id = EOS_ID
         self._idle = network.idle_steppers.setdefault(threads, []) if scan is None else []
-        self._scan = scan or network.step_decoder
         # Taking from and adding to a list are each one step for the interpreter.
         try:
             self._stepper = self._idle.pop()
         except IndexError:
-            self._stepper = Stepper(self._scan, network.weights.view("decoder"))
+            self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"))
         self._table = network.positions.get("tgt")
         # Where a decoder is told its position, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}
@@ -65,16 +64,15 @@ class StepDecoder:
 
     def begin_loop(self, settings: BeamSettings) -> BeamLoop | None:
         """The search of this decoder as one computation; None where a step wants more than the engine's."""
-        plain = self._scan.device.name == "cpu" and self._table is None and not self._scan.door.sequences
-        if not plain or self._scan is not self.network.step_decoder:
+        scan = self._stepper.scan
+        plain = scan.device.name == "cpu" and self._table is None and not scan.door.sequences
+        if not plain or scan is not self.network.step_decoder:
             return None
         if self._stepper.loop is None:
             from nmt.rnn.beam_loop import BeamLoop
 
             self._stepper.loop = BeamLoop(self._stepper, self.network.output_layer, self.threads)
-        table, weights = self.network.table("tgt"), self.network.weights
-        embedding = weights.quantised(table) or weights[table]
-        self._stepper.loop.begin(settings, embedding, self.network.embedding_scale("tgt"))
+        self._stepper.loop.begin(settings, *self.network.embedding("tgt"))
         return self._stepper.loop
 
     def narrow_loop(self, loop: BeamLoop) -> None:

@@ -222,13 +222,16 @@ class Network:
 
     def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
         """The same for ids [N] of the device, into an array of N * E numbers."""
-        name = self.table(side)
-        table = self.weights.quantised(name) or self.weights[name]
+        table, scale = self.embedding(side)
         with operation(side, " embedding: lookup"):
-            self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), self.embedding_scale(side), threads)
+            self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), scale, threads)
 
-    def embedding_scale(self, side: str) -> float:
-        """What the numbers of an embedding are multiplied by."""
+    def embedding(self, side: str) -> tuple[Any, float]:
+        """A table as it is held, an array of the device or `Quantised`, and what its numbers are multiplied by."""
+        name = self.table(side)
+        return self.weights.quantised(name) or self.weights[name], self._scale(side)
+
+    def _scale(self, side: str) -> float:
         embeddings = (self.config.encoder if side == "src" else self.config.decoder).embeddings
         return float(embeddings.embedding_dim) ** 0.5 if embeddings.scale else 1.0
 
@@ -318,7 +321,7 @@ class Network:
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):
-            self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self.embedding_scale(side), threads)
+            self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
 
 
 def real_positions(batch: Targets) -> np.ndarray:

@@ -59,7 +59,7 @@ class BeamLoop:
         """Nobody is in work. embedding: the table of the tokens read, times `scale`."""
         self._settings = settings
         slots, K = 2 * settings.size, settings.beam
-        if self._capacity < settings.size * K or self._room != (slots, K):
+        if self._room != (slots, K):
             self._capacity, self._room = settings.size * K, (slots, K)
             self._make_memory(slots, K)
         n, arrays = self._n, self._arrays
@@ -75,7 +75,7 @@ class BeamLoop:
         ids = arrays["rows"][loop.DISTINCT]
         arrays["embed"], self._embedding = loop.embedding_table(ids, embedding, scale, self._x)
         self._states: list[np.ndarray] = []
-        self._use_layer()
+        self._output: BestTokens | None = None  # the whole layer's is made when it is known that none is narrower
 
     @property
     def wants_more(self) -> bool:
@@ -185,34 +185,34 @@ class BeamLoop:
 
     # ------------------------------------------------------------ tables
 
-    def _use_layer(self, layer: OutputLayer | None = None, lists: CandidateLists | None = None) -> None:
+    def _use_layer(self, layer: OutputLayer, lists: CandidateLists | None = None) -> BestTokens:
         """The output layer's task: over the whole vocabulary, or a narrowed layer over lists."""
-        layer = layer or self._layer
         C, H, dtype = self._capacity, self._stepper.scan.cell.output_size, self._x.dtype
         weights, rows = layer.in_products(self._threads), self._arrays["rows"]
         places = min(self._settings.beam + 1, int(self._n[loop.VOCAB]))
-        self._output: BestTokens
+        output: BestTokens
         if lists is None:
             bias = layer.weights[layer.bias]
-            self._output = BestTokens(C, H, len(bias), places, self._threads, dtype, weights.dtype)
+            output = BestTokens(C, H, len(bias), places, self._threads, dtype, weights.dtype)
         else:
             bias, lists = lists.bias, replace(lists, row_lists=rows[loop.LIST])
-            self._output = BestCandidates(C, H, places, self._threads, weights, lists, dtype)
+            output = BestCandidates(C, H, places, self._threads, weights, lists, dtype)
         self._columns = layer.weights[layer.bias].size
         given = self._x, weights, bias, self._arrays["tokens"], self._arrays["scores"]
-        self._output.give(self._settings.first_token, given)
-        self._calls = ()
+        output.give(self._settings.first_token, given)
+        self._output, self._calls = output, ()
+        return output
 
     def _connect(self) -> None:
         """Bring the tables up to date: other memory for the step, sentences that lie elsewhere."""
         prepared, C, n, arrays = self._stepper.prepared, self._capacity, self._n, self._arrays
-        rows = arrays["rows"]
+        rows, output = arrays["rows"], self._output or self._use_layer(self._layer)
         prepared.read(self._stepper.sources(rows[loop.OWNER]))
         given = {"x": self._x}, self._continued, rows[loop.WORD], rows[loop.PARENT]
         calls = prepared.join(*given, C, C, C)
         if len(self._calls) != len(calls) or any(a is not b for a, b in zip(self._calls, calls, strict=True)):
             self._calls = calls
-            self._make_tables(calls)
+            self._make_tables(calls, output)
         starts, n[loop.FIRST_NAME] = self._stepper.starts()
         n[loop.NAMES], arrays["starts"] = len(starts), starts
         came = [address_of(a) for a in self._states] or [0] * len(self._continued)
@@ -222,7 +222,7 @@ class BeamLoop:
         ]
         n[loop.CONTINUED], arrays["continued"] = len(continued), _matrix(continued)
 
-    def _make_tables(self, calls: tuple[Call | None, Call | None, Call]) -> None:
+    def _make_tables(self, calls: tuple[Call | None, Call | None, Call], output: BestTokens) -> None:
         prepared, n, arrays = self._stepper.prepared, self._n, self._arrays
         step, given, gathered = calls[-1], {"x": self._x}, []
         for name in prepared.shared.gathered:
@@ -239,12 +239,12 @@ class BeamLoop:
                 tasks[which], arrays[name] = (call.function, call.address), call.table.numbers
                 shared[which], bounds = divisions(call.table.sharing, self._capacity)
                 self._kept.append(bounds)
-        tasks[loop.OUTPUT], arrays["output"] = (self._output.code, self._output.address), self._output.table
+        tasks[loop.OUTPUT], arrays["output"] = (output.code, output.address), output.table
         tasks[loop.EMBED] = self._embedding_task.address, address_of(arrays["embed"])
         arrays |= {"tasks": tasks, "divisions": shared}
         place = prepared.output
         array = step.arrays[place.name]
-        n[loop.OUTPUTS], n[loop.OUTPUT_PARTS] = address_of(array), self._output.parts
+        n[loop.OUTPUTS], n[loop.OUTPUT_PARTS] = address_of(array), output.parts
         n[loop.OUTPUT_STEP] = array.shape[2] * array.itemsize if place.kind == "after" else 0
 
     def _record(self, began: Any) -> None:

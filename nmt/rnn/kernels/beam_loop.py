@@ -22,7 +22,7 @@ from nmt.rnn.kernels.moves import address
 from nmt.rnn.kernels.run_cpu import BOUNDS_WORD, ROWS_WORD, UNITS_WORD
 from nmt.rnn.kernels.search import FIRST_WORD, OUTPUTS_WORD, PLACES_WORD, best_continuations
 from nmt.rnn.kernels.search import ROWS_WORD as OUTPUT_ROWS_WORD
-from nmt.rnn.kernels.team import COUNTER_WORDS, call_task, given_array, task_table
+from nmt.rnn.kernels.team import COUNTER_WORDS, call_task, given_array, run_share, task_table
 from nmt.rnn.kernels.update import embedding_rows, embedding_rows_int8
 from nmt.rnn.quantised import Quantised
 
@@ -359,14 +359,6 @@ def _resize(table, division, rows):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _run(part, parts, one, own_parts):  # type: ignore[no-untyped-def]
-    """This thread's part of a task; those of fewer parts leave the first threads out."""
-    own = part - (parts - own_parts)
-    if one[0] != 0 and own >= 0:
-        call_task(one[0], own, own_parts, one[1])
-
-
-@inner_kernel
 def _meet(table, parts, goal):  # type: ignore[no-untyped-def]
     """Wait for all threads; the goal of the next meeting."""
     if parts > 1:
@@ -433,14 +425,14 @@ def _beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
         goal = _meet(table, parts, goal)
         if n[STATUS] != GO:
             break
-        _run(part, parts, tasks[INPUTS], divisions[INPUTS, n[WORDS], 1])
-        _run(part, parts, tasks[STATES], divisions[STATES, n[PARENTS], 1])
+        run_share(tasks[INPUTS, 0], part, parts, divisions[INPUTS, n[WORDS], 1], tasks[INPUTS, 1])
+        run_share(tasks[STATES, 0], part, parts, divisions[STATES, n[PARENTS], 1], tasks[STATES, 1])
         goal = _meet(table, parts, goal)
-        _run(part, parts, tasks[STEP], divisions[STEP, n[ROWS], 1])
+        run_share(tasks[STEP, 0], part, parts, divisions[STEP, n[ROWS], 1], tasks[STEP, 1])
         goal = _meet(table, parts, goal)
         if last:
             _lap(n, moments, STEP_TIME)
-        _run(part, parts, tasks[OUTPUT], n[OUTPUT_PARTS])
+        run_share(tasks[OUTPUT, 0], part, parts, n[OUTPUT_PARTS], tasks[OUTPUT, 1])
         goal = _meet(table, parts, goal)
         if last:
             _lap(n, moments, OUTPUT_TIME)

@@ -23,7 +23,7 @@ from nmt.rnn.kernels.search import (
     _norm_of,
     _reduce_row,
     _rounded,
-    round_share,
+    rows_to_multiply,
 )
 from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
 from nmt.rnn.kernels.threads import run_parallel
@@ -137,7 +137,7 @@ class BestCandidates(BestTokens):
 def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_candidates` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
     Y, W = number.type, packed.type
-    rounds = number != packed
+    ready = rows_to_multiply(rounds=number != packed)
 
     def best_of_lists(part, parts, table):  # type: ignore[no-untyped-def]
         given = given_numbers(table, SIZES + 1)
@@ -150,14 +150,8 @@ def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
         logits, ids = carray(given_array(table, 13), (R, U), Y), carray(given_array(table, 14), U, np.int32)
         columns, starts = carray(given_array(table, 15), 1, np.int32), carray(given_array(table, 16), 1, np.int64)
         lists = carray(given_array(table, 17), R, np.int64)
-        goal = parts
-        if rounds:
-            round_share(part, parts, y, weights, rounded)
-            meet(table, goal)
-            goal += parts
-            _store_logits(part, parts, rounded, weights, U, logits)
-        else:
-            _store_logits(part, parts, y, weights, U, logits)
+        left, goal = ready(table, part, parts, y, weights, rounded)
+        _store_logits(part, parts, left, weights, U, logits)
         meet(table, goal)
         _best(part, parts, logits, bias, ids, columns, starts, lists, longest, first, tokens, scores)
 

@@ -76,15 +76,21 @@ def number_in(typing_context: Any, table: Any, index: Any) -> Any:
     return numba_types.int64(numba_types.voidptr, numba_types.int64), codegen
 
 
-@intrinsic
-def pointer_in(typing_context: Any, table: Any, index: Any) -> Any:
-    """The address at a place of a table."""
+def pointers_after(words: int) -> Any:
+    """`get(table, index)`: the address at a place of a table, counted from behind so many numbers."""
 
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        pointers = builder.bitcast(args[0], ir.IntType(8).as_pointer().as_pointer())
-        return builder.load(builder.gep(pointers, [args[1]]))
+    def get(typing_context: Any, table: Any, index: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            pointers = builder.bitcast(args[0], ir.IntType(8).as_pointer().as_pointer())
+            place = builder.add(args[1], ir.Constant(ir.IntType(64), words))
+            return builder.load(builder.gep(pointers, [place]))
 
-    return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
+        return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
+
+    return intrinsic(get)
+
+
+pointer_in = pointers_after(0)
 
 
 @cache

@@ -457,8 +457,7 @@ class _Run:
         """All a function reads, but the block of time."""
         rows, side = self.rows, self.side
         packed = [self.weights.packed(*w, rows.threads, side.packed) for w in step.weights]
-        row_size = sum((s.x.width or 0) * (s.out.width or 0) for s in program.steps if isinstance(s, Product))
-        sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), row_size if packed else 0)
+        sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), _row_size(program))
         size = _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) if packed else 0
         units, bounds = sharing.of(rows.B, size, rows.T, rows.bounds)
         for place in step.scratch.values():
@@ -502,8 +501,13 @@ def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
 def _loop_size(program: Program, rows: Rows, block: Block) -> int:
     """The multiply-adds of a time loop's products in a block of time."""
     steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
+    return int(steps) * _row_size(program)
+
+
+def _row_size(program: Program) -> int:
+    """The multiply-adds of its products for one row."""
     products = (step for step in program.steps if isinstance(step, Product))
-    return int(steps) * sum((step.x.width or 0) * (step.out.width or 0) for step in products)
+    return sum((step.x.width or 0) * (step.out.width or 0) for step in products)
 
 
 def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.barrier import meet
-from nmt.rnn.kernels.jit import carray, external, kernel, numba_types, task
+from nmt.rnn.kernels.jit import carray, external, inner_kernel, kernel, numba_types, task
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
 from nmt.rnn.kernels.softmax import row_max
@@ -43,7 +43,7 @@ def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
+def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
     """This part's rows of y as what multiplies `weights`."""
     low, high = y.shape[0] * part // parts, y.shape[0] * (part + 1) // parts
     if high > low:
@@ -51,12 +51,28 @@ def round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
         round_rows(weights, source, y.shape[1], high - low, y.shape[1], target)
 
 
+@cache
+def rows_to_multiply(*, rounds: bool) -> Any:
+    """ready(table, part, parts, y, weights, rounded), at the begin of a task: what multiplies `weights`, which is y, or
+    `rounded`, filled by all threads; and the goal of their next meeting."""
+
+    def round_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
+        _round_share(part, parts, y, weights, rounded)
+        meet(table, parts)
+        return rounded, 2 * parts
+
+    def keep_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
+        return y, parts
+
+    return inner_kernel(round_all if rounds else keep_all)
+
+
 def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
     """y as what multiplies `weights`: itself, or rows of pairs or quads."""
     if weights.dtype == y.dtype:
         return y
     out = np.empty((len(y), words_of(y.shape[1], weights.dtype)), weights.dtype)
-    run_parallel(round_share, parts, y, weights, out)
+    run_parallel(_round_share, parts, y, weights, out)
     return out
 
 
@@ -253,7 +269,7 @@ def _ready(rows: int, *sizes: Any) -> BestTokens:
 def _best_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
     Y, W = number.type, packed.type
-    rounds = number != packed
+    ready = rows_to_multiply(rounds=number != packed)
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
         given = given_numbers(table, SIZES + 1)
@@ -265,14 +281,8 @@ def _best_task(number: np.dtype, packed: np.dtype) -> Any:
         logits = carray(given_array(table, 14), (parts, R, places), Y)
         counts = carray(given_array(table, 15), (parts, R), np.int64)
         tops, totals = carray(given_array(table, 16), (R, chunks), Y), carray(given_array(table, 17), (R, chunks), Y)
-        goal = parts
-        if rounds:
-            round_share(part, parts, y, weights, rounded)
-            meet(table, goal)
-            goal += parts
-            _chunks(part, parts, rounded, weights, bias, first, tokens, logits, counts, tops, totals)
-        else:
-            _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals)
+        left, goal = ready(table, part, parts, y, weights, rounded)
+        _chunks(part, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
         meet(table, goal)
         if part == parts - 1:
             best = carray(given_array(table, 10), (R, places), np.int32)

@@ -21,8 +21,8 @@ import numpy as np
 from llvmlite import ir
 
 from nmt.rnn.kernels.barrier import SELFISH_LOOKS, YIELD_LOOKS, let_others_run, meet, pause
-from nmt.rnn.kernels.jit import carray, intrinsic, kernel, numba_types, task
-from nmt.rnn.kernels.memory import number_in
+from nmt.rnn.kernels.jit import carray, inner_kernel, intrinsic, kernel, numba_types, task
+from nmt.rnn.kernels.memory import number_in, pointers_after
 from nmt.rnn.kernels.moves import advance
 
 COUNTER_WORDS = 8
@@ -238,27 +238,25 @@ def given_numbers(table, count):  # type: ignore[no-untyped-def]
     return carray(advance(table, COUNTER_WORDS * _WORD), count, np.int64)
 
 
-@intrinsic
-def given_array(typing_context: Any, table: Any, n: Any) -> Any:
-    """Where the array lies that follows n numbers and arrays in a `task_table`."""
+# given_array(table, n): where the array lies that follows n numbers and arrays in a `task_table`.
+given_array = pointers_after(COUNTER_WORDS)
 
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        pointers = builder.bitcast(args[0], ir.IntType(8).as_pointer().as_pointer())
-        place = builder.add(args[1], ir.Constant(_INT64, COUNTER_WORDS))
-        return builder.load(builder.gep(pointers, [place]))
 
-    return numba_types.voidptr(numba_types.voidptr, _SIZE), codegen
+@inner_kernel
+def run_share(function, part, parts, own_parts, table):  # type: ignore[no-untyped-def]
+    """This thread's part of a task that has `own_parts`, none or more: the first threads are left out."""
+    own_part = part - (parts - own_parts)
+    if own_part >= 0:
+        call_task(function, own_part, own_parts, table)
 
 
 def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
-    """The task of `TaskSequence`: those of fewer parts leave the first threads out."""
+    """The task of `TaskSequence`."""
     goal = 0
     for n in range(number_in(table, _COUNT)):
         place = _FIRST + 3 * n
         own_parts, own_table = number_in(table, place + 1), number_in(table, place + 2)
-        own_part = part - (parts - own_parts)
-        if own_part >= 0:
-            call_task(number_in(table, place), own_part, own_parts, own_table)
+        run_share(number_in(table, place), part, parts, own_parts, own_table)
         if parts > 1:
             goal += parts
             meet(table, goal)
