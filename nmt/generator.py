@@ -17,8 +17,16 @@ import numpy as np
 from nmt.rnn.device import choose_device
 from nmt.saved_model import load_saved_model
 from nmt.special_tokens import EOS_ID
-from nmt.translation import SearchSettings, Translation, candidate_counts, chosen_settings, search_options
-from nmt.translator import resolve_threads
+from nmt.translation import (
+    SearchSettings,
+    Translation,
+    candidate_counts,
+    checked_count,
+    checked_texts,
+    chosen_settings,
+    search_options,
+)
+from nmt.translator import check_loading, resolve_threads
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -66,6 +74,7 @@ class Generator:
     ) -> Generator:
         """Load a model from the folder that nmt-train wrote with task: lm, or from the file that nmt-bundle made of it;
         arguments and errors as of `Translator.load`."""
+        check_loading(threads, checkpoint, compute_dtype, device)
         saved = load_saved_model(Path(model_dir), checkpoint, task="lm")
         model = saved.build(compute_dtype, choose_device(device or saved.config.device))
         return cls(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))
@@ -92,11 +101,14 @@ class Generator:
         Returns:
             For each prompt whole lines, prompt included, the most probable first; those that max_length cut off come
             after those that ended. `log_prob` is that of the continuation given the prompt.
+
+        Raises: As `Translator.translate_nbest`.
         """
         from nmt.decode import search
 
-        if isinstance(prompts, str):
-            raise TypeError("Generator: prompts must be a list of strings, got one string")
+        prompts = checked_texts("Generator", "prompts", prompts)
+        samples = checked_count("decoding.n_best", samples, "samples")
+        max_length = checked_count("decoding.max_length_extra", max_length, "max_length")
         chosen = chosen_settings(self.config.decoding, settings)
         chosen |= {"sampling": settings.get("sampling") is not False, "generate_unk": False}
         # Nothing is covered, nothing translated.
@@ -131,11 +143,15 @@ class Generator:
         Args:
             lines: Each is cleaned as in training.
             carry: Whether a line is read after those before it, as in training, or by itself.
+
+        Raises TypeError: They are one text, or hold something else than texts.
         """
+        if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+            checked_texts("Generator", "lines", lines)
         rest, last = iter(lines), EOS_ID
         states: dict[str, np.ndarray] = {}
         while chunk := list(islice(rest, _CHUNK)):
-            cleaned = self._clean(chunk)
+            cleaned = self._clean(checked_texts("Generator", "lines", chunk))
             ids = self.subwords.encode(cleaned)
             ended = [[*row, EOS_ID] if row else [] for row in ids]
             if carry:

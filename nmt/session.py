@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from nmt.translation import SearchSettings, Translation, candidate_counts, chosen_settings, search_options
+from nmt.translation import (
+    SearchSettings,
+    Translation,
+    candidate_counts,
+    checked_count,
+    checked_texts,
+    chosen_settings,
+    search_options,
+)
 
 if TYPE_CHECKING:
     from nmt.translator import Translator
@@ -42,10 +50,11 @@ class TypingSession:
         if settings.get("lm_weight") is not None:
             raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
         translator, empty = self._translator, [Translation("", 0.0, 0.0)]
+        n_best = checked_count("decoding.n_best", n_best, "n_best")
+        chosen = chosen_settings(translator.config.decoding, settings)
         if self._session is None:
             return empty
-        chosen = chosen_settings(translator.config.decoding, settings)
-        (prefix,) = translator.target_ids([typed])
+        (prefix,) = translator.target_ids(checked_texts("TypingSession", "typed", [typed]))
         learnt = translator.learnt_for(chosen, shortlist, [self._session.src_ids])
         beam_size, keep = candidate_counts(chosen, n_best)
         found = self._session.complete(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
@@ -65,6 +66,16 @@ class Wishes:
     glossary: Sequence[Sequence[str]] | None = None
     forbidden: Sequence[str] = ()
 
+    def check(self, count: int) -> None:
+        """Raises DataError: They are not for so many sentences."""
+        for name in ("prefixes", "constraints", "glossary"):
+            given = getattr(self, name)
+            if given is not None and len(given) != count:
+                raise DataError(
+                    f"Wishes.{name}: must have an entry for each of {count} sentences, got {len(given)}; an empty one "
+                    "wishes nothing"
+                )
+
 
 @dataclass(frozen=True)
 class Detail:
@@ -95,11 +106,43 @@ class Translation:
 
 
 def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[str, Any]:
-    """All settings for a call; those that are None or left out as configured."""
+    """All settings for a call; those that are None or left out as configured.
+
+    Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or beside the others.
+    TypeError: There is no such setting.
+    """
     known = SearchSettings.__annotations__.keys()
-    if unknown := settings.keys() - known:
-        raise TypeError(f"Translator: settings must be those of SearchSettings, got {', '.join(sorted(unknown))}")
-    return {key: getattr(decoding, key) if settings.get(key) is None else settings.get(key) for key in known}
+    if unknown := sorted(settings.keys() - known):
+        close = get_close_matches(unknown[0], known, n=1)
+        advice = f"; did you mean {close[0]}?" if close else ""
+        raise TypeError(f"Translator: settings must be those of SearchSettings, got {', '.join(unknown)}{advice}")
+    given = {key: value for key, value in settings.items() if value is not None}
+    if given:
+        from nmt.config import with_values
+
+        # How many are given back is an argument of each call, not a setting of it.
+        decoding = with_values(decoding, "decoding", {"n_best": 1, **given})
+    return {key: getattr(decoding, key) for key in known}
+
+
+def checked_count(path: str, count: int, name: str) -> int:
+    """An argument `name` that counts translations, tokens or threads: what the schema has at `path`. Raises
+    ConfigError."""
+    from nmt.config import checked_value
+
+    return int(checked_value(path, count, name))
+
+
+def checked_texts(whose: str, name: str, texts: Iterable[str]) -> list[str]:
+    """Texts that somebody gave, as a list. Raises TypeError: It is one text, or holds something else than texts."""
+    promise = f"{whose}: {name} must be a list of strings"
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable) or isinstance(texts, Mapping):
+        raise TypeError(f"{promise}, got {'one string' if isinstance(texts, str) else type(texts).__name__}")
+    found = list(texts)
+    for place, text in enumerate(found):
+        if not isinstance(text, str):
+            raise TypeError(f"{promise}, got {type(text).__name__} at place {place}")
+    return found
 
 
 def search_options(chosen: dict[str, Any], wished: dict[str, Any]) -> SearchOptions | None:

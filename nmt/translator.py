@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from nmt.details import detail_of, ranked_by_agreement, text_without_unknown
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.model_folder import subwords_digest
 from nmt.rnn.device import choose_device
 from nmt.saved_model import load_language_model, load_saved_model
@@ -22,6 +22,8 @@ from nmt.translation import (
     Translation,
     Wishes,
     candidate_counts,
+    checked_count,
+    checked_texts,
     chosen_settings,
     search_options,
 )
@@ -106,8 +108,9 @@ class Translator:
             DeviceError: There is no usable card, and the device is `cuda`.
             CheckpointError: The folder or a file in it is missing, damaged, or does not fit the
                 rest.
-            ConfigError: Its config.yaml was changed into something impossible.
+            ConfigError: An argument is none of those, or its config.yaml was changed into something impossible.
         """
+        check_loading(threads, checkpoint, compute_dtype, device)
         saved = load_saved_model(Path(model_dir), checkpoint, task="translation")
         where = choose_device(device or saved.config.device)
         model, prior = saved.build(compute_dtype, where), None
@@ -126,6 +129,8 @@ class Translator:
 
         Returns:
             One line for each sentence, in order; a blank sentence gives an empty line.
+
+        Raises: As `translate_nbest`.
         """
         return [translations[0].text for translations in self.translate_nbest(sentences, **settings)]
 
@@ -156,15 +161,18 @@ class Translator:
                 sentence's candidates; a detail has those of the whole vocabulary.
 
         Raises:
-            ConfigError: The settings do not go together, or the model lacks what they need.
+            ConfigError: A setting is not what configs/reference.yaml allows, the settings do not go together, or the
+                model lacks what they need.
+            DataError: The wishes are for more or fewer sentences.
+            TypeError: There is no such setting, or a sentence is no text.
 
         Returns:
             For each sentence its translations, the best first, at least one.
         """
         from nmt.decode import search
 
-        if isinstance(sentences, str):
-            raise TypeError("Translator: sentences must be a list of strings, got one string")
+        sentences = checked_texts("Translator", "sentences", sentences)
+        n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
         model = self.model_with(settings.get("lm_weight"))
         ids = self.source_ids(sentences)
@@ -174,7 +182,9 @@ class Translator:
         there = [index for index, row in enumerate(ids) if row]
         beam_size, keep = candidate_counts(chosen, n_best)
         src_ids = [ids[index] for index in there]
-        wished = self._wished(wishes or Wishes(), there, chosen["glossary_bonus"])
+        wishes = wishes or Wishes()
+        wishes.check(len(sentences))
+        wished = self._wished(wishes, there, chosen["glossary_bonus"])
         options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
         found = search(
             model,
@@ -204,14 +214,13 @@ class Translator:
         """Encode a sentence once and complete its translation as often as somebody types on."""
         from nmt.session import TypingSession
 
+        (sentence,) = checked_texts("Translator", "session", [sentence])
         return TypingSession(self, sentence, lm_weight)
 
     def model_with(self, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
         """The model, with the language model where there is one and its weight, the configured one where None, is not
         0. Raises ConfigError."""
-        weight = self.config.decoding.lm_weight if lm_weight is None else lm_weight
-        if not weight >= 0:
-            raise ConfigError(f"decoding.lm_weight: must be 0 or more, got {weight}; give another one")
+        weight = float(chosen_settings(self.config.decoding, {"lm_weight": lm_weight})["lm_weight"])
         if self.language_model is not None and weight:
             from nmt.decode import Fusion
 
@@ -237,13 +246,25 @@ class Translator:
             sources, targets: As many of each. An empty source or target is scored like any other.
             batch_size: Sentences together; it changes the speed, not the scores.
             lm_weight: As in `SearchSettings`: scores are those by which a search with it ranks.
+
+        Raises:
+            ConfigError: A setting is not what configs/reference.yaml allows.
+            DataError: There are more of one than of the other.
+            TypeError: One of them is no text.
         """
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
 
+        sources = checked_texts("Translator", "sources", sources)
+        targets = checked_texts("Translator", "targets", targets)
+        if len(sources) != len(targets):
+            raise DataError(
+                f"Translator: sources and targets must be as many, got {len(sources)} and {len(targets)}; give one "
+                "translation for each source"
+            )
         src_ids = self.source_ids(sources)
         tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
-        size = batch_size or self.config.decoding.batch_size
+        size = chosen_settings(self.config.decoding, {"batch_size": batch_size})["batch_size"]
         model = self.model_with(lm_weight)
         forced = force(model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
         tokens = self._source_tokens(sources, src_ids)
@@ -377,8 +398,21 @@ class Translator:
         ]
 
 
+def check_loading(threads: int | None, checkpoint: str | None, compute_dtype: str | None, device: str | None) -> None:
+    """Raises ConfigError: An argument of `load` is given and none of what it may be."""
+    from nmt.config import checked_value
+
+    for name, value in {"threads": threads, "compute_dtype": compute_dtype, "device": device}.items():
+        if value is not None:
+            checked_value(name, value)
+    if checkpoint not in (None, "best", "last"):
+        raise ConfigError(f"checkpoint must be best or last, or None, got {checkpoint!r}")
+
+
 def resolve_threads(threads: int | None, config: Config) -> int:
-    """Return the number of threads asked for, or configured, or that of the cores."""
+    """Return the number of threads asked for, or configured, or that of the cores. Raises ConfigError."""
     from nmt.rnn.kernels.threads import default_threads
 
+    if threads is not None:
+        threads = checked_count("threads", threads, "threads")
     return threads or config.threads or default_threads()

@@ -39,22 +39,25 @@ class Command(click.Command):
             ctx.exit(128 + signal.SIGINT)
 
 
-class LengthPenalty(click.ParamType):
-    """`none`, `average`, or a number from 0 on: the alpha of GNMT."""
+class Setting(click.ParamType):
+    """A value for one setting of a config: whatever the schema allows there, and nothing else.
 
-    name = "none|average|ALPHA"
+    Args:
+        path: Of the setting, such as `decoding.beam_size`.
+        name: What --help shows in the place of a value.
+    """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
-        """Return the name or the number."""
-        if value in ("none", "average"):
-            return str(value)
+    def __init__(self, path: str, name: str) -> None:
+        self.path, self.name = path, name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value; the schema is read only now, for --help has no time for it."""
+        from nmt.config import checked_text, checked_value
+
         try:
-            alpha = float(value)
-        except ValueError:
-            alpha = -1.0
-        if not 0 <= alpha <= 100:
-            self.fail(f"{value!r} is not none, average or a number from 0 to 100.", param, ctx)
-        return alpha
+            return checked_text(self.path, value, "it") if isinstance(value, str) else checked_value(self.path, value)
+        except NMTError as error:
+            self.fail(f"{error}.", param, ctx)
 
 
 def checkpoint_option() -> Callable[[Any], Any]:
@@ -92,7 +95,7 @@ def threads_option() -> Callable[[Any], Any]:
     """Return the `--threads` option that all commands share."""
     return click.option(
         "--threads",
-        type=click.IntRange(min=1),
+        type=Setting("threads", "integer"),
         show_default="threads of the config, or all cores",
         help="Processor cores to use.",
     )
@@ -123,20 +126,20 @@ def beam_options() -> Callable[[Any], Any]:
     options = [
         click.option(
             "--beam-size",
-            type=click.IntRange(min=1),
+            type=Setting("decoding.beam_size", "integer"),
             show_default="decoding.beam_size of the config, there 5",
             help="Hypotheses kept at each step; 1 is greedy search.",
         ),
         click.option(
             "--length-penalty",
-            type=LengthPenalty(),
+            type=Setting("decoding.length_penalty", "none|average|ALPHA"),
             show_default="decoding.length_penalty of the config, there 1.0",
             help="How hypotheses of different lengths are compared: by the sum or the mean of "
             "their log-probabilities, or by GNMT's penalty to the power ALPHA.",
         ),
         click.option(
             "--batch-size",
-            type=click.IntRange(min=1),
+            type=Setting("decoding.batch_size", "integer"),
             show_default="decoding.batch_size of the config, there 64",
             help="Sentences translated together: speed, not results.",
         ),

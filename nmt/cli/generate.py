@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.command import (
+    Command,
+    Setting,
+    beam_options,
+    compute_dtype_option,
+    device_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.formats import FORMATS, output_of
 from nmt.cli.search_options import search_options
 
@@ -25,8 +33,15 @@ _CHUNK_BATCHES = 8
 @click.argument("source", metavar="[PROMPTS]", required=False)
 @click.option("--prompt", metavar="TEXT", multiple=True, help="A beginning to go on with; may be repeated.")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - is stdout.")
-@click.option("-n", "--samples", type=click.IntRange(min=1), default=1, help="Lines to write for each beginning.")
-@click.option("--max-length", type=click.IntRange(min=1), default=100, help="Most subwords to go on with.")
+@click.option(
+    "-n", "--samples", type=Setting("decoding.n_best", "integer"), default=1, help="Lines to write for each beginning."
+)
+@click.option(
+    "--max-length",
+    type=Setting("decoding.max_length_extra", "integer"),
+    default=100,
+    help="Most subwords to go on with.",
+)
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),

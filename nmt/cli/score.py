@@ -10,6 +10,7 @@ import click
 
 from nmt.cli.command import (
     Command,
+    Setting,
     checkpoint_option,
     compute_dtype_option,
     device_option,
@@ -34,7 +35,7 @@ _CHUNK = 2048
 @click.option("--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Columns or JSON objects.")
 @click.option(
     "--batch-size",
-    type=click.IntRange(min=1),
+    type=Setting("decoding.batch_size", "integer"),
     show_default="decoding.batch_size of the config, there 64",
     help="Sentences scored together: speed, not results.",
 )

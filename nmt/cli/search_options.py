@@ -7,21 +7,21 @@ from typing import Any
 
 import click
 
+from nmt.cli.command import Setting
+
 
 def _option(name: str, kind: Any, text: str, key: str, default: object) -> tuple[str, Callable[[Any], Any]]:
     shown = f"decoding.{key} of the config, there {default}"
+    kind = Setting(f"decoding.{key}", kind) if isinstance(kind, str) else kind
     return key, click.option(name, key, type=kind, default=None, show_default=shown, help=text)
 
 
-_COUNT, _SIZE, _WEIGHT = click.IntRange(min=0), click.IntRange(min=1), click.FloatRange(min=0)
-_ABOVE = click.FloatRange(min=0, min_open=True)
-_NUCLEUS = click.FloatRange(min=0, max=1, min_open=True)
 _MEASURE = click.Choice(["none", "chrf", "bleu"])
 _OPTIONS = [
-    _option("--min-length", _COUNT, "Least subwords of a translation.", "min_length", 0),
-    _option("--max-length-ratio", _ABOVE, "Most subwords for each one of the source ...", "max_length_ratio", 2.0),
-    _option("--max-length-extra", _COUNT, "... and so many more.", "max_length_extra", 10),
-    _option("--word-reward", float, "Added to the score for each subword.", "word_reward", 0.0),
+    _option("--min-length", "integer", "Least subwords of a translation.", "min_length", 0),
+    _option("--max-length-ratio", "float", "Most subwords for each one of the source ...", "max_length_ratio", 2.0),
+    _option("--max-length-extra", "integer", "... and so many more.", "max_length_extra", 10),
+    _option("--word-reward", "float", "Added to the score for each subword.", "word_reward", 0.0),
     _option(
         "--word-reward-bounded/--word-reward-unbounded",
         None,
@@ -29,26 +29,26 @@ _OPTIONS = [
         "word_reward_bounded",
         "false",
     ),
-    _option("--coverage-penalty", _WEIGHT, "GNMT's beta: source left out lowers the score.", "coverage_penalty", 0.0),
-    _option("--no-repeat-ngram-size", _COUNT, "No sequence of so many subwords twice.", "no_repeat_ngram_size", 0),
-    _option("--repetition-penalty", _ABOVE, "Above 1: repeated subwords are less likely.", "repetition_penalty", 1.0),
-    _option("--beam-groups", _SIZE, "Groups of a diverse beam; divides --beam-size.", "beam_groups", 1),
-    _option("--diversity-strength", _WEIGHT, "What a group pays for others' subwords.", "diversity_strength", 0.5),
+    _option("--coverage-penalty", "float", "GNMT's beta: source left out lowers the score.", "coverage_penalty", 0.0),
+    _option("--no-repeat-ngram-size", "integer", "No sequence of so many subwords twice.", "no_repeat_ngram_size", 0),
+    _option("--repetition-penalty", "float", "Above 1: repeated subwords are less likely.", "repetition_penalty", 1.0),
+    _option("--beam-groups", "integer", "Groups of a diverse beam; divides --beam-size.", "beam_groups", 1),
+    _option("--diversity-strength", "float", "What a group pays for others' subwords.", "diversity_strength", 0.5),
     _option("--sampling/--no-sampling", None, "Draw translations instead of searching.", "sampling", "false"),
-    _option("--sampling-temperature", _ABOVE, "Below 1: nearer to the likeliest.", "sampling_temperature", 1.0),
-    _option("--sampling-topk", _COUNT, "Sample among so many likeliest subwords; 0: all.", "sampling_topk", 0),
-    _option("--sampling-topp", _NUCLEUS, "Sample among a nucleus of this probability.", "sampling_topp", 1.0),
-    _option("--seed", _COUNT, "Start of sampling's random numbers.", "sampling_seed", 0),
+    _option("--sampling-temperature", "float", "Below 1: nearer to the likeliest.", "sampling_temperature", 1.0),
+    _option("--sampling-topk", "integer", "Sample among so many likeliest subwords; 0: all.", "sampling_topk", 0),
+    _option("--sampling-topp", "float", "Sample among a nucleus of this probability.", "sampling_topp", 1.0),
+    _option("--seed", "integer", "Start of sampling's random numbers.", "sampling_seed", 0),
     _option("--mbr", _MEASURE, "Give the candidate that agrees best with the others.", "mbr", "none"),
-    _option("--mbr-samples", _SIZE, "With --mbr and --sampling: samples of each line.", "mbr_samples", 32),
-    _option("--glossary-bonus", _WEIGHT, "Score for each subword of a glossary's phrase.", "glossary_bonus", 2.0),
+    _option("--mbr-samples", "integer", "With --mbr and --sampling: samples of each line.", "mbr_samples", 32),
+    _option("--glossary-bonus", "float", "Score for each subword of a glossary's phrase.", "glossary_bonus", 2.0),
 ]
 
 
 def language_model_options() -> Callable[[Any], Any]:
     """Return the options of a language model beside the translator, which all commands that put probabilities to
     translations share."""
-    _, weight = _option("--lm-weight", _WEIGHT, "What the language model's say counts; 0: nothing.", "lm_weight", 0.1)
+    _, weight = _option("--lm-weight", "float", "What the language model's say counts; 0: nothing.", "lm_weight", 0.1)
 
     def decorate(function: Any) -> Any:
         lm = click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.command import Command, device_option, threads_option, version_option
+from nmt.cli.command import Command, Setting, device_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @device_option()
 @click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=Setting("seed", "integer"),
     show_default="seed of the config, there 42",
     help="Start of all random numbers.",
 )

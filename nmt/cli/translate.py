@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.command import (
+    Command,
+    Setting,
+    beam_options,
+    compute_dtype_option,
+    device_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
 from nmt.cli.search_options import language_model_options, search_options
 
@@ -35,7 +43,7 @@ _CHUNK_BATCHES = 32
 @beam_options()
 @click.option(
     "--n-best",
-    type=click.IntRange(min=1),
+    type=Setting("decoding.n_best", "integer"),
     help="Write up to this many translations of each line, as columns (see above).",
 )
 @click.option("--scores", is_flag=True, help="Write the score beside each translation, as columns.")

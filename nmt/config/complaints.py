@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from nmt.config.section import MOST
+
 Path = tuple[str | int, ...]
 
 # Names that users of other toolkits write, and where the same thing is set here.
@@ -35,14 +37,15 @@ def complain(error: ValidationError, schema: dict[str, Any]) -> tuple[Path, str]
     found = error.errors(include_url=False)
     first = min(found, key=lambda one: one["type"] != "extra_forbidden")
     path: Path = first["loc"]
-    line = _line(path, first, schema)
+    line = complaint(path, first, schema)
     others = len(found) - 1
     if others:
         line += f" (and {others} more mistake{'s' if others > 1 else ''})"
     return path, line
 
 
-def _line(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
+def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
+    """One of pydantic's mistakes as one line that starts with the path of its key."""
     if mistake["type"] == "extra_forbidden":
         return _unknown_key(path, schema)
     if mistake["type"] == "value_error" and str(mistake["ctx"]["error"]):
@@ -51,7 +54,8 @@ def _line(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
     if mistake["type"] == "missing":
         return f"{dotted(path)} must be given: {node.get('description', describe(node, schema))}"
     got = mistake["input"]
-    line = f"{dotted(path) or 'the file'} must be {describe(node, schema)}, got {shorten(got)}"
+    promise = describe(node, schema, all_bounds=_is_huge(got))
+    line = f"{dotted(path) or 'the file'} must be {promise}, got {shorten(got)}"
     choices = [text for text in _choices(node, schema) if isinstance(text, str)]
     close = get_close_matches(got.lower(), choices, n=1, cutoff=0.4) if isinstance(got, str) else []
     if got == "None" and "null" in describe(node, schema):
@@ -112,10 +116,14 @@ def _choices(node: dict[str, Any], schema: dict[str, Any]) -> list[Any]:
     return choices
 
 
-def describe(node: dict[str, Any], schema: dict[str, Any]) -> str:
-    """What a value must be, in words: `a whole number of at least 1, or null`."""
+def describe(node: dict[str, Any], schema: dict[str, Any], *, all_bounds: bool = False) -> str:
+    """What a value must be, in words: `a whole number of at least 1, or null`.
+
+    all_bounds: Also the bounds that only a slip of the finger meets (`section.MOST`).
+    """
     if "anyOf" in node:
-        return ", or ".join(describe(resolve(option, schema), schema) for option in node["anyOf"])
+        options = (describe(resolve(option, schema), schema, all_bounds=all_bounds) for option in node["anyOf"])
+        return ", or ".join(options)
     if "enum" in node:
         return ("one of " if len(node["enum"]) > 1 else "") + ", ".join(map(str, node["enum"]))
     kind = node.get("type")
@@ -133,18 +141,26 @@ def describe(node: dict[str, Any], schema: dict[str, Any]) -> str:
         "object": "a section of keys and values",
     }
     bounds = [
-        f"{text} {node[key]:g}"
+        f"{text} {_number(node[key])}"
         for key, text in (
             ("minimum", "of at least"),
             ("exclusiveMinimum", "above"),
             ("maximum", "of at most"),
             ("exclusiveMaximum", "below"),
         )
-        if key in node
+        if key in node and (all_bounds or abs(node[key]) < MOST)
     ]
     if node.get("minLength"):
         bounds.append("that is not empty")
     return " ".join([words.get(str(kind), "something else"), " and ".join(bounds)]).strip()
+
+
+def _number(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) or bound >= 1000 else f"{bound:g}"
+
+
+def _is_huge(got: Any) -> bool:
+    return isinstance(got, int | float) and abs(got) > MOST
 
 
 def dotted(path: Sequence[str | int]) -> str:

@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from nmt.config.section import PositiveInt, Section, Text
+from nmt.config.section import PositiveInt, Section, Text, WholeOrAuto
+
+VocabSize = Annotated[int | Literal["auto"], WholeOrAuto(5, 1_000_000)]
 
 
 class SideConfig(Section):
@@ -38,11 +40,13 @@ class SubwordsConfig(Section):
         default="unigram",
         description="Kind of unit. word takes what stands between spaces as it is.",
     )
-    vocab_size: Annotated[int, Field(ge=5)] = Field(
-        default=8000,
-        description="Units in the vocabulary, with the four special ones (padding, unknown, "
-        "begin, end). "
-        "Exact for unigram and bpe; for char and word the most there may be.",
+    vocab_size: VocabSize = Field(
+        default="auto",
+        description="Units in the vocabulary, with the four special ones (padding, unknown, begin, end). "
+        "Exact for unigram and bpe; for char and word the most there may be. auto chooses by the running words of the "
+        "training text, for both languages together with joint: true: 1000 below 100,000 words, 2000 from there, 4000 "
+        "from 250,000, 8000 from 500,000, 16000 from 4 million, 32000 from 40 million; fewer where the text does not "
+        "hold so many units, more where it has more characters; with char and word all there are.",
     )
     joint: bool = Field(
         default=True,

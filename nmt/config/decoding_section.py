@@ -4,7 +4,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from nmt.config.section import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Section, Text
+from nmt.config.section import (
+    AnyFloat,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    Section,
+    Seed,
+    Text,
+)
+
+# Each is a row of the decoder's states and a place in the beam's memory.
+BeamSize = Annotated[int, Field(ge=1, le=10_000)]
+# So many sentences have memory at the same time.
+Sentences = Annotated[int, Field(ge=1, le=100_000)]
+# A hypothesis has memory for all its tokens; positions are 32 bit numbers.
+Length = Annotated[int, Field(ge=0, le=100_000)]
 
 
 def _length_penalty(value: Any) -> str | float:
@@ -33,7 +48,7 @@ LengthPenalty = Annotated[
 class DecodingConfig(Section):
     """How a translation is searched for; options of the commands come before these."""
 
-    beam_size: PositiveInt = Field(default=5, description="Hypotheses kept at each step; 1 is greedy search.")
+    beam_size: BeamSize = Field(default=5, description="Hypotheses kept at each step; 1 is greedy search.")
     length_penalty: LengthPenalty = Field(
         default=1.0,
         description="What a log-probability is divided by before hypotheses of different lengths "
@@ -41,14 +56,16 @@ class DecodingConfig(Section):
         "1 (none), the length (average), or ((5 + length) / 6) to the power of this number (Wu "
         "et al. 2016, 7).",
     )
-    max_length_ratio: PositiveFloat = Field(
+    max_length_ratio: Annotated[float, Field(gt=0, le=1000)] = Field(
         default=2.0,
         description="A translation has at most this many subwords for each one of the source ...",
     )
-    max_length_extra: NonNegativeInt = Field(default=10, description="... and this many more.")
-    n_best: PositiveInt = Field(default=1, description="Translations given for each sentence.")
-    batch_size: PositiveInt = Field(default=64, description="Sentences translated together.")
-    word_reward: float = Field(default=0.0, description="Added to the score for each subword; above 0 favours length.")
+    max_length_extra: Length = Field(default=10, description="... and this many more.")
+    n_best: BeamSize = Field(default=1, description="Translations given for each sentence.")
+    batch_size: Sentences = Field(default=64, description="Sentences translated together.")
+    word_reward: AnyFloat = Field(
+        default=0.0, description="Added to the score for each subword; above 0 favours length."
+    )
     word_reward_bounded: bool = Field(
         default=False,
         description="Give the word reward for no more subwords than the training text says a translation of such a "
@@ -66,9 +83,9 @@ class DecodingConfig(Section):
     lm_weight: NonNegativeFloat = Field(
         default=0.1, description="What the language model's log-probabilities are multiplied by; 0 leaves it out."
     )
-    min_length: NonNegativeInt = Field(default=0, description="A translation has at least this many subwords.")
+    min_length: Length = Field(default=0, description="A translation has at least this many subwords.")
     generate_unk: bool = Field(default=True, description="Whether the unknown subword may be produced.")
-    no_repeat_ngram_size: NonNegativeInt = Field(
+    no_repeat_ngram_size: Length = Field(
         default=0, description="No sequence of so many subwords comes twice in a translation; 0 allows it."
     )
     repetition_penalty: PositiveFloat = Field(
@@ -76,7 +93,7 @@ class DecodingConfig(Section):
         description="Log-probabilities of subwords that the translation holds already are multiplied by this; above 1 "
         "makes repetition less likely.",
     )
-    beam_groups: PositiveInt = Field(
+    beam_groups: BeamSize = Field(
         default=1,
         description="Groups the beam is divided into for diverse beam search (Vijayakumar et al. 2018); 1 is usual "
         "beam search. It must divide beam_size.",
@@ -87,14 +104,14 @@ class DecodingConfig(Section):
     sampling: bool = Field(
         default=False, description="Draw translations from the model's distribution instead of searching the best."
     )
-    sampling_temperature: PositiveFloat = Field(
+    sampling_temperature: Annotated[float, Field(ge=0.001, le=1000)] = Field(
         default=1.0, description="Sampling from probabilities to the power 1 / this; below 1 sharpens them."
     )
     sampling_topk: NonNegativeInt = Field(default=0, description="Sampling among so many likeliest subwords; 0: all.")
     sampling_topp: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0, description="Sampling among the likeliest subwords whose probabilities sum to this (nucleus)."
     )
-    sampling_seed: NonNegativeInt = Field(
+    sampling_seed: Seed = Field(
         default=0, description="Start of sampling's random numbers; the same sentence and seed give the same samples."
     )
     mbr: Literal["none", "chrf", "bleu"] = Field(
@@ -102,7 +119,7 @@ class DecodingConfig(Section):
         description="Give the candidate that agrees best with all others by this measure (minimum Bayes risk); with "
         "sampling the candidates are samples, else what the beam found.",
     )
-    mbr_samples: PositiveInt = Field(default=32, description="With mbr and sampling, samples of each sentence.")
+    mbr_samples: BeamSize = Field(default=32, description="With mbr and sampling, samples of each sentence.")
     glossary_bonus: NonNegativeFloat = Field(
         default=2.0, description="Added to the score for each subword of a glossary's translation."
     )

@@ -7,7 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from nmt.config.section import Fraction, PositiveFloat, PositiveInt, Section
+from nmt.config.section import AnyFloat, Fraction, PositiveFloat, Section, Width
+
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Positions = Annotated[int, Field(ge=1, le=1_000_000)]
 
 RNN_TYPES = (
     "lstm",
@@ -103,7 +106,7 @@ class _Side(Section):
 class EmbeddingsConfig(Section):
     """The table that turns a subword into a vector."""
 
-    embedding_dim: PositiveInt = Field(default=256, description="Size of the vector of one subword.")
+    embedding_dim: Width = Field(default=256, description="Size of the vector of one subword.")
     dropout: Fraction = Field(default=0.0, description="Share of the embedding's values set to 0 in training.")
     scale: bool = Field(default=False, description="Multiply embeddings by the square root of their size.")
 
@@ -112,12 +115,12 @@ class EncoderConfig(_Side):
     """The network that reads the source sentence."""
 
     embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Source embeddings.")
-    hidden_size: PositiveInt = Field(
+    hidden_size: Width = Field(
         default=256,
         description="Size of the state, for each direction: a bidirectional encoder gives twice that; or of the layers "
         "with type: conv.",
     )
-    num_layers: PositiveInt = Field(default=1, description="Layers, one on top of the other.")
+    num_layers: Layers = Field(default=1, description="Layers, one on top of the other.")
     bidirectional: bool = Field(default=True, description="Read the sentence from both ends and join the two states.")
     dropout: Fraction = Field(
         default=0.0,
@@ -125,8 +128,8 @@ class EncoderConfig(_Side):
     )
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
-    kernel_size: PositiveInt = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
-    max_positions: PositiveInt = Field(default=512, description=_MAX_POSITIONS)
+    kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
+    max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
 
     @property
     def output_size(self) -> int:
@@ -151,11 +154,11 @@ class DecoderConfig(_Side):
     """The network that writes the target sentence."""
 
     embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Target embeddings.")
-    hidden_size: PositiveInt = Field(
+    hidden_size: Width = Field(
         default=512,
         description="Size of the state, or of the layers with type: conv, and of what the output layer reads.",
     )
-    num_layers: PositiveInt = Field(default=1, description="Layers, one on top of the other.")
+    num_layers: Layers = Field(default=1, description="Layers, one on top of the other.")
     dropout: Fraction = Field(
         default=0.0,
         description="Share of the values set to 0 in training between layers and on the output.",
@@ -165,8 +168,8 @@ class DecoderConfig(_Side):
     )
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
-    kernel_size: PositiveInt = Field(default=3, description=_KERNEL_SIZE.format(": its own and those before"))
-    max_positions: PositiveInt = Field(default=512, description=_MAX_POSITIONS)
+    kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(": its own and those before"))
+    max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
     input_feeding: bool = Field(
         default=True,
         description="Give the attention vector of one step to the next as an input (Luong et al. 2015, 3.3).",
@@ -185,7 +188,7 @@ class DecoderConfig(_Side):
         "(general; luong "
         "is another name for it).",
     )
-    attention_size: PositiveInt | None = Field(
+    attention_size: Width | None = Field(
         default=None,
         description="Size of the layer inside bahdanau attention; null takes the query's. Nothing else uses it.",
     )
@@ -212,7 +215,7 @@ class ModelConfig(Section):
         default=0.1,
         description="With initializer: uniform, weights are drawn between minus this and this.",
     )
-    forget_bias: float = Field(
+    forget_bias: AnyFloat = Field(
         default=1.0,
         description="First value of the bias of an LSTM's forget gate: above 0 it remembers at first.",
     )

@@ -1,13 +1,13 @@
 """The whole configuration as one typed value, and its JSON schema."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from nmt.config.data_section import DataConfig
 from nmt.config.decoding_section import DecodingConfig
 from nmt.config.model_section import ModelConfig
-from nmt.config.section import NonNegativeInt, PositiveInt, Section, Text
+from nmt.config.section import Section, Seed, Text
 from nmt.config.training_section import TrainingConfig
 
 
@@ -20,11 +20,11 @@ class Config(Section):
         description="What is learned: to translate, or to go on with a text (lm, a language model). That "
         "is the decoder alone: src, the encoder and what concerns attention have no effect then.",
     )
-    seed: NonNegativeInt = Field(
+    seed: Seed = Field(
         default=42,
         description="Start of all random numbers: the same seed and threads give the same model.",
     )
-    threads: PositiveInt | None = Field(
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None, description="Processor cores to use; null takes all the machine has."
     )
     device: Literal["cpu", "cuda", "auto"] = Field(

@@ -1,11 +1,12 @@
 """The `training` section."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
 from nmt.config.section import (
+    CountOrAuto,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
@@ -13,30 +14,22 @@ from nmt.config.section import (
     PositiveInt,
     Section,
     Text,
+    WholeOrAuto,
 )
 
 _UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def _batch_size(value: Any) -> int | str:
-    """A name or a number: pydantic would report a mistake once for each of them."""
-    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    raise ValueError("")
-
-
-BatchSize = Annotated[
-    int | Literal["auto"],
-    BeforeValidator(_batch_size),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"enum": ["auto"], "type": "string"}]}),
-]
+BatchSize = Annotated[int | Literal["auto"], WholeOrAuto(1, 10_000_000)]
 
 
 class TrainingConfig(Section):
     """How the weights are found, and when to stop looking."""
 
     optimizer: Literal["adam", "adamw", "sgd"] = Field(default="adam", description="Rule that changes the weights.")
-    learning_rate: PositiveFloat = Field(default=1e-3, description="Size of its steps; about 1.0 for sgd.")
+    learning_rate: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=1e-3, description="Size of its steps; about 1.0 for sgd."
+    )
     adam_betas: tuple[Fraction, Fraction] = Field(
         default=(0.9, 0.999),
         strict=False,
@@ -79,8 +72,10 @@ class TrainingConfig(Section):
         "the updates after the warm-up (inverse_square_root), in a straight line to zero at "
         "the last of `updates` (linear), or never (constant).",
     )
-    learning_rate_warmup: NonNegativeInt = Field(
-        default=0, description="Updates over which the learning rate rises from 0 to its value."
+    learning_rate_warmup: Annotated[int | Literal["auto"], WholeOrAuto(0)] = Field(
+        default=0,
+        description="Updates over which the learning rate rises from 0 to its value; auto: the first fourteenth of "
+        "`updates`, or of the epochs where that is null.",
     )
     cooldown: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.0,
@@ -112,8 +107,10 @@ class TrainingConfig(Section):
         default="bleu", description="What improvement means: it also chooses the best checkpoint."
     )
     epochs: PositiveInt = Field(default=50, description="Training stops after this many passes over the corpus.")
-    updates: PositiveInt | None = Field(
-        default=None, description="Training stops after this many updates, if not null."
+    updates: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = Field(
+        default=None,
+        description="Training stops after this many updates, if not null. auto: 13 passes over the corpus, 1,000 "
+        "updates where that is less, and no more than `epochs` passes.",
     )
     max_minutes: PositiveFloat | None = Field(
         default=None,
@@ -121,7 +118,11 @@ class TrainingConfig(Section):
         "that was "
         "resumed counts those before as well.",
     )
-    validation_freq: PositiveInt = Field(default=500, description="Updates from one validation to the next.")
+    validation_freq: CountOrAuto = Field(
+        default="auto",
+        description="Updates from one validation to the next; auto: an eighth of `updates`, or where that is null one "
+        "pass over the corpus, 2,000 updates at most.",
+    )
     logging_freq: PositiveInt = Field(default=50, description="Updates from one line of progress to the next.")
     shuffle: bool = Field(
         default=True,
@@ -178,9 +179,14 @@ class TrainingConfig(Section):
                 "got 0; "
                 "a usual value is 1000"
             )
-        if self.scheduling == "linear" and (self.updates or 0) <= self.learning_rate_warmup:
+        if self.scheduling == "linear" and self.updates is None:
             raise ValueError(
-                "updates must be above learning_rate_warmup with scheduling: linear, "
+                "updates must be a number or auto with scheduling: linear, got null; it is where the learning rate "
+                "reaches zero"
+            )
+        if self.scheduling == "linear" and not _is_below(self.learning_rate_warmup, self.updates):
+            raise ValueError(
+                f"updates must be above learning_rate_warmup ({self.learning_rate_warmup}) with scheduling: linear, "
                 f"got {self.updates}; it is where the learning rate reaches zero"
             )
         if self.scheduling == "linear" and self.cooldown:
@@ -193,3 +199,17 @@ class TrainingConfig(Section):
                 f"momentum must be 0 with optimizer: {self.optimizer}, got {self.momentum:g}; only sgd uses it"
             )
         return self
+
+
+class FixedTraining(TrainingConfig):
+    """The same for one corpus: a number stands for every auto (see nmt/train/lengths.py)."""
+
+    batch_size: PositiveInt
+    learning_rate_warmup: NonNegativeInt
+    updates: PositiveInt | None
+    validation_freq: PositiveInt
+
+
+def _is_below(one: int | str, other: int | str | None) -> bool:
+    """Whether it is so as far as is known before the corpus is: auto will be what fits."""
+    return not isinstance(one, int) or not isinstance(other, int) or one < other

@@ -1,0 +1,61 @@
+"""Settings that come one by one, in a call or on the command line: the schema checks them as it does those of a file."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from nmt.config.complaints import complaint
+from nmt.config.schema import Config, config_schema
+from nmt.config.section import Section
+from nmt.config.yaml_text import parse_yaml
+from nmt.errors import ConfigError
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def checked_value(path: str, value: Any, name: str | None = None) -> Any:
+    """The value of a setting such as `threads` or `decoding.beam_size`, where the schema allows it by itself.
+
+    NumPy's numbers are taken for Python's. Raises ConfigError, one line that starts with the path, or with the `name`
+    by which whoever gave it knows it.
+    """
+    *sections, key = path.split(".")
+    section: Any = Config
+    for name in sections:
+        section = section.model_fields[name].annotation
+    value = _plain(value)
+    try:
+        section.model_validate({key: value})
+    except ValidationError as error:
+        # What the section's other settings, which are missing here, say together is not asked for.
+        for mistake in error.errors(include_url=False):
+            if mistake["loc"][:1] == (key,):
+                line = complaint((*sections, *mistake["loc"]), mistake, config_schema())
+                raise ConfigError(line if name is None else name + line.removeprefix(path)) from None
+    return value
+
+
+def checked_text(path: str, text: str, name: str) -> Any:
+    """The same for a value as it is typed: YAML, as `--set` takes it. Raises ConfigError."""
+    try:
+        value = parse_yaml(text)
+    except ValueError:
+        value = text
+    return checked_value(path, value, name)
+
+
+def with_values(section: AnySection, where: str, values: Mapping[str, Any]) -> AnySection:
+    """The section at path `where` with other values, checked one by one and together. Raises ConfigError."""
+    changed = {**section.model_dump(), **{key: _plain(value) for key, value in values.items()}}
+    try:
+        return section.model_validate(changed)
+    except ValidationError as error:
+        mistake = error.errors(include_url=False)[0]
+        raise ConfigError(complaint((where, *mistake["loc"]), mistake, config_schema())) from None
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and those of other array packages, of which there are many kinds, as Python's."""
+    is_scalar = getattr(value, "shape", None) == () and getattr(value, "ndim", None) == 0
+    return value.item() if is_scalar else value
