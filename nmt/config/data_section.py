@@ -36,17 +36,18 @@ class SideConfig(Section):
 class SubwordsConfig(Section):
     """How words are cut into the units of the vocabulary (sentencepiece)."""
 
-    type: Literal["unigram", "bpe", "char", "word"] = Field(
-        default="unigram",
-        description="Kind of unit. word takes what stands between spaces as it is.",
+    type: Literal["auto", "unigram", "bpe", "char", "word"] = Field(
+        default="auto",
+        description="Kind of unit. auto is unigram, or bpe where a small text does not hold as many unigram units as "
+        "vocab_size asks for. word takes what stands between spaces as it is.",
     )
     vocab_size: VocabSize = Field(
         default="auto",
         description="Units in the vocabulary, with the four special ones (padding, unknown, begin, end). "
-        "Exact for unigram and bpe; for char and word the most there may be. auto chooses by the running words of the "
-        "training text, for both languages together with joint: true: 1000 below 100,000 words, 2000 from there, 4000 "
-        "from 250,000, 8000 from 500,000, 16000 from 4 million, 32000 from 40 million; fewer where the text does not "
-        "hold so many units, more where it has more characters; with char and word all there are.",
+        "Exact for unigram and bpe; for char and word the most there may be. auto goes by the running words of the "
+        "training text, of both languages with joint: true: 1000 units, from 100,000 words on 2000, from 250,000 "
+        "4000, from 500,000 8000, from 4 million 16000, from 40 million 32000; fewer where the text does not hold so "
+        "many, more where it has many characters; with char and word all there are.",
     )
     joint: bool = Field(
         default=True,

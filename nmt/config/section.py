@@ -45,7 +45,7 @@ class WholeOrAuto:
 
     def _check(self, value: Any) -> int | str | None:
         if value == "auto" or (self.optional and value is None):
-            return value  # type: ignore[no-any-return]
+            return value
         if isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most:
             return value
         raise ValueError("")

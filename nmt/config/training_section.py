@@ -109,8 +109,8 @@ class TrainingConfig(Section):
     epochs: PositiveInt = Field(default=50, description="Training stops after this many passes over the corpus.")
     updates: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = Field(
         default=None,
-        description="Training stops after this many updates, if not null. auto: 13 passes over the corpus, 1,000 "
-        "updates where that is less, and no more than `epochs` passes.",
+        description="Training stops after this many updates, if not null. auto: 12.5 passes over the corpus, to the "
+        "nearest hundred, 500 updates where that is less, and no more than `epochs` passes.",
     )
     max_minutes: PositiveFloat | None = Field(
         default=None,
@@ -202,9 +202,8 @@ class TrainingConfig(Section):
 
 
 class FixedTraining(TrainingConfig):
-    """The same for one corpus: a number stands for every auto (see nmt/train/lengths.py)."""
+    """The same for one corpus, whose size has said how long the run is (see nmt/train/lengths.py)."""
 
-    batch_size: PositiveInt
     learning_rate_warmup: NonNegativeInt
     updates: PositiveInt | None
     validation_freq: PositiveInt

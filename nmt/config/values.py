@@ -1,4 +1,4 @@
-"""Settings that come one by one, in a call or on the command line: the schema checks them as it does those of a file."""
+"""Settings that come one by one, in a call or on the command line: checked by the schema, as those of a file are."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

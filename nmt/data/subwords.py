@@ -29,6 +29,14 @@ _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SILENT = 5
 
 
+class VocabularyError(DataError):
+    """The text cannot give so many or so few units: `most` or `least`, of which one is None, is what it can."""
+
+    def __init__(self, line: str, *, most: int | None = None, least: int | None = None) -> None:
+        super().__init__(line)
+        self.most, self.least = most, least
+
+
 class Subwords:
     """A trained sentencepiece model. Ids 0 to 3 are padding, unknown, begin and end, always.
 
@@ -125,7 +133,7 @@ def train_subwords(
     more than `max_sentences` of them sentencepiece keeps a random sample of that many.
 
     `type` is unigram or bpe, where `vocab_size` is exact, or char or word, where it is the most
-    there may be. Raises DataError if the text is empty or cannot give so many or so few units, and
+    there may be. Raises DataError if the text is empty, VocabularyError if it cannot give so many or so few units, and
     whatever taking the next sentence raises.
     """
     source = _Watched(sentences)
@@ -184,14 +192,16 @@ def _training_error(text: str, count: int, type: str, vocab_size: int) -> Except
     if count == 0 or "sentences_.empty" in text or "all_chars_count" in text:
         return DataError(f"{where}: the training text must hold at least one word, got none")
     if found := re.search(r"value <= (\d+)", text):
-        return DataError(
-            f"{where}.vocab_size must be at most {found[1]} for this text, got {vocab_size}; "
-            f"a corpus of {count} sentences does not hold more {type} units"
+        return VocabularyError(
+            f"{where}.vocab_size must be at most {found[1]} for this text, got {vocab_size}; a corpus of {count} "
+            f"sentences does not hold more {type} units: write {found[1]}, or auto",
+            most=int(found[1]),
         )
     if found := re.search(r"required_chars\. \d+ vs (\d+)", text):
-        return DataError(
+        return VocabularyError(
             f"{where}.vocab_size must be at least {found[1]} for the characters of this text, "
-            f"got {vocab_size}; raise it or lower {where}.character_coverage"
+            f"got {vocab_size}; raise it, write auto, or lower {where}.character_coverage",
+            least=int(found[1]),
         )
     return RuntimeError(f"sentencepiece could not train: {text}")
 

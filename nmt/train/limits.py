@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.config import TrainingConfig
+    from nmt.config import FixedTraining
     from nmt.train.schedule import Constant
     from nmt.train.state import TrainingState
 
 
 def stop_reason(
     state: TrainingState,
-    settings: TrainingConfig,
+    settings: FixedTraining,
     schedule: Constant,
     *,
     elapsed: float,
@@ -48,7 +48,7 @@ def stop_reason(
 
 def progress(
     state: TrainingState,
-    settings: TrainingConfig,
+    settings: FixedTraining,
     *,
     num_batches: int,
     elapsed: float,
@@ -82,7 +82,7 @@ def _training_limit(max_minutes: float, validation_seconds: float) -> float:
 
 def seconds_left(
     state: TrainingState,
-    settings: TrainingConfig,
+    settings: FixedTraining,
     *,
     num_batches: int,
     seconds_per_update: float,

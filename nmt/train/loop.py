@@ -15,7 +15,7 @@ from nmt.train.update import Updater
 from nmt.train.validation import is_better
 
 if TYPE_CHECKING:
-    from nmt.config import Config
+    from nmt.config import Config, FixedTraining
     from nmt.model.network import LossStats, Network
     from nmt.train.interrupt import StopRequest
     from nmt.train.keeper import Keeper
@@ -39,6 +39,8 @@ class Parts:
     """What a run is made of."""
 
     config: Config
+    settings: FixedTraining
+    """Its training section, with a number for every auto."""
     num_threads: int
     batches: Batches
     model: Network
@@ -63,7 +65,7 @@ class Loop:
     def __init__(self, parts: Parts, elapsed_before: float) -> None:
         self.parts = parts
         self.state = parts.state
-        self.settings = parts.config.training
+        self.settings = parts.settings
         self._elapsed_before = elapsed_before
         self._started = time.monotonic()
         self._first_update = parts.state.update

@@ -80,7 +80,7 @@ def _speed(trial: Trial, timing: Timing) -> list[str]:
 
 def _time(trial: Trial, timing: Timing) -> list[str]:
     """How long to each limit, the first one marked."""
-    settings = trial.config.training
+    settings = trial.settings
     epoch = _epoch_seconds(trial, timing)
     per_update = epoch / trial.batches.num_batches(1)
     limits = [(f"{settings.epochs} epochs (training.epochs)", settings.epochs * epoch)]

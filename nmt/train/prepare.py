@@ -129,9 +129,9 @@ def _new_sides(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
 
     say("subwords: reading the training text")
     if config.task == "lm":
-        side = load_side(config.data)
+        side = load_side(config.data, say)
         return side, side
-    return load_sides(config.data)
+    return load_sides(config.data, say)
 
 
 def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:

@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.config import TrainingConfig
+    from nmt.config import FixedTraining
 
 
 class Constant:
     """The configured rate, after a linear warm-up."""
 
-    def __init__(self, settings: TrainingConfig) -> None:
+    def __init__(self, settings: FixedTraining) -> None:
         self.settings = settings
 
     def learning_rate(self, update: int) -> float:
@@ -63,7 +63,7 @@ class Linear(Constant):
 class Plateau(Constant):
     """Multiplies the rate by `decrease_factor` after `patience` validations without improvement."""
 
-    def __init__(self, settings: TrainingConfig) -> None:
+    def __init__(self, settings: FixedTraining) -> None:
         super().__init__(settings)
         self.decreases = 0
         self.waited = 0
@@ -96,7 +96,7 @@ class Plateau(Constant):
         self.waited = int(state.get("waited", 0))
 
 
-def cooldown_factor(settings: TrainingConfig, progress: float) -> float:
+def cooldown_factor(settings: FixedTraining, progress: float) -> float:
     """Return what the schedule's rate is multiplied by: 1, and over the last `cooldown` of the run a line to 0.
 
     Warmup-stable-decay of Hu et al. 2024 (MiniCPM), section 4.2, with the linear decay of Haegele et al. 2024,
@@ -119,6 +119,6 @@ SCHEDULES: dict[str, type[Constant]] = {
 }
 
 
-def make_schedule(settings: TrainingConfig) -> Constant:
+def make_schedule(settings: FixedTraining) -> Constant:
     """Return the schedule that `settings.scheduling` names."""
     return SCHEDULES[settings.scheduling](settings)

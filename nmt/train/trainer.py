@@ -20,6 +20,7 @@ from nmt.rnn.device import choose_device
 from nmt.train.batch_size import choose_batch_size
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.keeper import Keeper
+from nmt.train.lengths import auto_lengths, fixed_training
 from nmt.train.loop import Loop, Parts
 from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import check_trainable, own_folder, save_config
@@ -112,14 +113,17 @@ class Trainer:
         digest = subwords_digest(*task.subwords)
         model = task.build_model(self._device)
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
-        schedule = make_schedule(config.training)
         state = saved.state if saved else TrainingState()
         task.save_statistics(self.folder)
         batch_size = self._batch_size(state, model, optimizer, task, log)
+        batches = task.batches(batch_size)
+        settings = fixed_training(config.training, batches)
+        schedule = make_schedule(settings)
         parts = Parts(
             config=config,
+            settings=settings,
             num_threads=threads,
-            batches=task.batches(batch_size),
+            batches=batches,
             model=model,
             optimizer=optimizer,
             schedule=schedule,
@@ -138,6 +142,8 @@ class Trainer:
             stop=self._stop,
             watch=watch,
         )
+        if chosen := auto_lengths(config.training, settings, batches):
+            log.line(chosen)
         log.line(
             f"model {config.name}: {model.num_params:,} parameters, {_vocabularies(config, task)}, "
             f"{_whereabouts(self._device, threads)}, in {self.folder}"

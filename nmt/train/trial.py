@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nmt.rnn.device import choose_device
 from nmt.rnn.profile import Profile, operation, recording
 from nmt.train.batch_size import choose_batch_size, warm_up
+from nmt.train.lengths import auto_lengths, fixed_training
 from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import check_trainable
 from nmt.train.schedule import make_schedule
@@ -61,11 +62,14 @@ class Trial:
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
-        self.schedule = make_schedule(config.training)
         say("compiling or loading the code, which the first run on a machine does for a minute or two")
         warm_up(self.model, self.task, self.num_threads)
         self.batch_size = self._choose(say)
         self.batches: Batches = self.task.batches(self.batch_size)
+        self.settings = fixed_training(config.training, self.batches)
+        if chosen := auto_lengths(config.training, self.settings, self.batches):
+            say(chosen)
+        self.schedule = make_schedule(self.settings)
         self._updater = Updater(config, self.model, self.optimizer, self.num_threads)
         self._number = 0
 

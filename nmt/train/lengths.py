@@ -1,0 +1,69 @@
+"""How long a run lasts, where its settings leave that to the corpus: numbers for `updates: auto` and the like.
+
+The numbers are those of the Multi30k recipe, which was tuned by hand (29,000 pairs, 223 updates a pass): 2,800 updates,
+200 of them to warm up, a validation after every 350. Other corpora get as many passes and the same shares of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nmt.config import FixedTraining
+from nmt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nmt.config import TrainingConfig
+    from nmt.train.task import Batches
+
+PASSES = 12.5
+"""Passes over the corpus that `updates: auto` makes ..."""
+LEAST_UPDATES = 500
+"""... or so many updates where that is less: a model has to be found at all, however small the corpus is."""
+WARMUP_SHARE = 14
+VALIDATIONS = 8
+MOST_BETWEEN = 2000
+"""Updates from one validation to the next, where no number of updates divides into VALIDATIONS parts."""
+
+
+def fixed_training(settings: TrainingConfig, batches: Batches) -> FixedTraining:
+    """The settings with numbers for updates, warm-up and validation_freq, for this corpus in these batches.
+
+    Raises ConfigError: The learning rate's warm-up is longer than the run that the corpus allows.
+    """
+    a_pass = batches.num_batches(1)
+    at_most = settings.epochs * a_pass
+    updates = _auto_updates(a_pass, at_most) if settings.updates == "auto" else settings.updates
+    warmup = _warmup(settings, min(at_most, updates or at_most))
+    every = settings.validation_freq
+    if every == "auto":
+        every = max(1, updates // VALIDATIONS if updates else min(a_pass, MOST_BETWEEN))
+    if settings.scheduling == "linear" and updates is not None and updates <= warmup:
+        raise ConfigError(
+            f"training.learning_rate_warmup must be below the {updates} updates that this corpus gets with updates: "
+            f"auto, got {warmup}; write auto"
+        )
+    numbers = {"updates": updates, "learning_rate_warmup": warmup, "validation_freq": every}
+    return FixedTraining.model_validate(settings.model_dump() | numbers)
+
+
+def auto_lengths(settings: TrainingConfig, fixed: FixedTraining, batches: Batches) -> str | None:
+    """In words what stands for every auto, None where there is none."""
+    names = ("updates", "learning_rate_warmup", "validation_freq")
+    chosen = [f"{name} {getattr(fixed, name):,}" for name in names if getattr(settings, name) == "auto"]
+    return f"auto: {', '.join(chosen)}, by {batches.num_batches(1):,} updates a pass" if chosen else None
+
+
+def _auto_updates(a_pass: int, at_most: int) -> int:
+    return min(at_most, max(LEAST_UPDATES, _rounded(PASSES * a_pass)))
+
+
+def _warmup(settings: TrainingConfig, updates: int) -> int:
+    if isinstance(settings.learning_rate_warmup, int):
+        return settings.learning_rate_warmup
+    least = 1 if settings.scheduling == "inverse_square_root" else 0
+    return max(least, updates // WARMUP_SHARE)
+
+
+def _rounded(number: float) -> int:
+    """To hundreds, that people can remember what they see."""
+    return round(number / 100) * 100
