@@ -6,7 +6,7 @@ Generator.load("runs/captions").generate(["A man"], samples=3)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -146,7 +146,7 @@ class Generator:
 
         Raises TypeError: They are one text, or hold something else than texts.
         """
-        if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+        if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable):
             checked_texts("Generator", "lines", lines)
         rest, last = iter(lines), EOS_ID
         states: dict[str, np.ndarray] = {}

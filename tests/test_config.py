@@ -211,18 +211,19 @@ def test_command_prints_the_schema():
         (
             "training.batch_size",
             "4096",
-            "training.batch_size must be a whole number of at least 1, or auto, got '4096'",
+            "training.batch_size must be a whole number of at least 1 and of at most 10,000,000, or auto, got '4096'",
         ),
         (
             "training.updates",
             1e5,
-            "training.updates must be a whole number of at least 1, or null, got 100000.0",
+            "training.updates must be a whole number of at least 1, or auto, or null, got 100000.0",
         ),
         ("seed", True, "seed must be a whole number of at least 0, got true"),
         (
             "threads",
             "None",
-            "threads must be a whole number of at least 1, or null, got 'None'; did you mean null?",
+            "threads must be a whole number of at least 1 and of at most 1,024, or null, got 'None'; "
+            "did you mean null?",
         ),
         (
             "model.encoder.dropout",
@@ -288,7 +289,14 @@ def test_a_mistake_is_one_line(name, value, line):
             {"training.scheduling": "inverse_square_root"},
             "training.learning_rate_warmup must be at least 1",
         ),
-        ({"training.scheduling": "linear"}, "training.updates must be above learning_rate_warmup"),
+        (
+            {"training.scheduling": "linear"},
+            "training.updates must be a number or auto with scheduling: linear, got null",
+        ),
+        (
+            {"training.scheduling": "linear", "training.updates": 9, "training.learning_rate_warmup": 9},
+            "training.updates must be above learning_rate_warmup (9) with scheduling: linear, got 9",
+        ),
         (
             {"training.scheduling": "linear", "training.updates": 9, "training.cooldown": 0.2},
             "training.cooldown must be 0 with scheduling: linear, got 0.2",
@@ -462,4 +470,4 @@ def test_a_memory_limit_has_a_unit(text, size):
 @pytest.mark.parametrize("value", ["Auto", 0, -1, 2.5, True, None])
 def test_a_batch_size_is_a_number_or_auto(value):
     line = complaint(("training.batch_size", value))
-    assert "training.batch_size must be a whole number of at least 1, or auto, got" in line
+    assert "training.batch_size must be a whole number of at least 1 and of at most 10,000,000, or auto, got" in line

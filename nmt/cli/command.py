@@ -57,7 +57,7 @@ class Setting(click.ParamType):
         try:
             return checked_text(self.path, value, "it") if isinstance(value, str) else checked_value(self.path, value)
         except NMTError as error:
-            self.fail(f"{error}.", param, ctx)
+            self.fail(str(error), param, ctx)
 
 
 def checkpoint_option() -> Callable[[Any], Any]:

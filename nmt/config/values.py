@@ -22,8 +22,8 @@ def checked_value(path: str, value: Any, name: str | None = None) -> Any:
     """
     *sections, key = path.split(".")
     section: Any = Config
-    for name in sections:
-        section = section.model_fields[name].annotation
+    for part in sections:
+        section = section.model_fields[part].annotation
     value = _plain(value)
     try:
         section.model_validate({key: value})

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import NMTError
+from nmt.train.explosion import MAX_IN_A_ROW
 from nmt.train.limits import progress, seconds_left, stop_reason
 from nmt.train.progress import format_seconds
 from nmt.train.schedule import cooldown_factor
@@ -17,6 +17,7 @@ from nmt.train.validation import is_better
 if TYPE_CHECKING:
     from nmt.config import Config, FixedTraining
     from nmt.model.network import LossStats, Network
+    from nmt.train.explosion import LossLimit
     from nmt.train.interrupt import StopRequest
     from nmt.train.keeper import Keeper
     from nmt.train.optimizer import Optimizer
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 SAVE_SECONDS = 300.0
 """The last checkpoint is never older than this and one update."""
-
-MAX_SKIPS = 10
-"""Updates in a row with a loss or gradient that is not finite, before the run gives up."""
 
 
 @dataclass
@@ -50,6 +48,7 @@ class Parts:
     validator: Validator
     keeper: Keeper
     reporter: Reporter
+    loss_limit: LossLimit
     stop: StopRequest
     watch: Stopwatch
 
@@ -74,7 +73,7 @@ class Loop:
         self._rate = 0.0
         self._is_cooling = False
         self._updater = Updater(parts.config, parts.model, parts.optimizer, parts.num_threads)
-        self._skips_in_row = 0
+        self._broken_in_row = 0
         self._validation_seconds = 0.0
 
     def run(self) -> str:
@@ -82,7 +81,7 @@ class Loop:
 
         Raises:
             Interrupted: A signal came. The parts are whole, but not saved.
-            NMTError: The loss stays infinite or NaN, or the disk is full.
+            NMTError: The loss is out of hand or no number (see explosion.py), or the disk is full.
         """
         state = self.state
         if state.update > state.validated_update and not state.update % self.settings.validation_freq:
@@ -125,7 +124,10 @@ class Loop:
         if not done.is_finite:
             self._skip(done.stats, done.norm)
             return
-        self._skips_in_row = 0
+        if parts.loss_limit.is_broken(done.stats.nll / max(1, done.stats.tokens)):
+            self._count_broken(done.stats, done.norm)
+        else:
+            self._broken_in_row = 0
         self._norm = done.norm
         state.src_tokens += batch.num_src_tokens
         state.tgt_tokens += batch.num_tgt_tokens
@@ -151,14 +153,14 @@ class Loop:
     def _skip(self, stats: LossStats, norm: float) -> None:
         """Leave out an update that would spoil the parameters; give up when it goes on."""
         self.state.skipped += 1
-        self._skips_in_row += 1
-        fact = f"loss {stats.loss / max(1, stats.tokens):.4g}, gradient norm {norm:.4g}"
-        self.parts.reporter.log.line(f"update {self.state.update} skipped: {fact}")
-        if self._skips_in_row >= MAX_SKIPS:
-            raise NMTError(
-                f"training: loss and gradient must be finite, got {fact} and {MAX_SKIPS} such "
-                "updates in a row; lower training.learning_rate or training.clip_grad_norm"
-            )
+        self.parts.reporter.log.line(f"update {self.state.update} skipped: {_fact(stats, norm)}")
+        self._count_broken(stats, norm)
+
+    def _count_broken(self, stats: LossStats, norm: float) -> None:
+        self._broken_in_row += 1
+        if self._broken_in_row >= MAX_IN_A_ROW:
+            fact = f"{_fact(stats, norm)} and {MAX_IN_A_ROW} such updates in a row"
+            raise self.parts.loss_limit.give_up("training", fact)
 
     def _after_update(self) -> str | None:
         """Report, validate and save as due; return the reason to stop, if any."""
@@ -167,7 +169,7 @@ class Loop:
         parts.stop.check()
         if state.update % settings.validation_freq == 0:
             self._validate()
-        elif parts.keeper.age > SAVE_SECONDS:
+        elif parts.keeper.age > SAVE_SECONDS and not self._broken_in_row:
             self.save_last()
         parts.stop.check()
         return self._stop_reason()
@@ -203,12 +205,14 @@ class Loop:
         """Score the model; note, report and save what came of it.
 
         Nothing of the state changes before the scores are there: a resumed run repeats a validation
-        that Interrupted ended.
+        that Interrupted ended. Raises NMTError where the loss is out of hand: nothing is saved then.
         """
         parts, state, metric = self.parts, self.state, self.settings.early_stopping_metric
         began = time.monotonic()
         with parts.watch.measure("validation"):
             scores = parts.validator.losses(parts.model, parts.num_threads)
+            if parts.loss_limit.is_broken(scores["loss"]):
+                raise parts.loss_limit.give_up(f"validation at update {state.update}", f"{scores['loss']:.4g}")
             scores |= parts.validator.scores(parts.reporter.live)
         self._validation_seconds = time.monotonic() - began
         is_first = not state.validated_update
@@ -244,3 +248,7 @@ class Loop:
     @property
     def _elapsed(self) -> float:
         return self._elapsed_before + self.parts.watch.total
+
+
+def _fact(stats: LossStats, norm: float) -> str:
+    return f"loss {stats.loss / max(1, stats.tokens):.4g}, gradient norm {norm:.4g}"

@@ -36,10 +36,12 @@ class Reporter:
 
     Args:
         log: Where lines and events go.
+        label_smoothing: Of the training: what is learned from is then not the likelihood alone, and lines have both.
     """
 
-    def __init__(self, log: TrainingLog) -> None:
+    def __init__(self, log: TrainingLog, label_smoothing: float = 0.0) -> None:
         self.log = log
+        self._is_smoothed = label_smoothing > 0
         self._sums = _Sums()
         self._is_warm = False
         self._live_at = 0.0
@@ -72,7 +74,8 @@ class Reporter:
     ) -> None:
         """Write the line for the updates since the last one, and begin anew.
 
-        Rates count real tokens, padding excluded, over the time of the training steps alone.
+        Rates count real tokens, padding excluded, over the time of the training steps alone. `ppl` is e to the power of
+        `loss`, or of `nll` where the loss is smoothed; in metrics.jsonl `loss` is what is minimised either way.
         """
         sums, self._sums = self._sums, _Sums()
         if not sums.updates:
@@ -80,8 +83,9 @@ class Reporter:
         seconds = max(sums.seconds, 1e-9)
         loss, nll = sums.loss / sums.tokens, sums.nll / sums.tokens
         src_rate, tgt_rate = sums.timed_src_tokens / seconds, sums.timed_tgt_tokens / seconds
+        named = f"smoothed loss {loss:.4f}  nll {nll:.4f}" if self._is_smoothed else f"loss {loss:.4f}"
         self.log.line(
-            f"epoch {state.epoch:>3}  update {state.update:>6}  loss {loss:.4f}"
+            f"epoch {state.epoch:>3}  update {state.update:>6}  {named}"
             f"  ppl {perplexity(nll):.2f}  lr {learning_rate:.3g}  grad {norm:.2f}"
             + (f"  src {src_rate:,.0f}/s" if state.src_tokens else "")
             + f"  tgt {tgt_rate:,.0f}/s  left {format_seconds(left)}"

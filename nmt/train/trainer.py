@@ -18,6 +18,7 @@ from nmt.model_folder import (
 )
 from nmt.rnn.device import choose_device
 from nmt.train.batch_size import choose_batch_size
+from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.keeper import Keeper
 from nmt.train.lengths import auto_lengths, fixed_training
@@ -89,7 +90,7 @@ class Trainer:
 
         Raises:
             NMTError: A file, a setting or the folder is not usable, the disk is full, or the loss
-                stays infinite. The last good checkpoint stays.
+                is out of hand. The last good checkpoint stays.
         """
         watch = Stopwatch()
         with own_folder(self.folder), contextlib.closing(self._open_log()) as log:
@@ -138,7 +139,8 @@ class Trainer:
                 schedule=schedule,
                 state=state,
             ),
-            reporter=Reporter(log),
+            reporter=Reporter(log, config.training.label_smoothing),
+            loss_limit=LossLimit(task.subwords[1].vocab_size),
             stop=self._stop,
             watch=watch,
         )

@@ -54,9 +54,25 @@ def test_files_beside_the_input_must_have_as_many_lines(model: Path, run: Run, t
 MISTAKES = {
     "resume to stdout": (["--resume"], 2, "--resume needs -o FILE"),
     "glossary": (["--glossary", "{folder}/g"], 1, "must be a phrase, a tab and its translation"),
-    "groups": (["--beam-groups", "2", "--sampling"], 1, "must have one of sampling, groups and constraints"),
+    "groups": (
+        ["--beam-groups", "2", "--beam-size", "4", "--sampling"],
+        1,
+        "must have one of sampling, groups and constraints",
+    ),
     "groups of a beam": (["--beam-groups", "2", "--beam-size", "5"], 1, "must divide beam_size (5), got 2"),
-    "top-p": (["--sampling-topp", "0"], 2, "0"),
+    "top-p": (["--sampling-topp", "0"], 2, "it must be a number above 0 and of at most 1, got 0"),
+    "no number": (["--word-reward", "nan"], 2, "it must be a number, got 'nan'"),
+    "infinite": (["--coverage-penalty", "inf"], 2, "it must be a number of at least 0, got 'inf'"),
+    "infinite in YAML": (["--coverage-penalty", ".inf"], 2, "it must be a number of at least 0 and of at most"),
+    "no temperature": (["--sampling", "--sampling-temperature", "nan"], 2, "got 'nan'"),
+    "no penalty": (["--repetition-penalty", ".nan"], 2, "it must be a number above 0, got nan"),
+    "no ratio": (["--max-length-ratio", "nan"], 2, "got 'nan'"),
+    "huge": (
+        ["--beam-size", "1" + 30 * "0"],
+        2,
+        "it must be a whole number of at least 1 and of at most 10,000, got 1",
+    ),
+    "threads": (["--threads", "100000"], 2, "it must be a whole number of at least 1 and of at most 1,024, or null"),
 }
 
 

@@ -35,6 +35,20 @@ def test_overrides_seed_and_threads(setup: Path, run: Run, tmp_path: Path) -> No
     assert "2 threads" in result.err
 
 
+def test_the_recipe_copied_trains_on_any_text(run: Run, tmp_path: Path) -> None:
+    recipe = Path(__file__).parents[2] / "configs" / "multi30k_de_en.yaml"
+    text = recipe.read_text().replace("data/multi30k/", f"{tmp_path}/").replace("runs/multi30k_de_en", f"{tmp_path}/m")
+    text = text.replace("lang: de", "lang: xx").replace("lang: en", "lang: yy")
+    (tmp_path / "mine.yaml").write_text(text)
+    for prefix, lines in (("train", 60), ("dev", 9), ("test", 5)):
+        fake_model.write_corpus(tmp_path, prefix, lines, seed=lines)
+    result = run("nmt-train", tmp_path / "mine.yaml")
+    assert result.code == 0, result.err
+    assert "subwords: bpe, a vocabulary of" in result.err
+    assert "auto: updates 50, learning_rate_warmup 3, validation_freq 6, by 1 updates a pass" in result.err
+    assert result.lines[0].startswith(f"best\t{tmp_path}/m/best.safetensors\tupdate ")
+
+
 MISTAKES = {
     "no config": (["nowhere.yaml"], 1, "nowhere.yaml"),
     "unknown key": (["--set", "training.epoch=3"], 1, "did you mean epochs?"),

@@ -106,8 +106,16 @@ MISTAKES = {
         "needs --beam",
     ),
     "option": (["{model}", "--beamsize", "3"], 2, "--beam-size"),
-    "value": (["{model}", "--beam-size", "0"], 2, "0 is not in the range"),
-    "penalty": (["{model}", "--length-penalty", "long"], 2, "'long' is not none, average"),
+    "value": (
+        ["{model}", "--beam-size", "0"],
+        2,
+        "it must be a whole number of at least 1 and of at most 10,000, got 0",
+    ),
+    "penalty": (
+        ["{model}", "--length-penalty", "long"],
+        2,
+        "it must be one of none, average, or a number of at least 0 and of at most 100, got 'long'",
+    ),
     "compute dtype": (["{model}", "--compute-dtype", "half"], 2, "'half' is not one of 'float32', 'bfloat16'"),
     "no model": ([], 2, "Missing argument 'MODEL_DIR'"),
 }

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from nmt.translator import Translator
 from tests.train.fake_model import TranslationModel, write_corpus
 
 WORSE = {
-    "learning_rate": 30.0,
-    "learning_rate_min": 29.0,
+    "learning_rate": 10.0,
+    "learning_rate_min": 9.0,
     "scheduling": "constant",
     "patience": 1,
     "early_stopping_metric": "loss",
@@ -102,7 +103,7 @@ def test_the_best_checkpoint_is_the_one_that_scored_best(make_trainer: Make) -> 
         ({"epochs": 1}, "1 epochs", None),
         ({"max_minutes": 1e-6}, "minutes", 0),
         ({**WORSE, "early_stopping_patience": 2}, "no better loss in 2 validations", 24),
-        ({**WORSE, "scheduling": "plateau"}, "learning rate below 29", 16),
+        ({**WORSE, "scheduling": "plateau"}, "learning rate below 9", 16),
     ],
 )
 def test_limits(make_trainer: Make, limits: dict[str, Any], reason: str, update: int | None) -> None:
@@ -156,11 +157,43 @@ def test_a_broken_update_is_left_out(make_trainer: Make, fake: type[TranslationM
 def test_a_run_that_stays_broken_gives_up(make_trainer: Make, fake: type[TranslationModel]) -> None:
     fake.broken_calls = set(range(5, 100))
     trainer = make_trainer(validation_freq=4)
-    with pytest.raises(NMTError, match=r"must be finite, got loss nan.*10 such updates") as caught:
+    with pytest.raises(NMTError, match=r"must be finite .*got loss nan.*10 such updates") as caught:
         trainer.run()
     assert "\n" not in str(caught.value)
     assert str(caught.value) in (trainer.folder / "train.log").read_text()
     assert Translator.load(trainer.folder, checkpoint="last").translate(["w1"])
+
+
+@pytest.mark.parametrize("ends", [{"updates": 2}, {"validation_freq": 3}, {"validation_freq": 1000}])
+def test_a_loss_out_of_hand_ends_the_run_and_is_never_the_best(make_trainer: Make, ends: dict[str, Any]) -> None:
+    trainer = make_trainer(learning_rate=1000.0, clip_grad_norm=None, **ends)
+    with pytest.raises(NMTError, match=r"the loss must be finite and below 20\.0 nats a token") as caught:
+        trainer.run()
+    assert "\n" not in str(caught.value)
+    assert not (trainer.folder / "best.safetensors").exists()
+    assert not (trainer.folder / "last.safetensors").exists()
+
+
+def test_what_was_good_before_stays(make_trainer: Make) -> None:
+    good = make_trainer(updates=8).run()
+    assert good.best_path is not None
+    before = good.best_path.read_bytes()
+    with pytest.raises(NMTError, match="the loss must be finite"):
+        make_trainer(updates=40, learning_rate=1000.0, clip_grad_norm=None).run()
+    assert good.best_path.read_bytes() == before
+    assert make_trainer(updates=10).run().update == 10
+
+
+def test_loss_and_perplexity_of_a_line_are_of_the_same_quantity(make_trainer: Make) -> None:
+    trainer = make_trainer(epochs=1, label_smoothing=0.1)
+    trainer.run()
+    lines = (trainer.folder / "train.log").read_text().splitlines()
+    found = [re.search(r"smoothed loss ([\d.]+)  nll ([\d.]+)  ppl ([\d.]+)", line) for line in lines]
+    shown = [tuple(map(float, match.groups())) for match in found if match]
+    assert shown
+    for (_, nll, ppl), event in zip(shown, events(trainer.folder, "train"), strict=True):
+        assert ppl == pytest.approx(math.exp(nll), rel=0.01)  # printed with two digits after the point
+        assert {"loss", "nll", "ppl"} <= event.keys()
 
 
 def test_lowercase_references(make_trainer: Make, tmp_path: Path) -> None:

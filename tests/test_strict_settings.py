@@ -1,0 +1,170 @@
+"""What a call may be given: the Python interface refuses what the commands and a config refuse, in one line."""
+
+import numpy as np
+import pytest
+
+from nmt.config import checked_value, config_from_dict
+from nmt.errors import ConfigError, DataError
+from nmt.generator import Generator
+from nmt.translator import Translator, Wishes
+from tests.saved_models import sentences, write_folder, write_language_folder
+
+LINES = sentences(3, seed=5)
+NAN, INF, HUGE = float("nan"), float("inf"), 10**30
+
+BAD = {
+    "beam_size": [0, -1, 2.5, "5", True, HUGE, NAN, INF, [5]],
+    "batch_size": [0, -1, 2.5, "5", True, HUGE],
+    "length_penalty": ["foo", -1, NAN, INF, True, HUGE],
+    "max_length_ratio": [0, -1, NAN, INF, "2", True, HUGE],
+    "max_length_extra": [-1, 2.5, HUGE],
+    "min_length": [-1, 2.5, HUGE],
+    "word_reward": [NAN, INF, -INF, "1", True, HUGE],
+    "word_reward_bounded": [1, "true"],
+    "coverage_penalty": [-1, NAN, INF, HUGE],
+    "lm_weight": [-1, NAN, INF, "a"],
+    "generate_unk": [0, "no"],
+    "no_repeat_ngram_size": [-1, 1.5, HUGE],
+    "repetition_penalty": [0, -1, NAN, INF, HUGE],
+    "beam_groups": [0, 2, HUGE],
+    "diversity_strength": [-1, NAN, INF],
+    "sampling": [1, "yes"],
+    "sampling_temperature": [0, 1e-30, NAN, INF, HUGE],
+    "sampling_topk": [-1, 0.5, HUGE],
+    "sampling_topp": [0, 1.5, NAN],
+    "sampling_seed": [-1, 0.5, HUGE],
+    "mbr": ["ter", True],
+    "mbr_samples": [0, HUGE],
+    "glossary_bonus": [-1, NAN, INF],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("strict") / "model")
+
+
+@pytest.fixture(scope="module")
+def translator(folder):
+    return Translator.load(folder, threads=1)
+
+
+@pytest.fixture(scope="module")
+def generator(folder, translator):
+    return Generator.load(write_language_folder(folder.parent / "lm", translator.tgt_subwords), threads=1)
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in BAD.items() for value in values])
+def test_a_setting_of_a_call_is_checked_as_in_a_file(key, value, translator):
+    side = {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}
+    with pytest.raises(ConfigError, match=rf"decoding\.{key} must") as in_a_file:
+        config_from_dict({"model_dir": "m", "data": side, "decoding": {key: value}})
+    with pytest.raises(ConfigError) as in_a_call:
+        translator.translate(LINES, **{key: value})
+    assert str(in_a_file.value) == f"config: {in_a_call.value}"
+    assert "\n" not in str(in_a_call.value)
+
+
+@pytest.mark.parametrize("n_best", [0, -1, 2.5, "2", True, NAN, HUGE])
+def test_how_many_are_asked_for(n_best, translator, generator):
+    for ask, name in (
+        (lambda: translator.translate_nbest(LINES, n_best=n_best), "n_best"),
+        (lambda: translator.session(LINES[0]).complete("", n_best=n_best), "n_best"),
+        (lambda: generator.generate(["ka"], samples=n_best), "samples"),
+        (lambda: generator.generate(["ka"], max_length=n_best if n_best else -1), "max_length"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{name} must be a whole number"):
+            ask()
+
+
+def test_other_callers_are_as_strict(translator, generator):
+    for ask in (
+        lambda: translator.score(LINES, LINES, batch_size=0),
+        lambda: translator.score(LINES, LINES, lm_weight=NAN),
+        lambda: translator.session(LINES[0], lm_weight=-1),
+        lambda: translator.session(LINES[0]).complete("", beam_size=0),
+        lambda: translator.session("").complete("", beam_size=0),
+        lambda: generator.generate(["ka"], sampling_temperature=0),
+        lambda: generator.generate([], beam_size=0),
+    ):
+        with pytest.raises(ConfigError, match=r"^decoding\.\w+ must be"):
+            ask()
+
+
+def test_numbers_of_numpy_are_numbers(translator):
+    ours = {"beam_size": 3, "length_penalty": 0.5, "max_length_ratio": 1.5, "generate_unk": False}
+    theirs = {
+        "beam_size": np.int64(3),
+        "length_penalty": np.float64(0.5),
+        "max_length_ratio": np.array(1.5),
+        "generate_unk": np.bool_(False),
+    }
+    expected = translator.translate_nbest(LINES, n_best=2, **ours)
+    assert translator.translate_nbest(LINES, n_best=np.int32(2), **theirs) == expected
+
+
+def test_a_name_that_is_no_setting(translator):
+    with pytest.raises(TypeError, match="got beam; did you mean"):
+        translator.translate(LINES, beam=4)
+    with pytest.raises(TypeError, match=r"got beamsize; did you mean beam_size\?"):
+        translator.translate(LINES, beamsize=4)
+
+
+@pytest.mark.parametrize(
+    ("given", "fact"),
+    [
+        ("one", "got one string"),
+        (b"one", "got bytes"),
+        (None, "got NoneType"),
+        (5, "got int"),
+        ({"a": "b"}, "got dict"),
+        (["a", 1], "got int at place 1"),
+        (["a", b"b"], "got bytes at place 1"),
+        ([["a"]], "got list at place 0"),
+    ],
+)
+def test_what_is_no_list_of_texts(given, fact, translator, generator):
+    for ask in (
+        lambda: translator.translate(given),
+        lambda: translator.score(given, LINES),
+        lambda: translator.score(LINES, given),
+        lambda: generator.generate(given),
+        lambda: list(generator.score(given)),
+    ):
+        with pytest.raises(TypeError, match=f"must be a list of strings, {fact}"):
+            ask()
+
+
+def test_texts_may_come_one_by_one(translator):
+    assert translator.translate(line for line in LINES) == translator.translate(LINES)
+    assert translator.translate(np.array(LINES)) == translator.translate(LINES)
+
+
+def test_wishes_and_targets_are_for_all_sentences(translator):
+    with pytest.raises(DataError, match=r"Wishes\.prefixes: must have an entry for each of 3 sentences, got 1"):
+        translator.translate_nbest(LINES, wishes=Wishes(prefixes=["ka"]))
+    with pytest.raises(DataError, match="as many, got 3 and 2"):
+        translator.score(LINES, LINES[:2])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"threads": wrong} for wrong in (0, -1, "x", 2.5, True, 100_000, HUGE)),
+        {"compute_dtype": "foo"},
+        {"compute_dtype": 1},
+        {"device": "x"},
+        {"checkpoint": "x"},
+        {"checkpoint": 5},
+    ],
+)
+def test_loading(arguments, folder):
+    (name,) = arguments
+    for kind in (Translator, Generator):
+        with pytest.raises(ConfigError, match=f"^{name} must be"):
+            kind.load(folder, **arguments)
+
+
+def test_a_value_by_itself_is_not_measured_by_the_defaults_of_others():
+    assert checked_value("decoding.beam_groups", 4) == 4  # the default beam of 5 is not what it will meet
+    assert checked_value("decoding.n_best", 7) == 7

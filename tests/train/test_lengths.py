@@ -1,0 +1,69 @@
+"""Updates, warm-up and validations by the size of the corpus."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from nmt.config import TrainingConfig, load_config
+from nmt.errors import ConfigError
+from nmt.train.lengths import auto_lengths, fixed_training
+from tests.test_config import CONFIGS
+
+
+@dataclass
+class Batches:
+    """A corpus of which no more is known than its batches."""
+
+    count: int
+
+    def num_batches(self, epoch=0):
+        return self.count
+
+
+def lengths(count, **settings):
+    fixed = fixed_training(TrainingConfig(**settings), Batches(count))
+    return fixed.updates, fixed.learning_rate_warmup, fixed.validation_freq
+
+
+AUTO = {"updates": "auto", "learning_rate_warmup": "auto", "validation_freq": "auto"}
+
+
+def test_the_recipe_is_what_was_tuned_by_hand():
+    settings = load_config(CONFIGS / "multi30k_de_en.yaml").training
+    fixed = fixed_training(settings, Batches(223))  # Multi30k with 8,000 subwords in batches of 2,048 tokens
+    assert (fixed.updates, fixed.learning_rate_warmup, fixed.validation_freq) == (2800, 200, 350)
+    assert auto_lengths(settings, fixed, Batches(223)) == (
+        "auto: updates 2,800, learning_rate_warmup 200, validation_freq 350, by 223 updates a pass"
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (1, (50, 3, 6)),  # no more than epochs allow
+        (12, (500, 35, 62)),
+        (53, (700, 50, 87)),
+        (1500, (18_800, 1342, 2350)),
+    ],
+)
+def test_by_the_size_of_the_corpus(count, expected):
+    assert lengths(count, scheduling="linear", **AUTO) == expected
+
+
+def test_numbers_stay_and_the_rest_follows_them():
+    assert lengths(100, scheduling="linear", **AUTO | {"updates": 800}) == (800, 57, 100)
+    assert lengths(100, **AUTO | {"updates": None}) == (None, 50 * 100 // 14, 100)
+    assert lengths(5000, validation_freq="auto") == (None, 0, 2000)
+    assert lengths(100, updates=7, learning_rate_warmup=3, validation_freq=9) == (7, 3, 9)
+    assert lengths(1, epochs=1, scheduling="inverse_square_root", **AUTO) == (1, 1, 1)
+    assert lengths(1, epochs=1, scheduling="linear", **AUTO) == (1, 0, 1)
+
+
+def test_a_warm_up_that_is_longer_than_the_corpus_allows():
+    with pytest.raises(ConfigError, match=r"learning_rate_warmup must be below the 500 updates .* got 600; write auto"):
+        lengths(12, scheduling="linear", updates="auto", learning_rate_warmup=600)
+
+
+def test_what_is_no_auto_is_not_told():
+    settings = TrainingConfig(validation_freq=3)
+    assert auto_lengths(settings, fixed_training(settings, Batches(9)), Batches(9)) is None
