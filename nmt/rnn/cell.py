@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.errors import ShapeError
+from nmt.rnn.arguments import share
 from nmt.rnn.graph import Value
 
 
@@ -141,8 +142,9 @@ class Scope:
     def dropout(self, x: Value, rate: float, *, variational: bool = False) -> Value:
         """x with each unit dropped at `rate` while training and scaled by 1 / (1 - rate); unchanged otherwise.
 
-        `variational` keeps one mask for all steps of a sequence (Gal and Ghahramani 2016, section 4).
+        `variational` keeps one mask for all steps of a sequence (Gal and Ghahramani 2016, section 4). Raises NMTError.
         """
+        rate = share("dropout", "rate", rate)
         return self._dropout(x, rate, variational) if rate > 0 else x
 
 

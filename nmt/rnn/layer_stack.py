@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict, get_args
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
+from nmt.rnn.arguments import MOST_THREADS, share, whole_number
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import LearnedStartCell
 from nmt.rnn.compiler.keep import Recompute
@@ -26,6 +27,8 @@ from nmt.rnn.weights import Weights
 
 Need = Literal["x", "states", "params"]
 """A kind of gradient."""
+
+_MOST_LAYERS = 1000
 
 
 class LayerOptions(TypedDict, total=False):
@@ -89,8 +92,15 @@ class LayerStack:
         lie, also `params`; None for the processor. Raises ShapeError, NMTError.
         """
         self.name = type(self).__name__
-        self.hidden_sizes = self._check_sizes(input_size, hidden_size, num_layers)
-        self._check_options(dropout, (bidirectional, reverse), padding, empty, needs)
+        input_size = whole_number(self.name, "input_size", input_size)
+        self.hidden_sizes = self._check_sizes(hidden_size, num_layers)
+        threads = None if threads is None else whole_number(self.name, "threads", threads, MOST_THREADS)
+        if device is not None and not isinstance(device, Device):
+            raise NMTError(
+                f"{self.name}: device must be a Device, as nmt.rnn.device.choose_device gives, got {device!r}"
+            )
+        dropout = share(self.name, "dropout", dropout)
+        self._check_options((bidirectional, reverse), padding, empty, needs)
         self.input_size, self.num_layers = input_size, len(self.hidden_sizes)
         self.bidirectional, self.reverse, self.bias, self.dropout = bidirectional, reverse, bias, dropout
         self.batch_first, self.learn_initial, self.dtype = batch_first, learn_initial, np.dtype(dtype)
@@ -225,28 +235,20 @@ class LayerStack:
 
     # ------------------------------------------------------------ the constructor's door
 
-    def _check_sizes(
-        self, input_size: int, hidden_size: int | Sequence[int], num_layers: int | None
-    ) -> tuple[int, ...]:
+    def _check_sizes(self, hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
         """The hidden size of each layer."""
-        one = isinstance(hidden_size, int)
-        sizes = (hidden_size,) * (num_layers or 1) if isinstance(hidden_size, int) else tuple(hidden_size)
-        asked = {"input_size": input_size, "num_layers": 1 if num_layers is None else num_layers}
-        asked |= {"hidden_size": min(sizes, default=0)}
-        for name, number in asked.items():
-            if number < 1:
-                raise ShapeError(f"{self.name}: {name} must be at least 1, got {number}")
-        if not one and num_layers not in (None, len(sizes)):
+        layers = None if num_layers is None else whole_number(self.name, "num_layers", num_layers, _MOST_LAYERS)
+        if not isinstance(hidden_size, Sequence | np.ndarray) or isinstance(hidden_size, str):
+            return (whole_number(self.name, "hidden_size", hidden_size),) * (layers or 1)
+        if not len(hidden_size):
+            raise ShapeError(f"{self.name}: hidden_size must have a number for each layer, got none")
+        if layers not in (None, len(hidden_size)):
             raise ShapeError(
-                f"{self.name}: num_layers must be {len(sizes)}, the number of hidden sizes, or None, got {num_layers}"
+                f"{self.name}: num_layers must be {len(hidden_size)}, the number of hidden sizes, or None, got {layers}"
             )
-        return sizes
+        return tuple(whole_number(self.name, "hidden_size", size) for size in hidden_size)
 
-    def _check_options(
-        self, dropout: float, directions: tuple[bool, bool], padding: str, empty: str, needs: Collection[str]
-    ) -> None:
-        if not 0 <= dropout < 1:
-            raise NMTError(f"{self.name}: dropout must be from 0 to less than 1, got {dropout}")
+    def _check_options(self, directions: tuple[bool, bool], padding: str, empty: str, needs: Collection[str]) -> None:
         if all(directions):
             raise NMTError(f"{self.name}: bidirectional and reverse must not both be set, got both; drop reverse")
         given = {"padding": [padding], "empty": [empty], "needs": needs}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import NMTError, ShapeError
-from nmt.rnn import GRU, LSTM, RNN
+from nmt.rnn import GRU, LSTM, RNN, DropoutCell, LSTMCell, Scan
 from nmt.rnn.layer_stack import LayerOptions, LayerStack
 from tests.oracle import compare, gradients, layers
 from tests.rnn import operator_calls
@@ -296,10 +296,27 @@ def backward_after(split):
         (lambda: GRU(D, H, bidirectional=True, reverse=True), "must not both be set"),
         (lambda: GRU(D, (2, 3), 3), "num_layers must be 2"),
         (lambda: GRU(D, (2, 0)), "hidden_size must be at least 1, got 0"),
-        (lambda: GRU(D, ()), "hidden_size must be at least 1"),
+        (lambda: GRU(D, ()), "hidden_size must have a number for each layer, got none"),
         (lambda: GRU(D, H, 0), "num_layers must be at least 1, got 0"),
-        (lambda: LSTM(D, H, proj_size=0), "projection must be at least 1 or None, got 0"),
+        (lambda: LSTM(D, H, proj_size=0), "projection must be at least 1, got 0"),
         (lambda: LSTM(D, H, clip=-1.0), "clip must be above 0"),
+        (lambda: LSTM(D, H, clip=float("nan")), "clip must be above 0 or None, got nan"),
+        (lambda: GRU(D, H, clip=float("nan")), "clip must be above 0 or None, got nan"),
+        (lambda: RNN(D, H, clip=0), "clip must be above 0 or None, got 0"),
+        (lambda: GRU(D, H, 2.5), "num_layers must be a whole number of at least 1, got 2.5"),
+        (lambda: GRU(D, "5"), "hidden_size must be a whole number of at least 1, got '5'"),
+        (lambda: GRU(D, 5.0), "hidden_size must be a whole number of at least 1, got 5.0"),
+        (lambda: GRU(True, H), "input_size must be a whole number of at least 1, got True"),
+        (lambda: GRU(10**30, H), "input_size must be at most 16,777,216, got 1000"),
+        (lambda: GRU(D, H, dropout=float("nan")), "dropout must be from 0 to less than 1, got nan"),
+        (lambda: GRU(D, H, dropout="x"), "dropout must be from 0 to less than 1, got 'x'"),
+        (lambda: GRU(D, H, threads=0), "threads must be at least 1, got 0"),
+        (lambda: GRU(D, H, threads=100_000), "threads must be at most 1,024, got 100000"),
+        (lambda: GRU(D, H, device="cpu"), "device must be a Device"),
+        (
+            lambda: Scan(DropoutCell(LSTMCell(D, H), float("nan"))).plan(True),
+            "dropout: rate must be from 0 to less than 1",
+        ),
         (lambda: RNN(D, H, nonlinearity=("tanh", 1.0)), "at most 0 numbers"),
         (lambda: GRU(D, (2, 3))(np.ones((1, 1, D), "f4"), np.ones((2, 1, 3), "f4")), "hx must be a tuple of 2 arrays"),
         (lambda: RNN(D, H).load({}), "parameters must be W_x_l0"),

@@ -196,7 +196,7 @@ def test_M12_what_cannot_be_combined_says_so():
         (lambda: LSTM(D, H, dtype=np.float16), "dtype must be float32 or float64, got float16"),
         (lambda: LSTM(D, H, dtype=np.int32), "dtype must be float32 or float64, got int32"),
         (lambda: LSTM(D, H, dtype=np.float64, compute_dtype="bfloat16"), "compute_dtype must be float64"),
-        (lambda: LSTM(D, H, proj_size=0), "projection must be at least 1 or None"),
+        (lambda: LSTM(D, H, proj_size=0), "projection must be at least 1"),
         (lambda: LSTM(D, H, clip=0.0), "clip must be above 0"),
         (lambda: GRU(D, H, dropout=1.0), "dropout must be from 0 to less than 1"),
         (lambda: GRU(D, H, bidirectional=True, reverse=True), "bidirectional and reverse must not both be set"),

@@ -1,5 +1,6 @@
 """Simple recurrent network (Elman 1990)."""
 
+from nmt.rnn.arguments import limit
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.activations import ActivationSpec, activation, clip
 from nmt.rnn.graph import Value
@@ -18,7 +19,7 @@ class ElmanCell(Cell):
     ) -> None:
         activation(nonlinearity)
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
-        self.bias, self.nonlinearity, self.clip = bias, nonlinearity, clip
+        self.bias, self.nonlinearity, self.clip = bias, nonlinearity, limit("ElmanCell", "clip", clip)
 
     def params(self) -> dict[str, Param]:
         D, H = self.input_size, self.hidden_size

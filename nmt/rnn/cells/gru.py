@@ -1,5 +1,6 @@
 """Gated recurrent unit, both forms (Cho et al. 2014, section 2.3; the arXiv versions v1 and v3 differ in the reset)."""
 
+from nmt.rnn.arguments import limit
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.activations import ActivationSpec, activation, clip
 from nmt.rnn.graph import Value, split
@@ -26,7 +27,8 @@ class GRUCell(Cell):
         for name in activations:
             activation(name)
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
-        self.bias, self.reset_after, self.clip, self.activations = bias, reset_after, clip, activations
+        self.bias, self.reset_after, self.activations = bias, reset_after, activations
+        self.clip = limit("GRUCell", "clip", clip)
 
     def params(self) -> dict[str, Param]:
         D, H = self.input_size, self.hidden_size

@@ -1,7 +1,7 @@
 """The LSTM with everything that ONNX, cuDNN and the speech toolkits add to it: peepholes, projection, clipping, coupled
 gates, other activations; and the named members of the family."""
 
-from nmt.errors import ShapeError
+from nmt.rnn.arguments import limit, whole_number
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.activations import ActivationSpec, activation, clip
 from nmt.rnn.graph import Value, split
@@ -34,11 +34,9 @@ class LSTMVariantCell(Cell):
     ) -> None:
         for spec in activations:
             activation(spec)
-        for name, limit in (("clip", clip), ("cell_clip", cell_clip)):
-            if limit is not None and limit <= 0:
-                raise ShapeError(f"{type(self).__name__}: {name} must be above 0 or None, got {limit}")
-        if projection is not None and projection < 1:
-            raise ShapeError(f"{type(self).__name__}: projection must be at least 1 or None, got {projection}")
+        name = type(self).__name__
+        clip, cell_clip = limit(name, "clip", clip), limit(name, "cell_clip", cell_clip)
+        projection = None if projection is None else whole_number(name, "projection", projection)
         self.input_size, self.hidden_size = input_size, hidden_size
         self.output_size = hidden_size if projection is None else projection
         self.bias, self.peepholes, self.projection = bias, peepholes, projection

@@ -1,0 +1,42 @@
+"""Numbers that somebody gives to a layer or cell: checked once, by errors that name the argument."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+from nmt.errors import NMTError, ShapeError
+
+MOST_SIZE = 1 << 24
+"""A vector of more numbers is a slip of the finger: one matrix between two of them has no room anywhere."""
+MOST_THREADS = 1024
+
+
+def whole_number(where: str, name: str, value: Any, most: int = MOST_SIZE) -> int:
+    """A size or count of at least 1, NumPy's numbers as Python's. Raises ShapeError."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise ShapeError(f"{where}: {name} must be a whole number of at least 1, got {value!r}")
+    number = int(value)
+    if not 1 <= number <= most:
+        bound = "at least 1" if number < 1 else f"at most {most:,}"
+        raise ShapeError(f"{where}: {name} must be {bound}, got {number}")
+    return number
+
+
+def share(where: str, name: str, value: Any) -> float:
+    """A probability to leave something out. Raises NMTError."""
+    if not _is_number(value) or not 0 <= value < 1:
+        raise NMTError(f"{where}: {name} must be from 0 to less than 1, got {value!r}")
+    return float(value)
+
+
+def limit(where: str, name: str, value: Any) -> float | None:
+    """A bound above 0, or None for none. Raises ShapeError."""
+    if value is not None and (not _is_number(value) or not 0 < value < math.inf):
+        raise ShapeError(f"{where}: {name} must be above 0 or None, got {value!r}")
+    return None if value is None else float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
