@@ -24,6 +24,7 @@ from nmt.translation import (
     checked_count,
     checked_texts,
     chosen_settings,
+    distinct,
     search_options,
 )
 from nmt.translator import check_loading, resolve_threads
@@ -61,6 +62,10 @@ class Generator:
 
     def __init__(self, model: LanguageModel, subwords: Subwords, config: Config, num_threads: int = 1) -> None:
         self.model, self.subwords, self.config, self.num_threads = model, subwords, config, num_threads
+
+    def __repr__(self) -> str:
+        """What it writes, and with which model on how many threads."""
+        return f"Generator({self.config.data.tgt.lang}, {self.model!r}, threads={self.num_threads})"
 
     @classmethod
     def load(
@@ -134,7 +139,8 @@ class Generator:
         for prompt, hypotheses in zip(ids, found, strict=True):
             texts = self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])
             pairs = zip(texts, hypotheses, strict=True)
-            results.append([Translation(text.rstrip(" "), h.score, h.log_prob) for text, h in pairs])
+            lines = [Translation(text.rstrip(" "), h.score, h.log_prob) for text, h in pairs]
+            results.append(lines if chosen["sampling"] else distinct(lines, texts, samples))
         return results
 
     def score(self, lines: Iterable[str], *, carry: bool = True) -> Iterator[ScoredLine]:

@@ -11,6 +11,7 @@ from nmt.translation import (
     checked_count,
     checked_texts,
     chosen_settings,
+    distinct,
     search_options,
 )
 
@@ -32,6 +33,11 @@ class TypingSession:
         self._translator = translator
         model = translator.model_with(lm_weight)
         self._session = Session(model, src_ids, translator.num_threads) if src_ids else None
+        self._sentence = sentence
+
+    def __repr__(self) -> str:
+        """Of what, by whom."""
+        return f"TypingSession({self._sentence!r}, {self._translator!r})"
 
     @property
     def subwords_read(self) -> int:
@@ -66,4 +72,5 @@ class TypingSession:
             max_length_extra=chosen["max_length_extra"],
             options=search_options(chosen, learnt),
         )
-        return translator.translations_of(found) or empty
+        translations = translator.translations_of(found)
+        return distinct(translations, [one.text for one in translations], n_best) or empty

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from nmt.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
     from nmt.decode import LengthPenalty, SearchOptions
+
+Found = TypeVar("Found")
 
 _NEUTRAL = {
     "min_length": 0,
@@ -101,7 +103,7 @@ class Translation:
     """What the search ranked by: the log-probability after the length penalty."""
     log_prob: float
     """Sum of the subwords' natural log-probabilities, the end of sentence included."""
-    detail: Detail | None = None
+    detail: Detail | None = field(default=None, repr=False)
     """Where it was asked for."""
 
 
@@ -174,8 +176,17 @@ def candidate_counts(chosen: dict[str, Any], n_best: int) -> tuple[int, int]:
     if chosen["sampling"]:
         count = max(n_best, chosen["mbr_samples"]) if chosen["mbr"] != "none" else n_best
         return count, count
-    keep = chosen["beam_size"] if chosen["mbr"] != "none" else n_best
-    return chosen["beam_size"], min(keep, chosen["beam_size"])
+    # Of several some may give the same text: others take their places.
+    keep = chosen["beam_size"] if n_best > 1 or chosen["mbr"] != "none" else 1
+    return chosen["beam_size"], keep
+
+
+def distinct(found: Sequence[Found], texts: Sequence[str], count: int) -> list[Found]:
+    """The first `count` of what was found, best first, whose texts differ by more than spaces."""
+    first: dict[str, Found] = {}
+    for one, text in zip(found, texts, strict=True):
+        first.setdefault(" ".join(text.split()), one)
+    return list(first.values())[:count]
 
 
 def _check_together(given: dict[str, Any], beam_size: int) -> None:

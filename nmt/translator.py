@@ -25,6 +25,7 @@ from nmt.translation import (
     checked_count,
     checked_texts,
     chosen_settings,
+    distinct,
     search_options,
 )
 
@@ -76,6 +77,12 @@ class Translator:
         self.config = config
         self.num_threads = num_threads
         self.shortlist, self.lengths, self.language_model = shortlist, lengths, language_model
+
+    def __repr__(self) -> str:
+        """What it translates, and with which model on how many threads."""
+        data = self.config.data
+        model = repr(self.model) if self.language_model is None else f"{self.model!r} with {self.language_model!r}"
+        return f"Translator({data.src.lang} -> {data.tgt.lang}, {model}, threads={self.num_threads})"
 
     @classmethod
     def load(
@@ -151,7 +158,8 @@ class Translator:
 
         Args:
             sentences, settings: See `translate`.
-            n_best: Most translations for each sentence; at most the beam size is found. With sampling: samples.
+            n_best: Most translations for each sentence, which differ by more than spaces; at most the beam size.
+                With sampling: samples, as they are drawn.
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
             wishes: What translations are to hold.
             details: Whether translations have a `detail`: one more pass over each.
@@ -199,6 +207,8 @@ class Translator:
             on_ended=on_batch,
             **({} if options is None else {"options": options}),
         )
+        if n_best > 1 and not chosen["sampling"] and chosen["mbr"] == "none":
+            found = [distinct(h, [t.text for t in self.translations_of(h)], n_best) for h in found]
         if details or replace_unk:
             words = (dictionary or {}) if replace_unk else None
             decoded = self._with_details(model, [sentences[i] for i in there], src_ids, found, words)

@@ -57,6 +57,10 @@ class Subwords:
         self._from_model[self._to_model[self._to_model >= 0]] = np.flatnonzero(self._to_model >= 0)
         self._is_own_order = bool(np.array_equal(self._to_model, np.arange(size)))
 
+    def __repr__(self) -> str:
+        """How many units."""
+        return f"Subwords({self.vocab_size:,} units)"
+
     @classmethod
     def from_bytes(cls, model_bytes: bytes, where: str = "subword model") -> "Subwords":
         """A model from what `model_bytes` gave. Raises DataError if it is damaged."""

@@ -32,6 +32,10 @@ class Ensemble:
     def __init__(self, models: Sequence[TranslationModel], average: Average = "log_prob") -> None:
         self.models, self.average = list(models), average
 
+    def __repr__(self) -> str:
+        """Its models."""
+        return f"Ensemble({self.models!r}, {self.average})"
+
     @property
     def device(self) -> Device:
         """Where the first of them computes."""

@@ -33,6 +33,10 @@ class Fusion:
             raise ValueError(f"Fusion: weight must be 0 or more, got {weight}; give another one")
         self.model, self.language_model, self.weight = model, language_model, weight
 
+    def __repr__(self) -> str:
+        """Both models and the weight of the second."""
+        return f"Fusion({self.model!r}, {self.language_model!r}, weight {self.weight:g})"
+
     @property
     def device(self) -> Device:
         """Where the translation model computes."""

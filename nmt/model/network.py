@@ -86,6 +86,12 @@ class Network:
         self._workspace = Workspace(self.device.xp)
         self.idle_steppers: dict[int, list[Stepper]] = {}  # by threads: of searches that are over
 
+    def __repr__(self) -> str:
+        """Its kind and sizes, and how and where it computes."""
+        sizes = ", ".join(f"{side} {size:,}" for side, size in self.vocab_sizes.items())
+        how = f"{self.step_decoder.compute_dtype or self.dtype}, {self.device.name}"
+        return f"{type(self).__name__}({self.num_params:,} parameters, vocabularies {sizes}, {how})"
+
     def _group(self) -> Group:
         """Zeros in the shapes of the parameters."""
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)

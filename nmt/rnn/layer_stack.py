@@ -137,6 +137,12 @@ class LayerStack:
         self._states = {name: LayerStates(*door, of_layers, self.directions) for name, of_layers in widths.items()}
         self.initialize(0)
 
+    def __repr__(self) -> str:
+        """Its sizes from layer to layer, and where it computes."""
+        sizes = " -> ".join(map(str, (self.input_size, *self.hidden_sizes)))
+        ways = "bidirectional, " if self.bidirectional else "reverse, " if self.reverse else ""
+        return f"{self.name}({sizes}, {ways}{self.dtype}, {self.device.name}, threads={self.threads})"
+
     # ------------------------------------------------------------ parameters
 
     @property

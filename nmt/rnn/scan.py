@@ -94,6 +94,11 @@ class Scan:
         self.door = Door(cell, self.dtype, self.device)
         self._signature = remembered(cell)
 
+    def __repr__(self) -> str:
+        """The cell and its sizes, and how and where it computes."""
+        sizes = f"{type(self.cell).__name__} {self.cell.input_size} -> {self.cell.output_size}"
+        return f"Scan({sizes}, {self.compute_dtype or self.dtype}, {self.device.name}, threads={self.threads})"
+
     def around(self, cell: Cell) -> Scan:
         """The same kind of scan of another cell; `keep` speaks of names of this one alone."""
         kinds = {"dtype": self.dtype, "compute_dtype": self.compute_dtype, "recompute": self.recompute}
