@@ -34,3 +34,12 @@ def test_completions_are_those_of_translating(shortlist, translator):
 def test_a_blank_sentence_has_nothing_to_complete(translator):
     (found,) = translator.session("  ").complete("kara")
     assert (found.text, found.score) == ("", 0.0)
+
+
+def test_what_prints_says_what_it_is(translator):
+    session = translator.session("kara losu")
+    model = f"TranslationModel({translator.model.num_params:,} parameters, vocabularies src 48, tgt 48, float32, cpu)"
+    assert repr(translator.model) == model
+    assert repr(session) == f"TypingSession('kara losu', Translator(xx -> yy, {model}, threads=1))"
+    assert repr(translator.model.step_decoder).startswith("Scan(")
+    assert repr(translator.src_subwords) == "Subwords(48 units)"

@@ -11,6 +11,7 @@ from nmt.config import config_from_dict
 from nmt.data.subwords import train_subwords
 from nmt.errors import CheckpointError
 from nmt.evaluate import sentence_utility
+from nmt.translation import distinct
 from nmt.translator import MAX_SOURCE_SUBWORDS, Translator, Wishes
 from tests.train import fake_model
 
@@ -134,3 +135,16 @@ def test_minimum_bayes_risk_ranks_by_agreement(translator: Translator) -> None:
     expected = {text: sum(utility(text, other) for other in texts) / 3 for text in texts}
     assert {t.text: t.score for t in found} == dict(sorted(expected.items(), key=lambda pair: -pair[1])[:2])
     assert found[0].score > found[1].score
+
+
+def test_translations_of_a_line_differ_by_more_than_spaces(translator: Translator) -> None:
+    found = translator.translate_nbest(["w1 w2"], n_best=5, beam_size=5)[0]
+    assert [t.text for t in found] == ["w1 w2", "w1", ""]  # the fake search leaves out one word after the other
+    assert distinct("abcd", ["x y", "x  y", " z", "x y "], 2) == ["a", "c"]
+    assert len(translator.translate_nbest(["w1 w2"], n_best=5, sampling=True)[0]) == 5, "samples stay as drawn"
+
+
+def test_what_prints_says_what_it_is(translator: Translator) -> None:
+    shown = repr(translator)
+    assert shown.startswith("Translator(xx -> yy, ")
+    assert shown.endswith(", threads=1)")

@@ -41,7 +41,7 @@ _OPTIONS = [
     _option("--seed", "integer", "Start of sampling's random numbers.", "sampling_seed", 0),
     _option("--mbr", _MEASURE, "Give the candidate that agrees best with the others.", "mbr", "none"),
     _option("--mbr-samples", "integer", "With --mbr and --sampling: samples of each line.", "mbr_samples", 32),
-    _option("--glossary-bonus", "float", "Score for each subword of a glossary's phrase.", "glossary_bonus", 2.0),
+    _option("--glossary-bonus", "float", "Score for each phrase of a glossary.", "glossary_bonus", 8.0),
 ]
 
 

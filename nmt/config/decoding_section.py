@@ -121,7 +121,9 @@ class DecodingConfig(Section):
     )
     mbr_samples: BeamSize = Field(default=32, description="With mbr and sampling, samples of each sentence.")
     glossary_bonus: NonNegativeFloat = Field(
-        default=2.0, description="Added to the score for each subword of a glossary's translation."
+        default=8.0,
+        description="Added to the score for each phrase of a glossary that the translation holds; its "
+        "subwords earn equal shares. So many nats may what the model would rather say be more probable.",
     )
 
     @model_validator(mode="after")

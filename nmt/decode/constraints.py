@@ -38,6 +38,16 @@ class Progress:
         """Tokens of all phrases."""
         return sum(map(len, self.phrases))
 
+    @property
+    def begun(self) -> float:
+        """How much of the phrase it is in the middle of: its tokens so far, divided by all."""
+        return self.place / len(self.phrases[self.phrase]) if self.place else 0.0
+
+    @property
+    def worth(self) -> float:
+        """Phrases said so far, the one begun by its share."""
+        return len(self.done) + self.begun
+
     def next_tokens(self) -> set[int]:
         """Tokens that begin a phrase not yet said, or go on with the one begun."""
         found = {p[0] for n, p in enumerate(self.phrases) if n not in self.done and n != self.phrase}
@@ -154,8 +164,12 @@ def _order(candidate: Candidate) -> tuple[float, int, int]:
 
 
 class Glossary(Rule):
-    """A bonus for each token that goes on with a wanted phrase, taken back where the phrase is left off; a phrase
-    counts once. phrases[n] are those of sentence n."""
+    """A bonus for each wanted phrase, which its tokens earn in equal shares, taken back where the phrase is left off; a
+    phrase counts once. phrases[n] are those of sentence n.
+
+    What the model would rather say is some nats more probable than a phrase that it knows as well, into however many
+    tokens the phrase is cut: a bonus for each token would be too much for long ones.
+    """
 
     reweights = True
 
@@ -170,9 +184,9 @@ class Glossary(Rule):
         """See `Rule`."""
         for row, progress in enumerate(beam.extra["glossary"]):
             if progress.place:
-                scores[row] -= self.bonus * progress.place
+                scores[row] -= self.bonus * progress.begun
             for token in progress.next_tokens():
-                gain = progress.after(token).met - progress.met + progress.place
+                gain = progress.after(token).worth - progress.worth + progress.begun
                 scores[row, token] += self.bonus * gain
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
@@ -181,4 +195,4 @@ class Glossary(Rule):
 
     def most(self, beam: Beam, rows: np.ndarray) -> np.ndarray:
         """See `Rule`."""
-        return np.array([self.bonus * (p.total - p.met) for p in beam.extra["glossary"][rows]], np.float64)
+        return np.array([self.bonus * (len(p.phrases) - p.worth) for p in beam.extra["glossary"][rows]], np.float64)

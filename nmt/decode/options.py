@@ -32,7 +32,7 @@ class SearchOptions:
     min_length: tokens before EOS; allow_unk: whether the unknown token may be produced; forbidden: sequences of
     tokens that are not; no_repeat_ngram_size, repetition_penalty, word_reward, coverage_penalty: see the rules and
     `final_scores`; prefixes: the first tokens of each sentence's translations; constraints: the phrases that each
-    sentence's translations hold; glossary: those that earn `glossary_bonus` a token; groups, diversity_strength: see
+    sentence's translations hold; glossary: those that earn `glossary_bonus`; groups, diversity_strength: see
     `DiverseChooser`; shortlist: tokens that are no candidates of a sentence are not produced, but for what the options
     make it say, and have no probability; expected_lengths: of each sentence's translations, tokens beyond which earn
     no word reward; more_rules: of whoever builds upon this, such as a language model's: made anew for every thread, and
@@ -50,7 +50,7 @@ class SearchOptions:
     prefixes: Sequence[Sequence[int]] | None = None
     constraints: Sequence[Sequence[Sequence[int]]] | None = None
     glossary: Sequence[Sequence[Sequence[int]]] | None = None
-    glossary_bonus: float = 2.0
+    glossary_bonus: float = 8.0
     groups: int = 1
     diversity_strength: float = 0.5
     shortlist: Shortlist | None = None

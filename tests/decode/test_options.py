@@ -193,12 +193,12 @@ def test_constraints_in_a_narrow_beam():
 
 
 def test_glossary_bonus():
-    """A bonus for each token of a phrase, once, and nothing for a phrase half said."""
-    glossary, bonus = [[[5, 6]], [[4]], []], 1.5
+    """A bonus for each phrase, once, however many tokens it has, and nothing for a phrase half said."""
+    glossary, bonus = [[[5, 6]], [[4]], []], 3.0
     options = SearchOptions(glossary=glossary, glossary_bonus=bonus)
     for n, hypotheses in find(options).items():
         scored = [
-            (ids, score + bonus * sum(len(p) for p in glossary[n] if has(ids, p)))
+            (ids, score + bonus * sum(has(ids, p) for p in glossary[n]))
             for ids, score in everything(plain(n))
             if not (n == 0 and ids[-1:] == (5,))  # ends in the middle of a phrase: what it began is counted
         ]
