@@ -122,7 +122,7 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[
     if given:
         from nmt.config import with_values
 
-        # How many are given back is an argument of each call, not a setting of it.
+        # How many are given back is an argument of each call: a beam may be narrower than the configured number.
         decoding = with_values(decoding, "decoding", {"n_best": 1, **given})
     return {key: getattr(decoding, key) for key in known}
 

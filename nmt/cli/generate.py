@@ -19,7 +19,7 @@ from nmt.cli.command import (
     version_option,
 )
 from nmt.cli.formats import FORMATS, output_of
-from nmt.cli.search_options import search_options
+from nmt.cli.search_options import search_options, unused_options
 
 if TYPE_CHECKING:
     from nmt.translation import Translation
@@ -92,6 +92,8 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
     prompts = _prompts(source, options.pop("prompt"))
     with output_lines(output) as writer, contextlib.closing(Meter()) as meter:
         generator = Generator.load(model_dir, **loading)
+        for warning in unused_options(options, generator.config.decoding):
+            click.echo(warning, err=True)
         size = (options["batch_size"] or generator.config.decoding.batch_size) * _CHUNK_BATCHES
         number = 0
         for chunk in chunks(prompts, size):

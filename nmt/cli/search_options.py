@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nmt.cli.command import Setting
+
+if TYPE_CHECKING:
+    from nmt.config import DecodingConfig
 
 
 def _option(name: str, kind: Any, text: str, key: str, default: object) -> tuple[str, Callable[[Any], Any]]:
@@ -43,6 +46,30 @@ _OPTIONS = [
     _option("--mbr-samples", "integer", "With --mbr and --sampling: samples of each line.", "mbr_samples", 32),
     _option("--glossary-bonus", "float", "Score for each phrase of a glossary.", "glossary_bonus", 8.0),
 ]
+
+
+_NEEDED = {
+    "sampling_temperature": ("--sampling", "sampling", False),
+    "sampling_topk": ("--sampling", "sampling", False),
+    "sampling_topp": ("--sampling", "sampling", False),
+    "sampling_seed": ("--sampling", "sampling", False),
+    "mbr_samples": ("--mbr and --sampling", "sampling", False),
+    "diversity_strength": ("--beam-groups", "beam_groups", 1),
+    "word_reward_bounded": ("--word-reward", "word_reward", 0.0),
+}
+"""Options that change nothing without another one: which that is, and the setting and value of its being left out."""
+
+
+def unused_options(given: dict[str, Any], decoding: DecodingConfig) -> list[str]:
+    """A warning for each option that was given and changes nothing; `given` by key of the section, None where not."""
+    warnings = []
+    for key, (needed, setting, left_out) in _NEEDED.items():
+        value = given.get(setting)
+        value = getattr(decoding, setting) if value is None else value
+        if given.get(key) is not None and value == left_out:
+            name = "--seed" if key == "sampling_seed" else "--" + key.replace("_", "-")
+            warnings.append(f"warning: {name} changes nothing without {needed}")
+    return warnings
 
 
 def language_model_options() -> Callable[[Any], Any]:

@@ -22,7 +22,7 @@ from nmt.cli.command import (
     version_option,
 )
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
-from nmt.cli.search_options import language_model_options, search_options
+from nmt.cli.search_options import language_model_options, search_options, unused_options
 
 if TYPE_CHECKING:
     from nmt.cli.meter import Meter
@@ -145,6 +145,10 @@ def _job(source: str, options: dict[str, Any]) -> _Job:
     if n_best is not None and beam_size is not None and n_best > beam_size and not options["sampling"]:
         raise click.UsageError(f"--n-best {n_best} needs --beam-size {n_best} or more.")
     form = options["output_format"] or ("tsv" if options["scores"] or n_best is not None else "text")
+    if form == "text" and (n_best or 1) > 1:
+        raise click.UsageError(
+            f"--n-best {n_best} needs --output-format tsv or json; text is the best translation alone."
+        )
     if options["resume"] and (options["output"] == "-" or options["alignments"]):
         raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json holds them).")
     if options["no_unk"]:
@@ -199,6 +203,8 @@ def _run(job: _Job, records: Iterator[Record], translator: Translator, meter: Me
     from nmt.errors import DataError
 
     search = job.search
+    for warning in unused_options(search, translator.config.decoding):
+        click.echo(warning, err=True)
     search["beam_size"] = max(search["beam_size"] or translator.config.decoding.beam_size, search["n_best"])
     size = _chunk_size(job.source, search["batch_size"] or translator.config.decoding.batch_size)
     if (skipped := sum(1 for _ in islice(records, job.number))) < job.number:

@@ -59,6 +59,7 @@ MISTAKES = {
         1,
         "must have one of sampling, groups and constraints",
     ),
+    "n best in text": (["--n-best", "3", "--output-format", "text"], 2, "--n-best 3 needs --output-format tsv or json"),
     "groups of a beam": (["--beam-groups", "2", "--beam-size", "5"], 1, "must divide beam_size (5), got 2"),
     "top-p": (["--sampling-topp", "0"], 2, "it must be a number above 0 and of at most 1, got 0"),
     "no number": (["--word-reward", "nan"], 2, "it must be a number, got 'nan'"),
@@ -144,3 +145,21 @@ def test_a_killed_run_is_resumed(model: Path, run: Run, tmp_path: Path) -> None:
     assert lines <= out.read_bytes().count(b"\n") < 100
     assert run(*options).code == 0
     assert out.read_text() == "".join(f"z{n % 20}\n" for n in range(100))
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (["--seed", "5"], "warning: --seed changes nothing without --sampling\n"),
+        (["--sampling-temperature", "0.5"], "warning: --sampling-temperature changes nothing without --sampling\n"),
+        (
+            ["--mbr-samples", "5", "--mbr", "chrf"],
+            "warning: --mbr-samples changes nothing without --mbr and --sampling\n",
+        ),
+        (["--diversity-strength", "1"], "warning: --diversity-strength changes nothing without --beam-groups\n"),
+        (["--seed", "5", "--sampling"], ""),
+    ],
+)
+def test_options_that_change_nothing_are_named(options: list[str], warning: str, model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, *options, stdin=b"w1\n")
+    assert (result.code, result.err) == (0, warning)
