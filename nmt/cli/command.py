@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
@@ -58,6 +59,17 @@ class Setting(click.ParamType):
             return checked_text(self.path, value, "it") if isinstance(value, str) else checked_value(self.path, value)
         except NMTError as error:
             self.fail(str(error), param, ctx)
+
+
+class FiniteRange(click.FloatRange):
+    """A range that a value which is no number is not in: click compares, and every comparison with NaN is false."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 def checkpoint_option() -> Callable[[Any], Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, compute_dtype_option, threads_option, version_option
+from nmt.cli.command import Command, FiniteRange, compute_dtype_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.shortlist import ShortlistLearner
@@ -38,7 +38,7 @@ Ids = tuple[list[list[int]], list[list[int]]]
 @click.option("--per-source", type=click.IntRange(min=1), default=20, help="Most target subwords of a source subword.")
 @click.option(
     "--mass",
-    type=click.FloatRange(0.0, 1.0, min_open=True),
+    type=FiniteRange(0.0, 1.0, min_open=True),
     default=1.0,
     help="As few of them as have this share of the source subword's attention.",
 )
@@ -50,7 +50,7 @@ Ids = tuple[list[list[int]], list[list[int]]]
 )
 @click.option(
     "--most-missed",
-    type=click.FloatRange(0.0, 100.0),
+    type=FiniteRange(0.0, 100.0),
     default=1.0,
     help="Percent of what the model says that the shortlist may leave out, on the second text.",
 )

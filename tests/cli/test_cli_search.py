@@ -10,7 +10,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 
+from nmt.cli.shortlist import shortlist
 from nmt.cli.streams import continued_lines
 from tests.cli.conftest import Run
 from tests.train import fake_model
@@ -163,3 +165,9 @@ def test_a_killed_run_is_resumed(model: Path, run: Run, tmp_path: Path) -> None:
 def test_options_that_change_nothing_are_named(options: list[str], warning: str, model: Path, run: Run) -> None:
     result = run("nmt-translate", model, *options, stdin=b"w1\n")
     assert (result.code, result.err) == (0, warning)
+
+
+@pytest.mark.parametrize("option", ["--mass", "--most-missed"])
+def test_a_share_that_is_no_number(option: str) -> None:
+    result = CliRunner().invoke(shortlist, ["model", option, "nan"])
+    assert (result.exit_code, "'nan' is not a finite number" in result.output) == (2, True)
