@@ -15,7 +15,8 @@ from nmt.config.section import (
 )
 
 # Each is a row of the decoder's states and a place in the beam's memory.
-BeamSize = Annotated[int, Field(ge=1, le=10_000)]
+BeamSize = Annotated[int, Field(ge=1, le=1000)]
+Samples = Annotated[int, Field(ge=1, le=10_000)]
 # So many sentences have memory at the same time.
 Sentences = Annotated[int, Field(ge=1, le=100_000)]
 # A hypothesis has memory for all its tokens; positions are 32 bit numbers.
@@ -61,7 +62,7 @@ class DecodingConfig(Section):
         description="A translation has at most this many subwords for each one of the source ...",
     )
     max_length_extra: Length = Field(default=10, description="... and this many more.")
-    n_best: BeamSize = Field(default=1, description="Translations given for each sentence.")
+    n_best: Samples = Field(default=1, description="Translations given for each sentence.")
     batch_size: Sentences = Field(default=64, description="Sentences translated together.")
     word_reward: AnyFloat = Field(
         default=0.0, description="Added to the score for each subword; above 0 favours length."
@@ -119,7 +120,7 @@ class DecodingConfig(Section):
         description="Give the candidate that agrees best with all others by this measure (minimum Bayes risk); with "
         "sampling the candidates are samples, else what the beam found.",
     )
-    mbr_samples: BeamSize = Field(default=32, description="With mbr and sampling, samples of each sentence.")
+    mbr_samples: Samples = Field(default=32, description="With mbr and sampling, samples of each sentence.")
     glossary_bonus: NonNegativeFloat = Field(
         default=8.0,
         description="Added to the score for each phrase of a glossary that the translation holds; its "

@@ -21,7 +21,7 @@ VOCAB_SIZES = (
 """Running words of the text from which on so many units are worth having. A vector is learned from the places where its
 unit stands, and needs tens of them: with few sentences 1,000 to 4,000 units are better than the tens of thousands of
 large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was tuned with;
-from there on the number grows with the root of the text, for what is new in more text is ever rarer."""
+from there on the number grows more slowly than the text's root, for what is new in more text is ever rarer."""
 
 _LETTERS_A_WORD = 10
 """Text without spaces between words counts as one word for so many characters at least."""

@@ -326,8 +326,10 @@ def cuda() -> Device:
 def choose_device(name: str) -> Device:
     """The device called `cpu` or `cuda`; `auto` is the card, or the processor with a word why.
 
-    Raises DeviceError: `cuda` was asked for and there is no usable card.
+    Raises DeviceError: `cuda` was asked for and there is no usable card, or another name.
     """
+    if name not in ("cpu", "cuda", "auto"):
+        raise DeviceError(f"device must be cpu, cuda or auto, got {name!r}")
     if name == "cpu":
         return cpu()
     try:

@@ -73,7 +73,7 @@ MISTAKES = {
     "huge": (
         ["--beam-size", "1" + 30 * "0"],
         2,
-        "it must be a whole number of at least 1 and of at most 10,000, got 1",
+        "it must be a whole number of at least 1 and of at most 1,000, got 1",
     ),
     "threads": (["--threads", "100000"], 2, "it must be a whole number of at least 1 and of at most 1,024, or null"),
 }

@@ -109,7 +109,7 @@ MISTAKES = {
     "value": (
         ["{model}", "--beam-size", "0"],
         2,
-        "it must be a whole number of at least 1 and of at most 10,000, got 0",
+        "it must be a whole number of at least 1 and of at most 1,000, got 0",
     ),
     "penalty": (
         ["{model}", "--length-penalty", "long"],

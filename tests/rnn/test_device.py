@@ -36,3 +36,9 @@ def test_auto_takes_a_card(monkeypatch):
     card = object()
     monkeypatch.setattr(device, "cuda", lambda: card)
     assert device.choose_device("auto") is card
+
+
+@pytest.mark.parametrize("name", ["gpu", "", None, 1])
+def test_a_name_of_no_device(name, no_card):
+    with pytest.raises(DeviceError, match="device must be cpu, cuda or auto, got"):
+        device.choose_device(name)
