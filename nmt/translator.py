@@ -139,13 +139,13 @@ class Translator:
 
         Raises: As `translate_nbest`.
         """
-        return [translations[0].text for translations in self.translate_nbest(sentences, **settings)]
+        return [translations[0].text for translations in self.translate_nbest(sentences, n_best=1, **settings)]
 
     def translate_nbest(
         self,
         sentences: Sequence[str],
         *,
-        n_best: int = 1,
+        n_best: int | None = None,
         on_batch: Callable[[int], None] | None = None,
         wishes: Wishes | None = None,
         details: bool = False,
@@ -159,7 +159,7 @@ class Translator:
         Args:
             sentences, settings: See `translate`.
             n_best: Most translations for each sentence, which differ by more than spaces; at most the beam size.
-                With sampling: samples, as they are drawn.
+                With sampling: samples, as they are drawn. None is the configured number.
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
             wishes: What translations are to hold.
             details: Whether translations have a `detail`: one more pass over each.
@@ -180,6 +180,8 @@ class Translator:
         from nmt.decode import search
 
         sentences = checked_texts("Translator", "sentences", sentences)
+        if n_best is None:
+            n_best = self.config.decoding.n_best
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
         model = self.model_with(settings.get("lm_weight"))

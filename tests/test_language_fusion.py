@@ -140,7 +140,7 @@ def test_mistakes_are_one_line(case, folders, tmp_path):
 def test_a_weight_without_a_model_and_below_nothing(folders, fused):
     with pytest.raises(ConfigError, match="must come with a language model, got 0.4 and none; name it by --lm"):
         Translator.load(folders[0], threads=1).translate(LINES, lm_weight=0.4)
-    with pytest.raises(ConfigError, match="must be 0 or more, got -0.4"):
+    with pytest.raises(ConfigError, match="must be a number of at least 0, got -0.4"):
         fused.translate(LINES, lm_weight=-0.4)
     result = call(score, folders[1], "--tgt", "-", "--lm", folders[1], given="kara\n")
     assert result.exit_code == 2 and "are for translations, which have --src" in result.stderr

@@ -144,6 +144,13 @@ def test_translations_of_a_line_differ_by_more_than_spaces(translator: Translato
     assert len(translator.translate_nbest(["w1 w2"], n_best=5, sampling=True)[0]) == 5, "samples stay as drawn"
 
 
+def test_the_configured_number_of_translations(translator: Translator) -> None:
+    decoding = translator.config.decoding.model_copy(update={"n_best": 3})
+    translator.config = translator.config.model_copy(update={"decoding": decoding})
+    assert [len(found) for found in translator.translate_nbest(["w1 w2 w3"])] == [3]
+    assert [len(found) for found in translator.translate_nbest(["w1 w2 w3"], n_best=2)] == [2]
+
+
 def test_what_prints_says_what_it_is(translator: Translator) -> None:
     shown = repr(translator)
     assert shown.startswith("Translator(xx -> yy, ")

@@ -99,7 +99,7 @@ def _translate(
     loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "lm")}
     translator = Translator.load(model_dir, **loading)
     with contextlib.closing(Meter()) as meter:
-        found = translator.translate_nbest(sources, on_batch=meter.add, **options)
+        found = translator.translate_nbest(sources, n_best=1, on_batch=meter.add, **options)
     hypotheses = [translations[0].text for translations in found]
     if output is not None:
         with output_lines(output) as writer:

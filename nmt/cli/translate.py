@@ -44,6 +44,7 @@ _CHUNK_BATCHES = 32
 @click.option(
     "--n-best",
     type=Setting("decoding.n_best", "integer"),
+    show_default="decoding.n_best of the config, there 1; one where text is written",
     help="Write up to this many translations of each line, as columns (see above).",
 )
 @click.option("--scores", is_flag=True, help="Write the score beside each translation, as columns.")
@@ -159,7 +160,7 @@ def _job(source: str, options: dict[str, Any]) -> _Job:
     search = {name: options[name] for name in SearchSettings.__annotations__ if name in options}
     if options["dictionary"] is not None and not options["replace_unk"]:
         raise click.UsageError("--dictionary needs --replace-unk.")
-    search |= {"n_best": n_best or 1, "replace_unk": options["replace_unk"], "shortlist": options["shortlist"]}
+    search |= {"n_best": n_best, "replace_unk": options["replace_unk"], "shortlist": options["shortlist"]}
     search["dictionary"] = dict(_phrase_pairs(options["dictionary"]))
     search["details"] = form == "json" or plots is not None or options["alignments"] is not None
     others = {name: options[name] for name in ("prefix", "constraints") if options[name] is not None}
@@ -205,6 +206,8 @@ def _run(job: _Job, records: Iterator[Record], translator: Translator, meter: Me
     search = job.search
     for warning in unused_options(search, translator.config.decoding):
         click.echo(warning, err=True)
+    if search["n_best"] is None:  # lines of text are one for each input line, whatever the config says
+        search["n_best"] = 1 if job.form == "text" else translator.config.decoding.n_best
     search["beam_size"] = max(search["beam_size"] or translator.config.decoding.beam_size, search["n_best"])
     size = _chunk_size(job.source, search["batch_size"] or translator.config.decoding.batch_size)
     if (skipped := sum(1 for _ in islice(records, job.number))) < job.number:

@@ -92,7 +92,7 @@ class TranslationTask:
         if self._test is None:
             return {}
         translator = self._translator(model, num_threads)
-        found = translator.translate_nbest(self._test.src_texts, on_batch=lambda count: check())
+        found = translator.translate_nbest(self._test.src_texts, n_best=1, on_batch=lambda count: check())
         return score_translations([translations[0].text for translations in found], self._test.references)
 
     def _translator(self, model: TranslationModel, num_threads: int) -> Translator:

@@ -82,7 +82,7 @@ class TranslationValidator(Validator):
             show(f"validation  {done} of {len(self.sources)} sentences translated")
             self._check()
 
-        found = self.translator.translate_nbest(self.sources, on_batch=after_batch)
+        found = self.translator.translate_nbest(self.sources, n_best=1, on_batch=after_batch)
         self.hypotheses = [translations[0].text for translations in found]
         scores = score_translations(self.hypotheses, self.references, metrics=("bleu", "chrf"))
         self.signatures = {name: score.signature for name, score in scores.items()}
