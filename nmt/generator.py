@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from nmt.loading import check_loading, resolve_threads
 from nmt.rnn.device import choose_device
 from nmt.saved_model import load_saved_model
 from nmt.special_tokens import EOS_ID
@@ -27,7 +28,6 @@ from nmt.translation import (
     distinct,
     search_options,
 )
-from nmt.translator import check_loading, resolve_threads
 
 if TYPE_CHECKING:
     from nmt.config import Config

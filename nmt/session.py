@@ -29,7 +29,7 @@ class TypingSession:
     def __init__(self, translator: Translator, sentence: str, lm_weight: float | None = None) -> None:
         from nmt.decode import Session
 
-        (src_ids,) = translator.source_ids([sentence])
+        (src_ids,) = translator.source_ids(checked_texts("TypingSession", "sentence", [sentence]))
         self._translator = translator
         model = translator.model_with(lm_weight)
         self._session = Session(model, src_ids, translator.num_threads) if src_ids else None

@@ -68,8 +68,8 @@ class Wishes:
     glossary: Sequence[Sequence[str]] | None = None
     forbidden: Sequence[str] = ()
 
-    def check(self, count: int) -> None:
-        """Raises DataError: They are not for so many sentences."""
+    def checked(self, count: int) -> Wishes:
+        """The same. Raises DataError: They are not for so many sentences."""
         for name in ("prefixes", "constraints", "glossary"):
             given = getattr(self, name)
             if given is not None and len(given) != count:
@@ -77,6 +77,7 @@ class Wishes:
                     f"Wishes.{name}: must have an entry for each of {count} sentences, got {len(given)}; an empty one "
                     "wishes nothing"
                 )
+        return self
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,17 @@ def checked_texts(whose: str, name: str, texts: Iterable[str]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"{promise}, got {type(text).__name__} at place {place}")
     return found
+
+
+def checked_pairs(whose: str, sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
+    """As many of each. Raises DataError: They are not as many; TypeError as `checked_texts`."""
+    pair = checked_texts(whose, "sources", sources), checked_texts(whose, "targets", targets)
+    if len(pair[0]) != len(pair[1]):
+        raise DataError(
+            f"{whose}: sources and targets must be as many, got {len(pair[0])} and {len(pair[1])}; give one "
+            "translation for each source"
+        )
+    return pair
 
 
 def search_options(chosen: dict[str, Any], wished: dict[str, Any]) -> SearchOptions | None:

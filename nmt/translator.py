@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from nmt.details import detail_of, ranked_by_agreement, text_without_unknown
-from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.errors import CheckpointError, ConfigError
+from nmt.loading import check_loading, resolve_threads
 from nmt.model_folder import subwords_digest
 from nmt.rnn.device import choose_device
 from nmt.saved_model import load_language_model, load_saved_model
@@ -23,6 +24,7 @@ from nmt.translation import (
     Wishes,
     candidate_counts,
     checked_count,
+    checked_pairs,
     checked_texts,
     chosen_settings,
     distinct,
@@ -80,9 +82,8 @@ class Translator:
 
     def __repr__(self) -> str:
         """What it translates, and with which model on how many threads."""
-        data = self.config.data
-        model = repr(self.model) if self.language_model is None else f"{self.model!r} with {self.language_model!r}"
-        return f"Translator({data.src.lang} -> {data.tgt.lang}, {model}, threads={self.num_threads})"
+        data, prior = self.config.data, "" if self.language_model is None else f" with {self.language_model!r}"
+        return f"Translator({data.src.lang} -> {data.tgt.lang}, {self.model!r}{prior}, threads={self.num_threads})"
 
     @classmethod
     def load(
@@ -180,9 +181,7 @@ class Translator:
         from nmt.decode import search
 
         sentences = checked_texts("Translator", "sentences", sentences)
-        if n_best is None:
-            n_best = self.config.decoding.n_best
-        n_best = checked_count("decoding.n_best", n_best, "n_best")
+        n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
         model = self.model_with(settings.get("lm_weight"))
         ids = self.source_ids(sentences)
@@ -192,9 +191,7 @@ class Translator:
         there = [index for index, row in enumerate(ids) if row]
         beam_size, keep = candidate_counts(chosen, n_best)
         src_ids = [ids[index] for index in there]
-        wishes = wishes or Wishes()
-        wishes.check(len(sentences))
-        wished = self._wished(wishes, there, chosen["glossary_bonus"])
+        wished = self._wished((wishes or Wishes()).checked(len(sentences)), there, chosen["glossary_bonus"])
         options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
         found = search(
             model,
@@ -226,7 +223,6 @@ class Translator:
         """Encode a sentence once and complete its translation as often as somebody types on."""
         from nmt.session import TypingSession
 
-        (sentence,) = checked_texts("Translator", "session", [sentence])
         return TypingSession(self, sentence, lm_weight)
 
     def model_with(self, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
@@ -267,13 +263,7 @@ class Translator:
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
 
-        sources = checked_texts("Translator", "sources", sources)
-        targets = checked_texts("Translator", "targets", targets)
-        if len(sources) != len(targets):
-            raise DataError(
-                f"Translator: sources and targets must be as many, got {len(sources)} and {len(targets)}; give one "
-                "translation for each source"
-            )
+        sources, targets = checked_pairs("Translator", sources, targets)
         src_ids = self.source_ids(sources)
         tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
         size = chosen_settings(self.config.decoding, {"batch_size": batch_size})["batch_size"]
@@ -408,23 +398,3 @@ class Translator:
             Translation(text, hypothesis.score, hypothesis.log_prob)
             for text, hypothesis in zip(texts, hypotheses, strict=True)
         ]
-
-
-def check_loading(threads: int | None, checkpoint: str | None, compute_dtype: str | None, device: str | None) -> None:
-    """Raises ConfigError: An argument of `load` is given and none of what it may be."""
-    from nmt.config import checked_value
-
-    for name, value in {"threads": threads, "compute_dtype": compute_dtype, "device": device}.items():
-        if value is not None:
-            checked_value(name, value)
-    if checkpoint not in (None, "best", "last"):
-        raise ConfigError(f"checkpoint must be best or last, or None, got {checkpoint!r}")
-
-
-def resolve_threads(threads: int | None, config: Config) -> int:
-    """Return the number of threads asked for, or configured, or that of the cores. Raises ConfigError."""
-    from nmt.rnn.kernels.threads import default_threads
-
-    if threads is not None:
-        threads = checked_count("threads", threads, "threads")
-    return threads or config.threads or default_threads()

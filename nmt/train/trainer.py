@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from nmt.errors import CheckpointError, NMTError
+from nmt.loading import resolve_threads
 from nmt.model_folder import (
     BEST_NAME,
     LAST_NAME,
@@ -31,7 +32,6 @@ from nmt.train.resume import SavedRun, load_saved_run
 from nmt.train.schedule import make_schedule
 from nmt.train.state import TrainingState
 from nmt.train.task import load_task
-from nmt.translator import resolve_threads
 
 if TYPE_CHECKING:
     from nmt.config import Config

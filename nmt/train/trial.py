@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from nmt.loading import resolve_threads
 from nmt.rnn.device import choose_device
 from nmt.rnn.profile import Profile, operation, recording
 from nmt.train.batch_size import choose_batch_size, warm_up
@@ -18,7 +19,6 @@ from nmt.train.schedule import make_schedule
 from nmt.train.state import TrainingState
 from nmt.train.task import load_trial_task
 from nmt.train.update import Updater
-from nmt.translator import resolve_threads
 
 if TYPE_CHECKING:
     from nmt.config import Config
