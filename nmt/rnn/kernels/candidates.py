@@ -12,6 +12,7 @@ import numpy as np
 from nmt.rnn.device import CandidateLists
 from nmt.rnn.kernels.barrier import meet
 from nmt.rnn.kernels.jit import carray, kernel, task
+from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import words_of
 from nmt.rnn.kernels.search import (
     CHANGING,
@@ -26,7 +27,6 @@ from nmt.rnn.kernels.search import (
     rows_to_multiply,
 )
 from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
-from nmt.rnn.kernels.threads import run_parallel
 
 _ROWS = 240
 _ALONE_BELOW = 1 << 21
@@ -152,7 +152,7 @@ def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
         lists = carray(given_array(table, 17), R, np.int64)
         left, goal = ready(table, part, parts, y, weights, rounded)
         _store_logits(part, parts, left, weights, U, logits)
-        meet(table, goal)
+        meet(table, part, parts, goal)
         _best(part, parts, logits, bias, ids, columns, starts, lists, longest, first, tokens, scores)
 
     return task(best_of_lists)

@@ -13,13 +13,14 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
+from nmt.rnn.kernels.barrier import COUNTER_WORDS
 from nmt.rnn.kernels.emit_cpu import INTEGERS, NUMBERS, Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
+from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
-from nmt.rnn.kernels.team import COUNTER_WORDS, address_of, run_team
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.team import address_of
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
 from nmt.rnn.workspace import Allocate
@@ -193,6 +194,7 @@ class _Side:
     def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, turned: bool) -> None:
         self.arrays, self.turned = one.arrays, turned
         self.dtype, self.packed = dtype, packed
+        self._addresses: dict[str, int] | None = None
         self.module = emit(one, dtype, name, packed)
         self.dims = np.array(self.module.dims, np.int64)
         self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
@@ -205,12 +207,14 @@ class _Side:
             *((step, one.after, "after the loop") for step in self.module.after),
         ]
 
-    @cached_property
+    @property
     def addresses(self) -> dict[str, int]:
         """Where the machine code of each generated function begins."""
-        code = load_module(self.module.source, self.module.key)
-        names = [step.name for step, _, _ in self.steps if isinstance(step, Function)]
-        return {name: getattr(code, name).address for name in names}
+        if self._addresses is None:
+            code = load_module(self.module.source, self.module.key)
+            names = [step.name for step, _, _ in self.steps if isinstance(step, Function)]
+            self._addresses = {name: getattr(code, name).address for name in names}
+        return self._addresses
 
 
 class Executable:
@@ -344,8 +348,8 @@ class Table:
     def exchange(self, place: int, array: np.ndarray) -> None:
         """Read another array, of the same element type, as names[place]."""
         if array is not self.arrays[place]:
-            self.arrays[place] = array
             self.numbers[_ADDRESSES + place] = address_of(array)
+            self.arrays[place] = array
 
     def resize(self, rows: int) -> None:
         """Run on so many rows, all of a single step; the arrays have room for them."""

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
-from nmt.rnn.kernels.barrier import meet
+from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
 from nmt.rnn.kernels.jit import carray, external, inner_kernel, kernel, numba_types, task
 from nmt.rnn.kernels.packing import PANEL_BYTES
+from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
 from nmt.rnn.kernels.softmax import row_max
-from nmt.rnn.kernels.team import COUNTER_WORDS, address_of, given_array, given_numbers, run_team, task_table
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
 
 # Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
 _ROWS = 240
@@ -58,7 +58,7 @@ def rows_to_multiply(*, rounds: bool) -> Any:
 
     def round_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
         _round_share(part, parts, y, weights, rounded)
-        meet(table, parts)
+        meet(table, part, parts, parts)
         return rounded, 2 * parts
 
     def keep_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
@@ -283,7 +283,7 @@ def _best_task(number: np.dtype, packed: np.dtype) -> Any:
         tops, totals = carray(given_array(table, 16), (R, chunks), Y), carray(given_array(table, 17), (R, chunks), Y)
         left, goal = ready(table, part, parts, y, weights, rounded)
         _chunks(part, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
-        meet(table, goal)
+        meet(table, part, parts, goal)
         if part == parts - 1:
             best = carray(given_array(table, 10), (R, places), np.int32)
             _merge(tokens, logits, counts, tops, totals, best, carray(given_array(table, 11), (R, places), Y))
