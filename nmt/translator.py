@@ -379,6 +379,6 @@ class Translator:
 
 def resolve_threads(threads: int | None, config: Config) -> int:
     """Return the number of threads asked for, or configured, or that of the cores."""
-    from nmt.rnn.cores import default_threads
+    from nmt.rnn.cores import usable_threads
 
-    return threads or config.threads or default_threads()
+    return usable_threads(threads or config.threads)

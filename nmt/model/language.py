@@ -53,11 +53,6 @@ class LanguageModel(Network):
         self._fill(self._table_shapes() | under("decoder", self.decoder.params) | self._output_shapes())
         self._states: dict[bool, States] = {True: {}, False: {}}  # of training, and of `loss`
 
-    @property
-    def scans(self) -> list[Scan | LayeredScan]:
-        """See `Network`."""
-        return [self.decoder, self.step_decoder]
-
     def runs(self, T: int, S: int) -> list[Run]:
         """See `Network`."""
         return [(f"decoder.{name}", scan, steps, 1, late) for name, scan, steps, late in self.decoder.runs(T)]

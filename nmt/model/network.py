@@ -93,11 +93,6 @@ class Network:
         """Zeros in the shapes of the parameters."""
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
 
-    @property
-    def scans(self) -> list[Scan | LayeredScan]:
-        """All that runs over time."""
-        raise NotImplementedError
-
     def runs(self, T: int, S: int) -> list[Run]:
         """What runs in training on a batch of T target and S source steps, in order."""
         raise NotImplementedError

@@ -69,11 +69,6 @@ class TranslationModel(Network):
             self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
 
-    @property
-    def scans(self) -> list[Scan | LayeredScan]:
-        """See `Network`."""
-        return [*self.encoder.scans, *self.bridge.scans.values(), self.decoder, self.step_decoder]
-
     def runs(self, T: int, S: int) -> list[Run]:
         """See `Network`."""
         of_encoder, of_decoder = self.encoder.runs(S), self.decoder.runs(T)

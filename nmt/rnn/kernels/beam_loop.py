@@ -420,8 +420,6 @@ def _beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
                     if tasks[which, 0] != 0:
                         run = n[WORDS] if which == INPUTS else n[PARENTS] if which == STATES else n[ROWS]
                         _resize(one, divisions[which], run)
-                        begin_meetings(tasks[which, 1], divisions[which, run, 1])
-                begin_meetings(tasks[OUTPUT, 1], n[OUTPUT_PARTS])
                 output[OUTPUT_ROWS_WORD], output[PLACES_WORD] = n[ROWS], n[PLACES]
                 output[FIRST_WORD] = n[FIRST_TOKEN]
                 output[OUTPUTS_WORD] = n[OUTPUTS] + n[ROWS] * n[OUTPUT_STEP]
@@ -436,10 +434,15 @@ def _beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
         run_share(tasks[STEP, 0], part, parts, divisions[STEP, n[ROWS], 1], tasks[STEP, 1])
         goal = _meet(table, part, parts, goal)
         if last:
+            # Whoever runs a task leaves its table as if nobody had met: others may run it next.
+            for which, run in ((INPUTS, n[WORDS]), (STATES, n[PARENTS]), (STEP, n[ROWS])):
+                if tasks[which, 0] != 0:
+                    begin_meetings(tasks[which, 1], divisions[which, run, 1])
             _lap(n, moments, STEP_TIME)
         run_share(tasks[OUTPUT, 0], part, parts, n[OUTPUT_PARTS], tasks[OUTPUT, 1])
         goal = _meet(table, part, parts, goal)
         if last:
+            begin_meetings(tasks[OUTPUT, 1], n[OUTPUT_PARTS])
             _lap(n, moments, OUTPUT_TIME)
 
 

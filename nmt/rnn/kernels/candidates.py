@@ -137,7 +137,6 @@ class BestCandidates(BestTokens):
 def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_candidates` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
     Y, W = number.type, packed.type
-    ready = rows_to_multiply(rounds=number != packed)
 
     def best_of_lists(part, parts, table):  # type: ignore[no-untyped-def]
         given = given_numbers(table, SIZES + 1)
@@ -150,7 +149,7 @@ def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
         logits, ids = carray(given_array(table, 13), (R, U), Y), carray(given_array(table, 14), U, np.int32)
         columns, starts = carray(given_array(table, 15), 1, np.int32), carray(given_array(table, 16), 1, np.int64)
         lists = carray(given_array(table, 17), R, np.int64)
-        left, goal = ready(table, part, parts, y, weights, rounded)
+        left, goal = rows_to_multiply(table, part, parts, y, weights, rounded)
         _store_logits(part, parts, left, weights, U, logits)
         meet(table, part, parts, goal)
         _best(part, parts, logits, bias, ids, columns, starts, lists, longest, first, tokens, scores)

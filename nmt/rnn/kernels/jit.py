@@ -16,16 +16,18 @@ with uninterrupted():  # an import of compiled modules that was cut short cannot
     from numba import types as numba_types
     from numba.core.ccallback import CFunc
     from numba.core.compiler_lock import global_compiler_lock
-    from numba.extending import intrinsic
+    from numba.extending import intrinsic, overload
 
 __all__ = [
     "FAST",
+    "INSIDE",
     "carray",
     "exact_kernel",
     "external",
     "inner_kernel",
     "intrinsic",
     "kernel",
+    "overload",
     "numba_types",
     "stamp_cache",
     "task",
@@ -48,15 +50,15 @@ def kernel(function: Callable[..., Any]) -> Any:
 def inner_kernel(function: Callable[..., Any]) -> Any:
     """The same for what only compiled code calls: it becomes part of its callers and has no entrance of its own, which
     for many arrays takes longer to compile than what it does."""
-    return _whole(numba.njit(**_INSIDE, fastmath=FAST)(function))
+    return _whole(numba.njit(**INSIDE, fastmath=FAST)(function))
 
 
 def exact_kernel(function: Callable[..., Any]) -> Any:
     """An `inner_kernel` whose sums are not reassociated."""
-    return _whole(numba.njit(**_INSIDE)(function))
+    return _whole(numba.njit(**INSIDE)(function))
 
 
-_INSIDE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+INSIDE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def task(function: Callable[..., Any]) -> Any:

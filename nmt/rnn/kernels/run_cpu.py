@@ -150,6 +150,15 @@ def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
     return "units" if threads > 1 and rows < limit else "rows"
 
 
+def meeting_threads(size: int, threads: int) -> int:
+    """How many of the threads it pays to divide a step of so many multiply-adds between, if they meet after every
+    product. Two must have ALONE_A_STEP together; with more the share of each must grow as the meeting does, which is by
+    one turn of a cache line whenever their number doubles (reasoned, not measured: see docs/threads.md)."""
+    while threads > 1 and 2 * size < ALONE_A_STEP * threads * (threads - 1).bit_length():
+        threads -= 1
+    return threads
+
+
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
     """Bounds that give each thread about as many steps to do; with fewer rows than threads some have none."""
     B = len(lengths)
@@ -295,8 +304,14 @@ class Sharing:
         """Whether they divide units, and the bounds of each one's rows, of B with `size` multiply-adds in T steps."""
         division = self.division or choose_division(B, self.threads, self.weight_bytes)
         units = self.weight_bytes > 0 and division == "units"
-        if self.weight_bytes and (size < ALONE_BELOW or (units and size < ALONE_A_STEP * T)):
+        meeting = meeting_threads(size // max(1, T), self.threads) if units else self.threads
+        if self.weight_bytes and (size < ALONE_BELOW or meeting == 1):
             return False, np.array([0, B], np.int64)
+        if units and meeting < self.threads:
+            if self.division is None and choose_division(B, meeting, self.weight_bytes) == "rows":
+                units = False
+            else:
+                return True, bounds[np.arange(meeting + 1) * self.threads // meeting]
         if 0 < B < self.threads and not units:  # nobody is woken for no rows
             return False, np.unique(bounds)
         return units, bounds
