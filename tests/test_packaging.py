@@ -25,7 +25,8 @@ def requirement_name(word):
 def sent_to(text):
     """The distributions that commands in a text install; a command's words may stand on its next line."""
     for line, following in COMMAND.findall(text):
-        words = [word for word in re.split(r"[\s`]+", line) if word.strip("'\"\\")] or following.split()
+        of_command, *rest = re.split(r"[`;&|]", line)
+        words = [word for word in of_command.split() if word.strip("'\"\\")] or ([] if rest else following.split())
         yield from filter(None, map(requirement_name, words))
 
 
@@ -69,7 +70,13 @@ def test_any_way_of_saying_it_is_found(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["pip install 'recurrent-nmt[cuda]'", "pip install -e .", "pip install numpy\nnmt-train c.yaml"]
+    "text",
+    [
+        "pip install 'recurrent-nmt[cuda]'",
+        "pip install -e .",
+        "pip install numpy\nnmt-train c.yaml",
+        "`pip install numpy`: nmt is ours",
+    ],
 )
 def test_what_is_right_is_left_alone(text):
     assert TAKEN not in sent_to(text)
