@@ -120,6 +120,25 @@ class Graph:
             self._known[key] = value
         return self._known[key]
 
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """All that was computed, as a value to compare: graphs with the same content mean the same."""
+        return tuple(_content_of_const(key) if key[0] == "const" else key for key in self._known)
+
+    def copied(self) -> Graph:
+        """The same values under the same ids in a graph of its own: passes add values to the graph they are given."""
+        graph = Graph()
+        for v in self.values:
+            args = tuple(graph.values[a.id] for a in v.args)
+            graph.values.append(Value(graph, v.op, args, v.axes, v.width, dict(v.attrs)))
+        graph._known = dict(zip(self._known, graph.values, strict=True))
+        return graph
+
+
+def _content_of_const(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Its number by its bits: 0.0 equals -0.0, and NaN nothing."""
+    return (*key[:-1], dict(key[-1])["value"].hex())
+
 
 def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozenset()) -> list[Value]:
     """All values the roots need, arguments first; does not look behind the values whose ids are in `stop`."""
