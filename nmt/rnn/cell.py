@@ -178,7 +178,7 @@ class Cell:
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         """One time step: input [B, input_size] and states before -> output [B, output_size] and states after."""
-        raise NotImplementedError
+        raise ShapeError(f"{type(self).__name__}.step: must be written by the cell, got none; see docs/add-a-cell.md")
 
 
 def strip(names: Mapping[str, Any], prefix: str) -> dict[str, Any]:

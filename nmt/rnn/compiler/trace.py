@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State
+from nmt.rnn.compiler.declared import Declared
 from nmt.rnn.graph import Graph, Value, topological
 
 
@@ -74,12 +75,17 @@ def ready(
 
 
 def trace_step(cell: Cell, *, training: bool) -> Trace:
-    """Run `cell.step` once on symbolic values. Raises ShapeError."""
+    """Run `cell.step` once on symbolic values.
+
+    Raises ShapeError: the step or what the cell declares does not fit, with the place in its author's file; or they
+    raise something themselves.
+    """
     graph = Graph()
+    declared = Declared(cell)
     leaves: dict[str, Value] = {}
-    for name, param in cell.params().items():
+    for name, param in declared.params.items():
         leaves[name] = _param(graph, name, param)
-    for name, captured in cell.captured().items():
+    for name, captured in declared.captured.items():
         leaves[name] = _captured(graph, name, captured)
     masks: list[Mask] = []
 
@@ -93,16 +99,16 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
         leaves[mask.name] = graph.leaf("captured" if variational else "input", mask.name, ("B",), x.width)
         return x * leaves[mask.name]
 
-    inputs = {"x": graph.leaf("input", "x", ("B",), cell.input_size)}
-    for name, width in cell.sequences().items():
+    inputs = {"x": graph.leaf("input", "x", ("B",), declared.input_size)}
+    for name, width in declared.sequences.items():
         inputs[SEQUENCE + name] = graph.leaf("input", SEQUENCE + name, ("B",), width)
     leaves |= inputs
     readable = leaves | {name.removeprefix(SEQUENCE): v for name, v in inputs.items()}
     noted: dict[str, Value] = {}
-    states = {name: graph.leaf("state", name, ("B",), width) for name, width in cell.states().items()}
-    y, new = cell.step(Scope(readable, dropout, noted.__setitem__), inputs["x"], State(states))
-    _check(cell, y, new, states)
-    return Trace(graph, inputs, states, {"y": y}, dict(new), leaves | states, masks, noted=noted)
+    states = {name: graph.leaf("state", name, ("B",), width) for name, width in declared.states.items()}
+    scope = Scope(readable, dropout, noted.__setitem__)
+    y, new = declared.results(graph, cell.step, scope, inputs["x"], State(states))
+    return Trace(graph, inputs, states, {"y": y}, new, leaves | states, masks, noted=noted)
 
 
 def _param(graph: Graph, name: str, param: Param) -> Value:
@@ -129,19 +135,6 @@ def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, 
         axes = v.axes if "B" in v.axes else (*v.axes, "B")
         found[NOTED + name] = v.graph.apply("expand", v, axes=axes, width=v.width)
     return found
-
-
-def _check(cell: Cell, y: Value, new: Mapping[str, Value], states: Mapping[str, Value]) -> None:
-    where = f"{type(cell).__name__}.step"
-    if set(new) != set(states):
-        raise ShapeError(f"{where}: new states must be {sorted(states)}, got {sorted(new)}")
-    for name, value in new.items():
-        if value.width != states[name].width or "S" in value.axes:
-            raise ShapeError(
-                f"{where}: state {name} must be [B, {states[name].width}], got {list(value.axes)} {value.width}"
-            )
-    if y.width != cell.output_size or "S" in y.axes:
-        raise ShapeError(f"{where}: output must be [B, {cell.output_size}], got {list(y.axes)} {y.width}")
 
 
 def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[Value]:
