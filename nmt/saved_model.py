@@ -28,6 +28,7 @@ from nmt.model_folder import (
 from nmt.own_cells import check_allowed, import_allowed_cells
 from nmt.shortlist import load_shortlist, shortlist_from, shortlist_tensors
 from nmt.tensor_file import map_tensors, write_tensors
+from nmt.trained_settings import check_settings
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -169,6 +170,7 @@ def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
     config = load_folder_config(folder)
     path = find_checkpoint(folder, checkpoint)
     params, content = map_tensors(path, PARAMS_PREFIX)
+    check_settings(folder / CONFIG_NAME, config, path, content)
     digest = content.get("subwords")
     src, tgt = load_subwords(folder, joint=config.data.subwords.joint, digest=digest, of=path)
     shortlist = load_shortlist(folder / SHORTLIST_NAME, tgt.vocab_size, str(digest))

@@ -16,13 +16,15 @@ from nmt.cli.quantize import quantize
 from nmt.cli.score import score
 from nmt.cli.shortlist import shortlist
 from nmt.cli.translate import translate
-from nmt.config import config_from_dict
+from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import ConfigError, NMTError, ShapeError
 from nmt.model import cells as model_cells
+from nmt.model_folder import read_checkpoint
 from nmt.own_cells import check_allowed, import_allowed_cells, import_cell, import_cells
 from nmt.quantised_model import save_quantised
 from nmt.rnn import Cell, LSTMCell, Scan, State, check, graph, tanh
 from nmt.saved_model import load_saved_model, save_bundle
+from nmt.tensor_file import write_tensors
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,13 +53,20 @@ def folder(tmp_path, monkeypatch):
 
 
 def model_of(path, cell, **options):
-    """A model folder whose config.yaml names a cell that it was not trained with, as a stranger would edit it."""
+    """A model folder whose settings, those in its checkpoint too, name a cell that it was not trained with, as a
+    stranger would edit it."""
     write_folder(path, **options)
-    settings = path / "config.yaml"
-    text = settings.read_text().replace("rnn_type: lstm", f"rnn_type: {cell}")
-    assert cell in text
-    settings.write_text(text)
+    rename_cells(path, "encoder", "decoder", cell=cell)
     return path
+
+
+def rename_cells(path, *parts, cell):
+    settings = load_config(path / "config.yaml").to_dict()
+    for part in parts:
+        settings["model"][part]["rnn_type"] = cell
+    (path / "config.yaml").write_text(dump_config(config_from_dict(settings)))
+    tensors, content = read_checkpoint(path / "best.safetensors")
+    write_tensors(path / "best.safetensors", tensors, content | {"config": settings})
 
 
 def own_model(folder, make=write_folder):
@@ -134,9 +143,7 @@ def test_language_models_beside_and_generators_need_the_same_word(folder):
     (folder / "evil.py").write_text(TRAP)
     good = write_folder(folder / "good")
     lm = write_language_folder(folder / "lm", load_saved_model(good).tgt_subwords)
-    settings = (lm / "config.yaml").read_text()
-    head, decoder = settings.split("  decoder:\n")
-    (lm / "config.yaml").write_text(f"{head}  decoder:\n{decoder.replace('rnn_type: lstm', 'rnn_type: evil.Cell')}")
+    rename_cells(lm, "decoder", cell="evil.Cell")
     for load in (lambda: Generator.load(lm), lambda: Translator.load(good, lm=lm)):
         with pytest.raises(ConfigError, match=r"lm/config.yaml: model.decoder.rnn_type .*--cells evil"):
             load()
@@ -147,7 +154,8 @@ def test_language_models_beside_and_generators_need_the_same_word(folder):
         Translator.load(good)
     assert not (folder / "ran").exists()
     # It has no encoder: what its settings name there is nobody's cell.
-    (lm / "config.yaml").write_text(settings.replace("rnn_type: lstm", "rnn_type: evil.Cell", 1))
+    rename_cells(lm, "decoder", cell="lstm")
+    rename_cells(lm, "encoder", cell="evil.Cell")
     Generator.load(lm)
     assert not (folder / "ran").exists()
 
