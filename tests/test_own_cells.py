@@ -315,6 +315,14 @@ MISTAKES = {
     "text for a number": (stepping("return s.h + 'x', s"), "must be values of the step or numbers, got str (AT:{3})"),
     "an array for a value": (stepping("import numpy", "return s.h * numpy.ones(4), s"), "(AT:{4})"),
     "half a gate": (stepping("return split(s.h, 0)[0], s"), "split: the width must be a multiple of 0"),
+    "a number noted": (
+        stepping("p.note(h=3)", "return s.h, s"),
+        "note: h must be a value of the step, got int (AT:{3})",
+    ),
+    "an array for a width": (
+        "import numpy\nclass Bad(Base):\n    def states(self):\n        return {'h': numpy.ones((2, 2))}",
+        "got array([[1., 1.], [1., 1.]]) for 'h' (AT:{3})",
+    ),
     "parameters that raise": (
         "class Bad(Base):\n    def params(self):\n        return self.nothing",
         "Bad.params: must return a dict with a Param for each name, got AttributeError: 'Bad' object has no attribute "
@@ -327,6 +335,18 @@ MISTAKES = {
     "no states": (
         "class Bad(Base):\n    def states(self):\n        pass",
         "Bad.states: must return a dict with a width for each name, got NoneType",
+    ),
+    "starts that raise": (
+        "class Bad(Base):\n    def starts(self):\n        return 1 / 0",
+        "Bad.starts: must return a tuple",
+    ),
+    "starts of no states": (
+        "class Bad(Base):\n    def starts(self):\n        return ('c',)",
+        "Bad.starts: must return a tuple of names of its states, got ('c',) (AT:{2})",
+    ),
+    "learned starts of another width": (
+        "class Bad(Base):\n    def learned(self):\n        return {'h': 'W'}",
+        "must return a dict with a parameter as wide for names of its states, got {'h': 'W'} (AT:{2})",
     ),
     "half a width": ("class Bad(Base):\n    def states(self):\n        return {'h': 2.5}", "got 2.5 for 'h'"),
     "no sizes": (

@@ -17,7 +17,7 @@ from typing import Any
 from nmt.errors import NMTError
 from nmt.rnn.cell import Cell
 
-_OURS = str(Path(__file__).resolve().parent.parent) + os.sep
+_OURS = tuple(f"{path.parent.parent}{os.sep}" for path in (Path(__file__).absolute(), Path(__file__).resolve()))
 _PATHS = sysconfig.get_paths()
 _INSTALLED = tuple(_PATHS[kind] + os.sep for kind in ("purelib", "platlib"))
 _STANDARD = tuple(_PATHS[kind] + os.sep for kind in ("stdlib", "platstdlib"))
@@ -78,16 +78,24 @@ def place_of(what: Any) -> str | None:
     """Where a class or function is written, `my_cells.py:12`; None where it is ours or nobody knows."""
     function = inspect.unwrap(what.__init__ if inspect.isclass(what) else what) if what is not None else None
     code = getattr(function, "__code__", None)
-    return _shown(code, code.co_firstlineno) if isinstance(code, CodeType) and _is_own(code.co_filename) else None
+    return _at(code, code.co_firstlineno) if isinstance(code, CodeType) and _is_own(code.co_filename) else None
 
 
 def one_line(error: BaseException) -> str:
     """`ValueError: what it says`, however long that is."""
+    return _brief(lambda: f"{type(error).__name__}: {error}", type(error).__name__).rstrip(":")
+
+
+def shown(value: Any) -> str:
+    """A value that an author's code gave, in one line."""
+    return _brief(lambda: repr(value), type(value).__name__)
+
+
+def _brief(say: Callable[[], str], otherwise: str) -> str:
     try:
-        said = str(error)
-    except Exception:  # whatever an author's error does when it is asked for its text
-        said = ""
-    text = " ".join(f"{type(error).__name__}: {said}".split()).rstrip(":")
+        text = " ".join(say().split())
+    except Exception:  # whatever an author's class does when it is asked for its text
+        text = otherwise
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "..."
 
 
@@ -109,7 +117,7 @@ def _place_in(frames: list[tuple[CodeType, int]], *, on_purpose: bool) -> str | 
     if not theirs or (ours and ours[-1] > theirs[-1] and not on_purpose):
         return None
     written = [n for n in theirs if not frames[n][0].co_filename.startswith(_INSTALLED)] or theirs
-    return _shown(*frames[written[-1]])
+    return _at(*frames[written[-1]])
 
 
 def _is_ours(code: CodeType) -> bool:
@@ -119,10 +127,10 @@ def _is_ours(code: CodeType) -> bool:
 def _is_own(file: str) -> bool:
     """Whether a file is neither ours nor Python's."""
     standard = file.startswith(_STANDARD) and not file.startswith(_INSTALLED)
-    return not (standard or file.startswith((_OURS, "<frozen ")))
+    return not (standard or file.startswith((*_OURS, "<frozen ")))
 
 
-def _shown(code: CodeType, line: int | None) -> str:
+def _at(code: CodeType, line: int | None) -> str:
     return f"{_short(code.co_filename)}:{line}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param
 from nmt.rnn.graph import Graph, Value
-from nmt.rnn.own_code import own_code, place_of
+from nmt.rnn.own_code import own_code, place_of, shown
 
 
 class Declared:
@@ -23,6 +23,7 @@ class Declared:
         self.states: dict[str, int] = self._named(cell.states, int, "a width")
         self.captured: dict[str, Captured] = self._named(cell.captured, Captured, "a Captured")
         self.sequences: dict[str, int] = self._named(cell.sequences, int, "a width")
+        self._check_starts(cell)
 
     def results(self, graph: Graph, step: Callable[..., Any], *given: Any) -> tuple[Value, dict[str, Value]]:
         """The output and the new states that a step gives."""
@@ -55,17 +56,34 @@ class Declared:
         size = getattr(cell, what, None)
         if not _is_size(size):
             raise ShapeError(
-                f"{self.name}: {what} must be a whole number of at least 1, got {size!r}; set it in __init__"
+                f"{self.name}: {what} must be a whole number of at least 1, got {shown(size)}; set it in __init__"
             )
         return size  # type: ignore[return-value]
+
+    def _check_starts(self, cell: Cell) -> None:
+        """What states start from: names of states, and of vectors as wide."""
+        promise = "must return a tuple of names of its states"
+        found, at = self._called(cell.starts, promise)
+        if not isinstance(found, tuple | list) or not all(isinstance(k, str) and k in self.states for k in found):
+            raise ShapeError(f"{self.name}.starts: {promise}, got {shown(found)}{at}")
+        promise = "must return a dict with a parameter as wide for names of its states"
+        found, at = self._called(cell.learned, promise)
+        vectors = {name: param.shape for name, param in self.params.items()}
+        fits = isinstance(found, dict) and found.keys() <= self.states.keys()
+        if not fits or any(vectors.get(str(param)) != (self.states[name],) for name, param in found.items()):
+            raise ShapeError(f"{self.name}.learned: {promise}, got {shown(found)}{at}")
+
+    def _called(self, method: Callable[[], Any], promise: str) -> tuple[Any, str]:
+        """What a method returns, and its place for an error."""
+        with own_code(f"{self.name}.{method.__name__}:", promise, kind=ShapeError, of=method):
+            found = method()
+        place = place_of(method)
+        return found, f" ({place})" if place else ""
 
     def _named(self, method: Callable[[], Any], kind: type, words: str) -> Any:
         """What a method declares by name."""
         where, promise = f"{self.name}.{method.__name__}:", f"must return a dict with {words} for each name"
-        with own_code(where, promise, kind=ShapeError, of=method):
-            found = method()
-        place = place_of(method)
-        at = f" ({place})" if place else ""
+        found, at = self._called(method, promise)
         if not isinstance(found, dict):
             raise ShapeError(f"{where} {promise}, got {type(found).__name__}{at}")
         for name, value in found.items():
@@ -73,7 +91,7 @@ class Declared:
             if isinstance(value, Param):
                 fits = isinstance(value.shape, tuple) and 0 < len(value.shape) < 3 and all(map(_is_size, value.shape))
             if not isinstance(name, str) or not fits:
-                raise ShapeError(f"{where} {promise}, got {value!r:.60} for {name!r:.60}{at}")
+                raise ShapeError(f"{where} {promise}, got {shown(value)} for {shown(name)}{at}")
         return found
 
 

@@ -105,8 +105,14 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
     leaves |= inputs
     readable = leaves | {name.removeprefix(SEQUENCE): v for name, v in inputs.items()}
     noted: dict[str, Value] = {}
+
+    def note(name: str, v: Value) -> None:
+        if not isinstance(v, Value):
+            raise ShapeError(f"note: {name} must be a value of the step, got {type(v).__name__}")
+        noted[name] = v
+
     states = {name: graph.leaf("state", name, ("B",), width) for name, width in declared.states.items()}
-    scope = Scope(readable, dropout, noted.__setitem__)
+    scope = Scope(readable, dropout, note)
     y, new = declared.results(graph, cell.step, scope, inputs["x"], State(states))
     return Trace(graph, inputs, states, {"y": y}, new, leaves | states, masks, noted=noted)
 
