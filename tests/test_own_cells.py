@@ -312,7 +312,10 @@ MISTAKES = {
     ),
     "a parameter that is not there": (stepping("return x @ p.V, s"), "(AT:{3})"),
     "text for a value": (stepping("return tanh('x'), s"), "tanh: must be given values of the step, got str (AT:{3})"),
-    "text for a number": (stepping("return s.h + 'x', s"), "must be values of the step or numbers, got str (AT:{3})"),
+    "text for a number": (
+        stepping("return s.h + 'x', s"),
+        "operands must be values of the step or numbers, got str (AT:{3})",
+    ),
     "an array for a value": (stepping("import numpy", "return s.h * numpy.ones(4), s"), "(AT:{4})"),
     "half a gate": (stepping("return split(s.h, 0)[0], s"), "split: the width must be a multiple of 0"),
     "a number noted": (

@@ -106,8 +106,8 @@ class Graph:
         try:
             value = float(number)
         except (TypeError, ValueError):
-            kind = type(number).__name__
-            raise ShapeError(f"step: what is computed with must be values of the step or numbers, got {kind}") from None
+            got = type(number).__name__
+            raise ShapeError(f"step: operands must be values of the step or numbers, got {got}") from None
         return self._make("const", (), (), None, {"value": value})
 
     def apply(self, op: str, *arguments: Value | float, **attrs: Any) -> Value:
@@ -129,8 +129,8 @@ class Graph:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """All that was computed, as a value to compare: graphs with the same content mean the same."""
-        return tuple(_content_of_const(key) if key[0] == "const" else key for key in self._known)
+        """All that was computed, as a value to compare; numbers by their bits: 0.0 equals -0.0, and NaN nothing."""
+        return tuple((*key[:4], key[4][0][1].hex()) if key[0] == "const" else key for key in self._known)
 
     def copied(self) -> Graph:
         """The same values under the same ids in a graph of its own: passes add values to the graph they are given."""
@@ -140,11 +140,6 @@ class Graph:
             graph.values.append(Value(graph, v.op, args, v.axes, v.width, dict(v.attrs)))
         graph._known = dict(zip(self._known, graph.values, strict=True))
         return graph
-
-
-def _content_of_const(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Its number by its bits: 0.0 equals -0.0, and NaN nothing."""
-    return (*key[:-1], dict(key[-1])["value"].hex())
 
 
 def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozenset()) -> list[Value]:
@@ -307,18 +302,16 @@ _BUILDERS = {
 # ---------------------------------------------------------------- what a cell's author writes
 
 
+def _graph_of(op: str, *arguments: Value | float) -> Graph:
+    for a in arguments:
+        if isinstance(a, Value):
+            return a.graph
+    got = ", ".join(type(a).__name__ for a in arguments) or "nothing"
+    raise ShapeError(f"{op}: must be given values of the step, got {got}")
+
+
 def _apply(op: str, *arguments: Value | float, **attrs: Any) -> Value:
-    graph = next((a.graph for a in arguments if isinstance(a, Value)), None)
-    if graph is None:
-        got = ", ".join(type(a).__name__ for a in arguments) or "nothing"
-        raise ShapeError(f"{op}: must be given values of the step, got {got}")
-    return graph.apply(op, *arguments, **attrs)
-
-
-def _value(op: str, x: Value) -> Value:
-    if not isinstance(x, Value):
-        raise ShapeError(f"{op}: must be given a value of the step, got {type(x).__name__}")
-    return x
+    return _graph_of(op, *arguments).apply(op, *arguments, **attrs)
 
 
 def sigmoid(x: Value) -> Value:
@@ -363,16 +356,16 @@ def positive(x: Value) -> Value:
 
 def mean(x: Value) -> Value:
     """Mean over the feature axis: one number per row."""
-    return _apply("sum_last", x) * (1 / (_value("mean", x).width or 1))
+    return _apply("sum_last", x) * (1 / (x.width or 1))
 
 
 def split(x: Value, n: int) -> list[Value]:
     """Cut the feature axis into n equal parts."""
-    width = _value("split", x).width
+    graph, width = _graph_of("split", x), x.width
     if not isinstance(n, int) or n < 1 or width is None or width % n:
         raise ShapeError(f"split: the width must be a multiple of {n}, got {width}")
     size = width // n
-    return [x.graph.apply("slice", x, start=k * size, size=size) for k in range(n)]
+    return [graph.apply("slice", x, start=k * size, size=size) for k in range(n)]
 
 
 def concat(*parts: Value) -> Value:
@@ -397,7 +390,7 @@ def weighted_sum(weights: Value, values: Value) -> Value:
 
 def source_count(memory: Value) -> Value:
     """How many source positions each row has: [S, B, n] -> [B]."""
-    graph = _value("source_count", memory).graph
+    graph = _graph_of("source_count", memory)
     return graph.apply("sum_s", graph.apply("expand", graph.const(1.0), axes=("S", "B"), width=None))
 
 
