@@ -63,10 +63,11 @@ class Generator:
         checkpoint: str | None = None,
         compute_dtype: str | None = None,
         device: str | None = None,
+        cells: Sequence[str] = (),
     ) -> Generator:
         """Load a model from the folder that nmt-train wrote with task: lm, or from the file that nmt-bundle made of it;
         arguments and errors as of `Translator.load`."""
-        saved = load_saved_model(Path(model_dir), checkpoint, task="lm")
+        saved = load_saved_model(Path(model_dir), checkpoint, task="lm", cells=cells)
         model = saved.build(compute_dtype, choose_device(device or saved.config.device))
         return cls(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))
 

@@ -1,6 +1,7 @@
 """The folder `nmt-train` writes and `Translator` reads: its file names, and how each file is read.
 
-config.yaml         the resolved settings; its presence makes a folder ours
+config.yaml         the resolved settings; its presence makes a folder ours. Checkpoints hold them too: of those that
+                    decide what parameters mean, none may be edited here (see `trained_settings`)
 joint.spm           the subwords (src.spm and tgt.spm where the languages do not share them)
 last.safetensors    parameters, optimizer and position: what a resumed run needs
 best.safetensors    the parameters with the best validation: what translating needs
@@ -236,13 +237,17 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
     params = model.params
     saved = _joined(model, tensors, path)
     for name in sorted(params.keys() | saved.keys()):
-        want = params[name].shape if name in params else None
-        got = saved[name].shape if name in saved else None
-        if want != got:
-            raise CheckpointError(
-                f"{path}: {name} must have the shape {want} that {CONFIG_NAME} asks for, got "
-                f"{got}; undo the change of the model section or use another model_dir"
-            )
+        want = list(params[name].shape) if name in params else None
+        got = list(saved[name].shape) if name in saved else None
+        if want == got:
+            continue
+        if want is None:
+            line = f"must hold the parameters that the settings ask for and no others, got {name!r:.80} {got} too"
+        elif got is None:
+            line = f"must hold {name} {want}, which the settings ask for, got no such parameter"
+        else:
+            line = f"must hold {name} as {want}, which the settings ask for, got {got}"
+        raise CheckpointError(f"{path}: {line}; put back the settings, or the cell's code, that it was trained with")
     if adopt:
         model.adopt(saved)
         return

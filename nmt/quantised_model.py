@@ -48,6 +48,7 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
         key: saved.content[key] for key in ("state", "scores", "averaged") if key in saved.content
     }
     content |= {"subwords": digest, "config": config.to_dict(), "quantization": QUANTIZATION}
+    tensors = _tensors(saved)  # before the folder: a model that cannot be built leaves none behind
     try:
         out.mkdir(parents=True, exist_ok=True)
         save_subwords(out, src, tgt, joint=config.data.subwords.joint)
@@ -55,7 +56,7 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
             save_length_model(out / LENGTHS_NAME, saved.lengths)
         if saved.shortlist is not None:
             save_shortlist(out / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
-        write_tensors(out / BEST_NAME, _tensors(saved), content)
+        write_tensors(out / BEST_NAME, tensors, content)
         # Last of all: a folder with settings is a whole model.
         own = config.model_copy(update={"compute_dtype": "int8", "model_dir": str(out)})
         write_bytes(out / CONFIG_NAME, dump_config(own).encode(), sync=True)

@@ -85,6 +85,7 @@ class Translator:
         compute_dtype: str | None = None,
         device: str | None = None,
         lm: str | Path | Literal[False] | None = None,
+        cells: Sequence[str] = (),
     ) -> Translator:
         """Load a model from the folder that nmt-train wrote, or from the file that nmt-bundle made of it.
 
@@ -101,14 +102,16 @@ class Translator:
                 either.
             lm: Folder or file of a language model that has a say in the search by `lm_weight`; None takes the
                 configured one, False none. It computes in the same way and place.
+            cells: Names of modules, `my_cells`, whose cells the model may name: their code is imported and runs. What
+                lies below a module is allowed with it.
 
         Raises:
             DeviceError: There is no usable card, and the device is `cuda`.
             CheckpointError: The folder or a file in it is missing, damaged, or does not fit the
                 rest.
-            ConfigError: Its config.yaml was changed into something impossible.
+            ConfigError: Its config.yaml was changed into something impossible, or names a cell that is not allowed.
         """
-        saved = load_saved_model(Path(model_dir), checkpoint, task="translation")
+        saved = load_saved_model(Path(model_dir), checkpoint, task="translation", cells=cells)
         where = choose_device(device or saved.config.device)
         model, prior = saved.build(compute_dtype, where), None
         if path := saved.config.decoding.lm if lm is None else lm:

@@ -67,6 +67,16 @@ def checkpoint_option() -> Callable[[Any], Any]:
     )
 
 
+def cells_option() -> Callable[[Any], Any]:
+    """Return the `--cells` option of all commands that compute with a model somebody trained."""
+    return click.option(
+        "--cells",
+        metavar="MODULE",
+        multiple=True,
+        help="Let the model name cells of this module, whose code then runs; may be repeated.",
+    )
+
+
 def version_option() -> Callable[[Any], Any]:
     """Return the `--version` option; the number is looked up only when asked for."""
 

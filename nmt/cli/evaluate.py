@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.command import (
+    Command,
+    beam_options,
+    cells_option,
+    compute_dtype_option,
+    device_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.search_options import language_model_options
 from nmt.evaluate import TOKENIZERS
 
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 @compute_dtype_option()
 @threads_option()
 @device_option()
+@cells_option()
 @version_option()
 def evaluate(
     model_dir: str | None,
@@ -96,7 +105,7 @@ def _translate(
     from nmt.translator import Translator
 
     output = options.pop("output")
-    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "lm")}
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "cells", "lm")}
     translator = Translator.load(model_dir, **loading)
     with contextlib.closing(Meter()) as meter:
         found = translator.translate_nbest(sources, on_batch=meter.add, **options)

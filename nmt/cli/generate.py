@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.command import (
+    Command,
+    beam_options,
+    cells_option,
+    compute_dtype_option,
+    device_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.formats import FORMATS, output_of
 from nmt.cli.search_options import search_options
 
@@ -50,6 +58,7 @@ _CHUNK_BATCHES = 8
 @compute_dtype_option()
 @threads_option()
 @device_option()
+@cells_option()
 @version_option()
 def generate(model_dir: str, source: str | None, **options: Any) -> None:
     """Write lines with the language model in MODEL_DIR (written by nmt-train with task: lm).
@@ -72,7 +81,7 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
     from nmt.cli.streams import chunks, output_lines
     from nmt.generator import Generator
 
-    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device")}
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
     output, form = options.pop("output"), options.pop("output_format")
     prompts = _prompts(source, options.pop("prompt"))
     with output_lines(output) as writer, contextlib.closing(Meter()) as meter:

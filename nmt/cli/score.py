@@ -10,6 +10,7 @@ import click
 
 from nmt.cli.command import (
     Command,
+    cells_option,
     checkpoint_option,
     compute_dtype_option,
     device_option,
@@ -43,6 +44,7 @@ _CHUNK = 2048
 @compute_dtype_option()
 @threads_option()
 @device_option()
+@cells_option()
 @version_option()
 def score(
     model_dir: str,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, compute_dtype_option, threads_option, version_option
+from nmt.cli.command import Command, cells_option, compute_dtype_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.shortlist import ShortlistLearner
@@ -56,6 +56,7 @@ Ids = tuple[list[list[int]], list[list[int]]]
 )
 @compute_dtype_option()
 @threads_option()
+@cells_option()
 @version_option()
 def shortlist(model_dir: str, **options: Any) -> None:
     """Learn a shortlist of output words for the model in MODEL_DIR, and write it there for nmt-translate --shortlist.
@@ -77,7 +78,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
         if (options[one] is None) != (options[other] is None):
             raise click.UsageError("Give --src with --tgt, and --dev-src with --dev-tgt.")
     folder = Path(model_dir)
-    kinds = {name: options[name] for name in ("threads", "compute_dtype")}
+    kinds = {name: options[name] for name in ("threads", "compute_dtype", "cells")}
     translator = Translator.load(folder, device="cpu", **kinds)
     _check_folder(folder)
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)

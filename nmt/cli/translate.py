@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.command import (
+    Command,
+    beam_options,
+    cells_option,
+    compute_dtype_option,
+    device_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
 from nmt.cli.search_options import language_model_options, search_options
 
@@ -74,6 +82,7 @@ _CHUNK_BATCHES = 32
 @compute_dtype_option()
 @threads_option()
 @device_option()
+@cells_option()
 @version_option()
 def translate(model_dir: str, source: str, **options: Any) -> None:
     """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train), or in a file of
@@ -178,7 +187,7 @@ def _phrase_pairs(path: str | None) -> list[tuple[str, str]]:
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
     from nmt.translator import Translator
 
-    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device")}
+    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
     translator = Translator.load(model_dir, lm=options["lm"], **kinds)
     if options["ensemble"]:
         others = [Translator.load(other, lm=False, **kinds) for other in options["ensemble"]]

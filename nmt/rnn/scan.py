@@ -14,10 +14,11 @@ import numpy as np
 
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.cell import Cell
-from nmt.rnn.compiled import Compiled, compile_step, remembered
+from nmt.rnn.compiled import Compiled, compile_step
+from nmt.rnn.compiler.identity import traced
 from nmt.rnn.compiler.keep import Keep, Recompute
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Mask, Trace, trace
+from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Mask, Trace
 from nmt.rnn.compiler.wanted import wanted
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device, cpu
@@ -37,7 +38,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Scan:
-    """A cell over time."""
+    """A cell over time, as the cell was when the scan was made: one that is edited is another for the next scan."""
 
     def __init__(
         self,
@@ -79,8 +80,9 @@ class Scan:
         self.compute_dtype = compute_dtype
         self.recompute: Recompute = recompute
         self.keep: Keep = tuple(sorted((keep or {}).items()))
+        self.traced = traced(cell)
         if self.keep:
-            trace(cell, training=True, named=[name for name, _ in self.keep])  # says which names there are
+            self.traced.trace(training=True, named=[name for name, _ in self.keep])  # says which names there are
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.device = device or cpu()
         check_device(type(cell).__name__, self.packed, self.device.name)
@@ -92,7 +94,6 @@ class Scan:
         self.states = cell.states()
         self.captured = cell.captured()
         self.door = Door(cell, self.dtype, self.device)
-        self._signature = remembered(cell)
 
     def around(self, cell: Cell) -> Scan:
         """The same kind of scan of another cell; `keep` speaks of names of this one alone."""
@@ -112,7 +113,7 @@ class Scan:
         single_step = single_step and not training
         kept: tuple[Recompute, Keep] = (self.recompute, self.keep) if training else ("attention", ())
         kinds = self.device, self.dtype, self.packed
-        return compile_step(self._signature, *kinds, training, self.wanted, single_step, *kept)
+        return compile_step(self.traced, *kinds, training, self.wanted, single_step, *kept)
 
     def plan(self, training: bool) -> Plan:
         """The programs of a kind of run, to look at."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import axes_of
-from nmt.rnn.compiled import recalled, remembered
+from nmt.rnn.compiler.identity import TracedStep
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.share import Shared, cut_shared
-from nmt.rnn.compiler.trace import SEQUENCE, Trace, trace
+from nmt.rnn.compiler.trace import SEQUENCE, Trace
 from nmt.rnn.device import Device, Executable
 from nmt.rnn.door import shaped
 from nmt.rnn.kernels import run_cpu
@@ -48,8 +48,8 @@ class _Compiled:
 
 
 @lru_cache(maxsize=64)
-def _compile(signature: Any, device: Device, dtype: np.dtype, packed: np.dtype) -> _Compiled:
-    shared = cut_shared(trace(recalled(signature), training=False))
+def _compile(step: TracedStep, device: Device, dtype: np.dtype, packed: np.dtype) -> _Compiled:
+    shared = cut_shared(step.trace(training=False))
 
     def executable(part: Trace) -> Executable:
         return device.executable(make_plan(part, training=False, single_step=True), dtype, packed)
@@ -74,7 +74,7 @@ class Stepper:
         self.threads = threads or scan.threads
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights = scan, weights
-        self._compiled = _compile(remembered(scan.cell), scan.device, scan.dtype, scan.packed)
+        self._compiled = _compile(scan.traced, scan.device, scan.dtype, scan.packed)
         leaves = self._compiled.shared.step.leaves
         shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
         captured = {f"C_{k}": v for k, v in leaves.items() if v.op == "captured" and k not in shared}

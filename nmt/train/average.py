@@ -25,6 +25,7 @@ from nmt.model_folder import (
 )
 from nmt.tensor_file import map_tensors, write_tensors
 from nmt.train.state import TrainingState
+from nmt.trained_settings import check_settings
 
 _BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), LENGTHS_NAME, SHORTLIST_NAME)
 
@@ -89,8 +90,10 @@ def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
     Raises:
         CheckpointError: A checkpoint is not usable, `out` holds a model already, or cannot be written.
     """
-    load_folder_config(folder)  # says what is wrong with a folder that is none
+    config = load_folder_config(folder)
     params, content = average_checkpoints(paths)
+    for path in paths:
+        check_settings(folder / CONFIG_NAME, config, path, map_tensors(path, "none")[1])
     if (out / CONFIG_NAME).exists():
         raise CheckpointError(f"{out}: must be a new folder, got one that holds a model; choose another one")
     state = content.get("state", {}) | {"best_scores": {}, "kept": []}  # nobody has scored the mean

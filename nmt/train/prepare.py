@@ -20,6 +20,7 @@ from nmt.model_folder import (
     save_subwords,
     subword_names,
 )
+from nmt.own_cells import named_cells
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -60,12 +61,22 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 
 def check_trainable(config: Config) -> None:
-    """Raises ConfigError: Numbers of the settings' compute_dtype are too coarse to learn with."""
+    """Look at what a run needs before anything is read or made.
+
+    The cells that the settings name by dotted path are imported: who trains with them has named them.
+
+    Raises:
+        ConfigError: Numbers of the settings' compute_dtype are too coarse to learn with, or a cell cannot be made.
+    """
     if config.compute_dtype == "int8":
         raise ConfigError(
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
             "nmt-quantize the model or translate with --compute-dtype int8"
         )
+    if named_cells(config):
+        from nmt.model.cells import check_cells
+
+        check_cells(config)
 
 
 def save_config(folder: Path, config: Config) -> None:
