@@ -4,13 +4,17 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, cpu_count
+from pathlib import Path
 
 import numpy as np
 import sentencepiece
 
 from nmt.errors import DataError
+from nmt.files import read_small
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
+MAX_MODEL_BYTES = 256 * 2**20
+"""Of a subword model: a million units take a tenth of it."""
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 
 # The sums inside unigram training are rounded differently for each number of threads, so that
@@ -58,8 +62,7 @@ class Subwords:
     def from_file(cls, path: str | PathLike[str]) -> "Subwords":
         """A model from a file. Raises DataError if it is missing or damaged."""
         try:
-            with open(path, "rb") as file:
-                model_bytes = file.read()
+            model_bytes = read_small(Path(path), MAX_MODEL_BYTES)
         except OSError as error:
             raise DataError(f"{path}: must be a sentencepiece model, cannot be read: {error.strerror}") from None
         return cls(model_bytes, str(path))
