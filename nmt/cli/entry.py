@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from importlib import import_module
-from types import FrameType
-from typing import Any
+
+TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -26,19 +28,23 @@ def end_by_signals() -> dict[int, Any]:
         The handlers there were, for `signal.signal`.
     """
     former: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
-            handler = signal.getsignal(number)
-            if handler is not signal.SIG_IGN and handler is not None:
+    for number in SIGNALS:
+        handler = signal.getsignal(number)
+        if handler is not signal.SIG_IGN and handler is not None:
+            try:
                 former[number] = signal.signal(number, _end)
+            except ValueError:
+                break  # another thread
     return former
 
 
 def ignore_signals() -> None:
     """Let nothing end a process that has done its work: the interpreter would die of the signal while it ends."""
-    if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
+    for number in SIGNALS:
+        try:
             signal.signal(number, signal.SIG_IGN)
+        except ValueError:
+            break
 
 
 def hold_standard_streams() -> None:
