@@ -29,8 +29,8 @@ MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
 CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
-UNSAYABLE = "nothing may be said: all that could be said is forbidden, or has no probability"
-EMPTY = "a line that is not blank has an empty translation"
+UNSAYABLE = "nothing can be said: all is forbidden, or probabilities are no numbers"
+EMPTY = "text has an empty translation"
 NOT_A_NUMBER = "a score is no finite number"
 
 
