@@ -45,29 +45,37 @@ class Lines(Iterator[T], Generic[T]):
 
     Args:
         items: One after another; getting the next may have to wait.
-        ready: Whether it will not.
+        ready: Whether it will not; None where it never has to.
     """
 
-    def __init__(self, items: Iterator[T], ready: Callable[[], bool] = lambda: True) -> None:
-        self._items = items
-        self.ready = ready
+    def __init__(self, items: Iterator[T], ready: Callable[[], bool] | None = None) -> None:
+        self._items, self._ready = items, ready
+
+    def __iter__(self) -> Iterator[T]:
+        return self._items
 
     def __next__(self) -> T:
         return next(self._items)
+
+    def ready(self) -> bool:
+        """Whether the next item is there, or it is known that none will come."""
+        return self._ready is None or self._ready()
+
+    def take(self, most: int) -> list[T]:
+        """The next items, at most so many: those that are there, but at least one unless none is left."""
+        if self._ready is None:
+            return list(islice(self._items, most))
+        found = list(islice(self._items, 1))
+        while found and len(found) < most and self._ready() and (more := list(islice(self._items, 1))):
+            found += more
+        return found
 
 
 def chunks(lines: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield the lines in lists of at most `size`: of `Lines` those that are there, at least one, without waiting for
     more, so that whoever writes a line and waits for its answer gets it."""
-    rest = iter(lines)
-    if not isinstance(rest, Lines):
-        while chunk := list(islice(rest, size)):
-            yield chunk
-        return
-    for first in rest:
-        chunk = [first]
-        while len(chunk) < size and rest.ready() and (more := list(islice(rest, 1))):
-            chunk += more
+    rest = lines if isinstance(lines, Lines) else Lines(iter(lines))
+    while chunk := rest.take(size):
         yield chunk
 
 
