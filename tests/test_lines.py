@@ -4,6 +4,7 @@ import gzip
 import os
 import socket
 import threading
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,21 @@ def test_pipes_are_read_in_order_whatever_pieces_they_come_in(tmp_path):
 def test_a_pipe_may_hold_more_than_is_read_ahead(tmp_path, monkeypatch):
     monkeypatch.setattr("nmt.lines.MAX_LINE_BYTES", 20)
     test_pipes_are_read_in_order_whatever_pieces_they_come_in(tmp_path)
+
+
+def test_lines_that_have_come_are_taken_together():
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, b"".join(b"line %d\n" % n for n in range(1000)))  # fits into a pipe, and is one read
+        lines = open_lines(f"/dev/fd/{reading}")
+        assert [len(chunk) for chunk in islice(chunks(lines, 300), 4)] == [300, 300, 300, 100]
+        assert not lines.ready(), "the pipe is open, and holds nothing"
+        os.write(writing, b"a\nb")
+        assert next(chunks(lines, 300)) == ["a"]
+    finally:
+        os.close(writing)
+        os.close(reading)
+    assert list(chunks(lines, 300)) == [["b"]]
 
 
 def test_sockets_and_folders_are_no_text(tmp_path):

@@ -46,8 +46,7 @@ def test_each_pair_is_scored_before_the_next_is_written(model: Path, tmp_path: P
     assert (process.returncode, errors.count(b"\n")) == (0, 1)
 
 
-def test_what_has_come_is_translated_together(model: Path, tmp_path: Path) -> None:
-    """Many lines at once are as many batches as they are of a file: the record of --resume counts them."""
+def test_a_large_text_through_a_pipe(model: Path) -> None:
     text = b"".join(b"w%d\n" % (n % 20) for n in range(5000))
     process = start("nmt-translate", model, "--batch-size", "8")
     out, errors = process.communicate(text, timeout=60)
