@@ -124,7 +124,8 @@ def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *,
         _lock(stream, target)
         found = Continued(path, stream, records, run, tsv)
         yield found
-        found.writer.flush()
+        with write_errors(target):
+            stream.close()
 
 
 def _lock(stream: BinaryIO, target: str) -> None:

@@ -162,7 +162,7 @@ def _pairs(
 
     data = translator.config.data
     src, tgt = src or f"{getattr(data, part)}.{data.src.lang}", tgt or f"{getattr(data, part)}.{data.tgt.lang}"
-    check_apart({}, {src: src, tgt: tgt})
+    check_apart({}, {"--src": src, "--tgt": tgt})
     done = 0
     with telling_notices(src) as notices:
         for chunk in chunks(islice(in_step(open_lines(src), {tgt: open_lines(tgt)}), most), _CHUNK):

@@ -61,9 +61,14 @@ def output_lines(target: str) -> Iterator[LineWriter]:
         yield writer
         writer.flush()
         return
-    with write_errors(target), replacing(Path(target)) as temporary, closing_quietly(temporary.open("wb")) as stream:
+    with contextlib.ExitStack() as stack:
+        with write_errors(target):
+            temporary = stack.enter_context(replacing(Path(target)))
+            stream = stack.enter_context(closing_quietly(temporary.open("wb")))
         yield LineWriter(stream, target)
-        stream.close()
+        with write_errors(target):
+            stream.close()
+            stack.close()
 
 
 @contextlib.contextmanager

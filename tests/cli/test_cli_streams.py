@@ -1,5 +1,6 @@
 """Where commands read and write: pipes answered as lines come, outputs that are inputs, full and closed streams."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt.cli.streams import output_lines
 from tests.cli.conftest import Run
 from tests.train import fake_model
 
@@ -145,6 +147,14 @@ def test_standard_input_is_read_once(model: Path, run: Run) -> None:
 
 
 # Full and closed streams
+
+
+def test_errors_that_are_not_of_the_output_are_not_blamed_on_it(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="of something else"), output_lines(str(tmp_path / "out")) as writer:
+        writer.write("half")
+        raise OSError(errno.ENOSPC, "of something else")
+    assert os.listdir(tmp_path) == []
+
 
 FULL = {
     "translate": ["nmt-translate", "{model}", "{setup}/dev.xx", "-o", "/dev/full"],
