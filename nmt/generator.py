@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from nmt.lines import chunks
 from nmt.rnn.device import choose_device
 from nmt.saved_model import load_saved_model
 from nmt.special_tokens import EOS_ID
-from nmt.translation import SearchSettings, Translation, candidate_counts, chosen_settings, search_options
+from nmt.translation import (
+    UNSAYABLE,
+    SearchSettings,
+    Translation,
+    candidate_counts,
+    chosen_settings,
+    number_warnings,
+    search_options,
+)
 from nmt.translator import resolve_threads
 
 if TYPE_CHECKING:
@@ -34,11 +42,12 @@ _STEPS = 512
 @dataclass(frozen=True)
 class ScoredLine:
     """A line's subwords with the end `</s>`, their natural log-probabilities, and the characters they stand for, the
-    line's end counted. A blank line has none of them."""
+    line's end counted. A blank line has none of them. Warnings are for people: a log-probability is no number."""
 
     tokens: list[str]
     log_probs: list[float]
     characters: int
+    warnings: tuple[str, ...] = ()
 
 
 class Generator:
@@ -121,21 +130,27 @@ class Generator:
         )
         results = []
         for prompt, hypotheses in zip(ids, found, strict=True):
-            texts = self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])
+            texts = [text.rstrip(" ") for text in self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])]
             pairs = zip(texts, hypotheses, strict=True)
-            results.append([Translation(text.rstrip(" "), h.score, h.log_prob) for text, h in pairs])
+            written = [
+                Translation(text, h.score, h.log_prob, warnings=number_warnings((h.score, h.log_prob)))
+                for text, h in pairs
+            ]
+            bare = Translation(self.subwords.decode([prompt])[0], 0.0, 0.0, warnings=(UNSAYABLE,))
+            results.append(written or [bare])
         return results
 
     def score(self, lines: Iterable[str], *, carry: bool = True) -> Iterator[ScoredLine]:
         """Score lines of text, which are read a piece at a time.
 
         Args:
-            lines: Each is cleaned as in training.
+            lines: Each is cleaned as in training. Of `Lines` those that are there are scored before
+                more are waited for.
             carry: Whether a line is read after those before it, as in training, or by itself.
         """
-        rest, last = iter(lines), EOS_ID
+        last = EOS_ID
         states: dict[str, np.ndarray] = {}
-        while chunk := list(islice(rest, _CHUNK)):
+        for chunk in chunks(lines, _CHUNK):
             cleaned = self._clean(chunk)
             ids = self.subwords.encode(cleaned)
             ended = [[*row, EOS_ID] if row else [] for row in ids]
@@ -144,7 +159,9 @@ class Generator:
             else:
                 scores = self._read_apart(ended)
             for text, row, found in zip(cleaned, ended, scores, strict=True):
-                yield ScoredLine(self.subwords.pieces(row), [float(x) for x in found], len(text) + 1 if row else 0)
+                scores_of_line = [float(x) for x in found]
+                characters = len(text) + 1 if row else 0
+                yield ScoredLine(self.subwords.pieces(row), scores_of_line, characters, number_warnings(scores_of_line))
 
     def _read(
         self, rows: list[list[int]], states: dict[str, np.ndarray], last: int

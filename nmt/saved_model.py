@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nmt.errors import CheckpointError, DataError
-from nmt.files import explain
+from nmt.files import explain, remedy
 from nmt.length_model import LengthModel, load_length_model
 from nmt.model_folder import (
     BEST_NAME,
@@ -27,7 +29,7 @@ from nmt.model_folder import (
 )
 from nmt.own_cells import check_allowed, import_allowed_cells
 from nmt.shortlist import load_shortlist, shortlist_from, shortlist_tensors
-from nmt.tensor_file import map_tensors, write_tensors
+from nmt.tensor_file import map_tensors, tensor_checksum, write_tensors
 from nmt.trained_settings import check_settings
 
 if TYPE_CHECKING:
@@ -65,6 +67,22 @@ class SavedModel:
         """The file that the settings are of."""
         return self.path if self.content.get("kind") == _KIND else self.path.parent / CONFIG_NAME
 
+    @property
+    def digest(self) -> str:
+        """A fingerprint of what translations depend on: parameters, subwords, sizes and how text is cleaned, shortlist
+        and lengths; the same for a folder and the file made of it."""
+        data = self.config.data
+        parts: list[Any] = [
+            sorted((name, checksum) for name, checksum in self.content["checksums"].items() if name in self.params),
+            subwords_digest(self.src_subwords, self.tgt_subwords),
+            [self.config.task, self.config.model.to_dict()],
+            [[side.lowercase, side.normalize] for side in (data.src, data.tgt)],
+            None if self.lengths is None else self.lengths.to_dict(),
+        ]
+        tensors = {} if self.shortlist is None else shortlist_tensors(self.shortlist)
+        parts += [[name, tensor_checksum(array)] for name, array in sorted(tensors.items())]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
         """The model (see `build_model`) with its parameters, which stay in the file's map on the processor.
 
@@ -98,7 +116,8 @@ def load_saved_model(
 
     Args:
         path: The folder or file.
-        checkpoint: Of a folder, `best` or `last`; None takes the best, or the last where there is no best yet.
+        checkpoint: Of a folder, `best`, `last` or a numbered one such as `best-600`; None takes the best, or the last
+            where there is no best yet.
         task: What it must have learned; None where that does not matter.
         cells: Names of modules whose cells may be imported for it when it is built: `my_cells`.
 
@@ -140,11 +159,13 @@ def load_language_model(
 
 
 def save_bundle(path: Path, saved: SavedModel) -> None:
-    """Write a model as one file.
+    """Write a model as one new file.
 
     Raises:
-        CheckpointError: It cannot be written.
+        CheckpointError: It is there already, or cannot be written.
     """
+    if path.exists():
+        raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
     joint = saved.config.data.subwords.joint
     texts = {"joint": saved.src_subwords} if joint else {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
     tensors = dict(saved.params)
@@ -163,7 +184,7 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
     try:
         write_tensors(path, tensors, content)
     except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
@@ -180,7 +201,15 @@ def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
 def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     from nmt.config import config_from_dict
 
-    tensors, content = map_tensors(path)
+    try:
+        tensors, content = map_tensors(path)
+    except CheckpointError as error:
+        if path.suffix == BUNDLE_SUFFIX:
+            raise
+        raise CheckpointError(
+            f"{path}: must be a model folder, or a file of nmt-bundle (NAME{BUNDLE_SUFFIX}), got another file; check "
+            "the path"
+        ) from error
     if content.get("kind") != _KIND:
         raise CheckpointError(
             f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give the folder it lies in"

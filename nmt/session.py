@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from nmt.translation import SearchSettings, Translation, candidate_counts, chosen_settings, search_options
+from nmt.translation import (
+    SearchSettings,
+    Translation,
+    candidate_counts,
+    chosen_settings,
+    search_options,
+    with_warnings,
+)
 
 if TYPE_CHECKING:
     from nmt.translator import Translator
@@ -20,7 +27,9 @@ class TypingSession:
     def __init__(self, translator: Translator, sentence: str, lm_weight: float | None = None) -> None:
         from nmt.decode import Session
 
-        (src_ids,) = translator.source_ids([sentence])
+        cut: set[int] = set()
+        (src_ids,) = translator.source_ids([sentence], cut)
+        self._is_cut = bool(cut)
         self._translator = translator
         model = translator.model_with(lm_weight)
         self._session = Session(model, src_ids, translator.num_threads) if src_ids else None
@@ -41,9 +50,9 @@ class TypingSession:
         """
         if settings.get("lm_weight") is not None:
             raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
-        translator, empty = self._translator, [Translation("", 0.0, 0.0)]
+        translator = self._translator
         if self._session is None:
-            return empty
+            return [Translation("", 0.0, 0.0)]
         chosen = chosen_settings(translator.config.decoding, settings)
         (prefix,) = translator.target_ids([typed])
         learnt = translator.learnt_for(chosen, shortlist, [self._session.src_ids])
@@ -57,4 +66,4 @@ class TypingSession:
             max_length_extra=chosen["max_length_extra"],
             options=search_options(chosen, learnt),
         )
-        return translator.translations_of(found) or empty
+        return with_warnings(translator.translations_of(found), cut=self._is_cut)

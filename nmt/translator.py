@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from nmt.details import detail_of, ranked_by_agreement, text_without_unknown
 from nmt.errors import CheckpointError, ConfigError
 from nmt.model_folder import subwords_digest
+from nmt.notices import Notices
 from nmt.rnn.device import choose_device
 from nmt.saved_model import load_language_model, load_saved_model
 from nmt.translation import (
+    CUT,
+    MAX_SOURCE_SUBWORDS,
     Detail,
     SearchSettings,
     Translation,
     Wishes,
     candidate_counts,
     chosen_settings,
+    number_warnings,
     search_options,
+    with_warnings,
 )
 
 __all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
@@ -36,9 +41,6 @@ if TYPE_CHECKING:
     from nmt.model.language import LanguageModel
     from nmt.model.translation import TranslationModel
     from nmt.session import TypingSession
-
-MAX_SOURCE_SUBWORDS = 1000
-"""A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
 _logger = logging.getLogger("nmt")
 
@@ -94,8 +96,8 @@ class Translator:
         Args:
             model_dir: The folder or file.
             threads: Cores to use; None takes the configured number, or all.
-            checkpoint: `best` or `last`; None takes the best, or the last where there is no best
-                yet.
+            checkpoint: `best`, `last`, or a numbered one such as `best-600`; None takes the best, or the last where
+                there is no best yet.
             compute_dtype: `float32`, `bfloat16` or `int8`, what is multiplied; None takes the configured
                 one. Any model runs in each; int8 on the processor alone.
             device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on
@@ -128,9 +130,16 @@ class Translator:
             settings: See `SearchSettings`; batch_size changes the speed, not the translations.
 
         Returns:
-            One line for each sentence, in order; a blank sentence gives an empty line.
+            One line for each sentence, in order; a blank sentence gives an empty line. What may be wrong with them
+            (see `Translation.warnings`) goes to the logger `nmt`, a line of each kind.
         """
-        return [translations[0].text for translations in self.translate_nbest(sentences, **settings)]
+        best = [translations[0] for translations in self.translate_nbest(sentences, **settings)]
+        notices = Notices()
+        for number, one in enumerate(best):
+            notices.add(number, one.warnings)
+        for text in notices.told():
+            _logger.warning("warning: %s", text)
+        return [one.text for one in best]
 
     def translate_nbest(
         self,
@@ -162,7 +171,7 @@ class Translator:
             ConfigError: The settings do not go together, or the model lacks what they need.
 
         Returns:
-            For each sentence its translations, the best first, at least one.
+            For each sentence its translations, the best first, at least one; `warnings` say what may be wrong with it.
         """
         from nmt.decode import search
 
@@ -170,14 +179,15 @@ class Translator:
             raise TypeError("Translator: sentences must be a list of strings, got one string")
         chosen = chosen_settings(self.config.decoding, settings)
         model = self.model_with(settings.get("lm_weight"))
-        ids = self.source_ids(sentences)
+        cut: set[int] = set()
+        ids = self.source_ids(sentences, cut)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
         beam_size, keep = candidate_counts(chosen, n_best)
         src_ids = [ids[index] for index in there]
-        wished = self._wished(wishes or Wishes(), there, chosen["glossary_bonus"])
+        wished = self._wished((wishes or Wishes()).of(len(sentences)), there, chosen["glossary_bonus"])
         options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
         found = search(
             model,
@@ -200,7 +210,7 @@ class Translator:
         for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
-            results[index] = translations[:n_best] or results[index]
+            results[index] = with_warnings(translations[:n_best], cut=index in cut)
         return results
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
@@ -244,13 +254,17 @@ class Translator:
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
 
-        src_ids = self.source_ids(sources)
+        cut: set[int] = set()
+        src_ids = self.source_ids(sources, cut)
         tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
         size = batch_size or self.config.decoding.batch_size
         model = self.model_with(lm_weight)
         forced = force(model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
         tokens = self._source_tokens(sources, src_ids)
-        return [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
+        found = [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
+        for index, detail in enumerate(found):
+            detail.warnings.extend([*([CUT] if index in cut else []), *number_warnings(detail.log_probs)])
+        return found
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
         """An ensemble that cleans and searches as this one does. Raises CheckpointError if subwords differ."""
@@ -357,18 +371,15 @@ class Translator:
         side = self.config.data.src
         return [clean_line(text, side.lowercase, side.normalize) for text in sentences]
 
-    def source_ids(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Subword ids of each sentence, cleaned as in training; very long ones are cut, with a warning."""
+    def source_ids(self, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
+        """Subword ids of each sentence, cleaned as in training; very long ones are cut, and their places among the
+        sentences added to `cut`."""
         ids = self.src_subwords.encode(self._cleaned(sentences))
         for index, row in enumerate(ids):
             if len(row) > MAX_SOURCE_SUBWORDS:
-                _logger.warning(
-                    "warning: a line of %d subwords is cut to %d (it begins %r)",
-                    len(row),
-                    MAX_SOURCE_SUBWORDS,
-                    sentences[index][:40],
-                )
                 ids[index] = row[:MAX_SOURCE_SUBWORDS]
+                if cut is not None:
+                    cut.add(index)
         return ids
 
     def translations_of(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:

@@ -1,42 +1,56 @@
-"""The one place where errors become a line on the terminal, and signals an exit code."""
+"""The one place where errors become a line on the terminal, and an exit code."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
-import sys
-import threading
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 
+from nmt.cli.entry import end_by_signals
 from nmt.errors import NMTError
 
 
 class Command(click.Command):
     """Shows an NMTError as `Error: ...` and exits 1; bugs keep their traceback.
 
-    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 130 and 143
-    ended by SIGINT and SIGTERM.
+    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
+    SIGINT, 143 by SIGTERM, 141 where whoever read standard output closed it.
     """
+
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        """Parse; --help and --version write here."""
+        from nmt.cli.streams import STDOUT_NAME, write_errors
+
+        with _one_line(), write_errors(STDOUT_NAME):
+            return super().make_context(*arguments, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        # Unwinds instead of dying on the spot, so that unfinished files are removed.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, _terminate)
+        former = end_by_signals()
         try:
-            return super().invoke(ctx)
-        except NMTError as error:
-            raise click.ClickException(str(error)) from error
-        except MemoryError:
-            raise click.ClickException(
-                "memory: must hold the model and a batch, got too little; lower the batch size"
-            ) from None
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            ctx.exit(128 + signal.SIGINT)
+            with _one_line():
+                return super().invoke(ctx)
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """Let a user's mistake end the command with one line, and a reader who has had enough without any."""
+    try:
+        yield
+    except NMTError as error:
+        raise click.ClickException(str(error)) from error
+    except BrokenPipeError:
+        raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
+    except MemoryError:
+        raise click.ClickException(
+            "memory: must hold the model and a batch, got too little; lower the batch size"
+        ) from None
 
 
 class LengthPenalty(click.ParamType):
@@ -61,9 +75,9 @@ def checkpoint_option() -> Callable[[Any], Any]:
     """Return the `--checkpoint` option: which parameters of a model folder."""
     return click.option(
         "--checkpoint",
-        type=click.Choice(["best", "last"]),
+        metavar="NAME",
         show_default="best, or last where there is no best yet",
-        help="Which parameters of the model folder to use.",
+        help="Which parameters of the model folder to use: best, last, or a numbered one such as best-600.",
     )
 
 
@@ -159,7 +173,3 @@ def beam_options() -> Callable[[Any], Any]:
         return function
 
     return decorate
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)

@@ -27,6 +27,7 @@ def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[s
         nmt-quantize runs/de-en -o runs/de-en-int8
         nmt-evaluate runs/de-en-int8 --src test.de --ref test.en
     """
+    from nmt.cli.streams import tell
     from nmt.model_folder import BEST_NAME
     from nmt.quantised_model import save_quantised
     from nmt.saved_model import load_saved_model
@@ -35,8 +36,10 @@ def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[s
     save_quantised(out, saved)
     size = (out / BEST_NAME).stat().st_size
     former = sum(array.nbytes for array in saved.params.values())
-    click.echo(f"{output}: {size:,} bytes of parameters, from {former:,}", err=True)
+    tell(f"{output}: {size:,} bytes of parameters, from {former:,}")
 
 
 if __name__ == "__main__":
-    quantize()
+    from nmt.cli import entry
+
+    entry.quantize()

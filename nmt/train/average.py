@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain
+from nmt.files import explain, new_folder, remedy
 from nmt.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
@@ -85,10 +85,11 @@ def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], d
 
 
 def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
-    """Write a model folder whose only checkpoint is the mean of `paths`; the rest is copied from `folder`.
+    """Write a model folder whose only checkpoint is the mean of `paths`; the rest is copied from `folder`. It appears
+    when all of it is written.
 
     Raises:
-        CheckpointError: A checkpoint is not usable, `out` holds a model already, or cannot be written.
+        CheckpointError: A checkpoint is not usable, `out` holds something already, or cannot be written.
     """
     config = load_folder_config(folder)
     params, content = average_checkpoints(paths)
@@ -100,10 +101,10 @@ def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
     content = {key: value for key, value in content.items() if key in ("subwords", "config")}
     content |= {"state": state, "averaged": [path.name for path in paths]}
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name in _BESIDE:
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, out / name)
-        write_tensors(out / BEST_NAME, params, content)
+        with new_folder(out) as new:
+            for name in _BESIDE:
+                if (folder / name).is_file():
+                    shutil.copyfile(folder / name, new / name)
+            write_tensors(new / BEST_NAME, params, content)
     except OSError as error:
-        raise CheckpointError(f"{out}: must be written, got {explain(error)}; make room and run again") from error
+        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.errors import CheckpointError, ConfigError
-from nmt.files import explain, remove_temporaries, write_bytes
+from nmt.files import explain, remedy, remove_temporaries, write_bytes
+from nmt.lines import text_file
 from nmt.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
@@ -93,7 +94,7 @@ def save_config(folder: Path, config: Config) -> None:
         if not path.exists() or path.read_bytes() != content:
             write_bytes(path, content, sync=True)
     except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tuple[Side, Side]:
@@ -127,8 +128,6 @@ def sides_of_trial(config: Config, say: Callable[[str], None]) -> tuple[Side, Si
 
 def _check_files(config: Config) -> None:
     """Find a missing file before minutes go into training subwords."""
-    from nmt.data.corpus import text_file
-
     data = config.data
     for prefix in filter(None, (data.train, data.dev, data.test)):
         for side in (data.src, data.tgt) if config.task == "translation" else (data.tgt,):
