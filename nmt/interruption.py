@@ -20,10 +20,12 @@ def uninterrupted() -> Iterator[None]:
     """Let a SIGINT take effect only when the block has ended.
 
     For work that shares state with later calls and is not ours to make safe at every instruction, such as compiling
-    with Numba. Python runs signal handlers in the main thread alone; elsewhere the block is an ordinary one.
+    with Numba. Python runs signal handlers in the main thread alone; elsewhere the block is an ordinary one. So it is
+    where the handler has an attribute `never_raises`: it ends the process, or takes a note.
     """
     former = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
-    if not callable(former):  # another thread; ignored or left to the system; set by code that is not Python
+    # Not callable: another thread; ignored or left to the system; set by code that is not Python.
+    if not callable(former) or getattr(former, "never_raises", False):
         yield
         return
     came: list[FrameType | None] = []

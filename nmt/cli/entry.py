@@ -70,6 +70,9 @@ def _end(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
+_end.never_raises = True  # type: ignore[attr-defined]  # see nmt.interruption.uninterrupted
+
+
 def _run(name: str) -> Any:
     hold_standard_streams()
     end_by_signals()
