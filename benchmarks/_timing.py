@@ -11,7 +11,7 @@ from _machine import describe
 from peak import measure_peak
 
 from nmt.rnn.cell import Cell
-from nmt.rnn.kernels.threads import default_threads
+from nmt.rnn.cores import default_threads
 from nmt.rnn.scan import Scan
 from nmt.rnn.weights import Weights, initial_params
 from nmt.rnn.workspace import Workspace

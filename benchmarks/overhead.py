@@ -18,9 +18,9 @@ from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels.activations import sigmoid, tanh
 from nmt.rnn.kernels.jit import FAST
 from nmt.rnn.kernels.memory import reader, writer
+from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import address, product, sum_rows, weight_gradient
 from nmt.rnn.kernels.products import product_rows_f4 as product_rows
-from nmt.rnn.kernels.threads import run_parallel
 
 _SHAPES = ((300, 20, 800), (30, 64, 512), (200, 1, 128))
 _BLOCK = 2048

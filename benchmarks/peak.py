@@ -13,10 +13,11 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
+from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import byte_sums
 from nmt.rnn.kernels.jit import intrinsic, numba_types
-from nmt.rnn.kernels.threads import default_threads, run_parallel
+from nmt.rnn.kernels.pool import run_parallel
 
 # Enough independent chains to hide the latency of a multiply-add, few enough to stay in registers.
 _CHAINS = 10

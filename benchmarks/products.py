@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from peak import measure_byte_peak, measure_peak
 
+from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels import products
-from nmt.rnn.kernels.threads import default_threads, run_parallel
+from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.quantised import quantise
 
 PRODUCTS = [

@@ -28,7 +28,7 @@ from peak import measure_peak
 
 import nmt.rnn
 from nmt.errors import NMTError
-from nmt.rnn.kernels.threads import default_threads
+from nmt.rnn.cores import default_threads
 
 # A turn repeats a call that is shorter than this.
 _TURN_SECONDS = 0.05

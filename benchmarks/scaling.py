@@ -19,8 +19,8 @@ from peak import measure_peak
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels import interpreter
 from nmt.rnn.kernels.output import output_loss
+from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import pack, pack_transposed, packed_size
-from nmt.rnn.kernels.threads import run_parallel
 
 _HIDDEN, _OUTPUT_ROWS = 512, 1024
 # Turns are fewer where one takes long: seconds for all turns of a size, but never fewer than this.

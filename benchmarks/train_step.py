@@ -26,7 +26,7 @@ from peak import measure_peak
 from nmt.config import Config, ModelConfig, load_config
 from nmt.data.corpus import Side, read_lines, training_text
 from nmt.data.subwords import Subwords, train_subwords
-from nmt.rnn.kernels.threads import default_threads
+from nmt.rnn.cores import default_threads
 
 _HERE = Path(__file__).parent
 

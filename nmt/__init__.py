@@ -4,10 +4,14 @@ from nmt import Translator
 print(Translator.load("runs/multi30k_de_en").translate(["ein hund läuft ."]))
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+from importlib import import_module
+
+TYPE_CHECKING = False  # as in typing, which takes longer to import than all that a command needs to know of signals
 if TYPE_CHECKING:
+    from typing import Any
+
     from nmt.generator import Generator
     from nmt.translator import Translation, Translator
 

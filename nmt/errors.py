@@ -4,6 +4,9 @@
 class NMTError(Exception):
     """A mistake the user can mend: `where: what must be PROMISE, got FACT; what to do`."""
 
+    place: str | None = None
+    """The file and line of a cell's author that the line names already."""
+
 
 class ConfigError(NMTError):
     """A setting is unknown, of the wrong type or impossible beside another."""

@@ -14,6 +14,9 @@ from pathlib import Path
 
 TEMPORARY_SUFFIX = ".nmt-tmp"
 
+_unfinished: set[Path] = set()
+"""Files and folders that this process is writing aside."""
+
 
 @contextlib.contextmanager
 def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
@@ -37,17 +40,40 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
         yield path
         return
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
-    try:
+    with _aside(target) as temporary:
         yield temporary
         if sync:
             _sync(temporary)
         os.replace(temporary, target)
         if sync:
             _sync(target.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder to fill; when the block ends well, rename it to `path`.
+
+    What the folder is to hold appears all at once, or not at all. Folders above it are made if need be.
+
+    Raises:
+        OSError: `path` is there and not an empty folder, the disk is full, or the folder above is not writable.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        fact = "a folder that holds something" if target.is_dir() else "a file"
+        raise FileExistsError(errno.EEXIST, fact, str(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _aside(target) as temporary:
+        temporary.mkdir()
+        yield temporary
+        os.rename(temporary, target)
+        _sync(target.parent)
+
+
+def remove_unfinished() -> None:
+    """Remove what this process is writing aside: for a way out that unwinds nothing, such as a signal."""
+    for path in list(_unfinished):
+        _remove(path)
 
 
 def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
@@ -56,11 +82,24 @@ def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
         temporary.write_bytes(content)
 
 
+def read_small(path: Path, most: int) -> bytes:
+    """Read a whole file of at most `most` bytes, a pipe too.
+
+    Raises:
+        OSError: It cannot be read, or has more bytes, as a device without end has.
+    """
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+    return content
+
+
 def remove_temporaries(folder: Path) -> int:
     """Remove what killed runs left in `folder`, which the caller owns; return how many files."""
     leftovers = list(folder.glob(f".*{TEMPORARY_SUFFIX}"))
     for leftover in leftovers:
-        leftover.unlink(missing_ok=True)
+        _remove(leftover)
     return len(leftovers)
 
 
@@ -68,6 +107,38 @@ def explain(error: BaseException) -> str:
     """Return what the system said, without number and path: `no space left on device`."""
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return reason.splitlines()[0][:1].lower() + reason.splitlines()[0][1:]
+
+
+def remedy(error: OSError) -> str:
+    """Return what a user can do about a file that cannot be written: `make room and run again`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "make room and run again"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "get leave to write there, or choose another place"
+    return "choose another place"
+
+
+@contextlib.contextmanager
+def _aside(target: Path) -> Iterator[Path]:
+    """Yield a name beside `target`; what has it when the block fails is removed."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    _unfinished.add(temporary)
+    try:
+        yield temporary
+    except BaseException:
+        _remove(temporary)
+        raise
+    finally:
+        _unfinished.discard(temporary)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

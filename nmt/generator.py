@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from nmt.lines import chunks
 from nmt.loading import check_loading, resolve_threads
 from nmt.rnn.device import choose_device
 from nmt.saved_model import load_saved_model
 from nmt.special_tokens import EOS_ID
 from nmt.translation import (
+    UNSAYABLE,
     SearchSettings,
     Translation,
     candidate_counts,
@@ -26,6 +27,7 @@ from nmt.translation import (
     checked_texts,
     chosen_settings,
     distinct,
+    number_warnings,
     search_options,
 )
 
@@ -43,11 +45,12 @@ _STEPS = 512
 @dataclass(frozen=True)
 class ScoredLine:
     """A line's subwords with the end `</s>`, their natural log-probabilities, and the characters they stand for, the
-    line's end counted. A blank line has none of them."""
+    line's end counted. A blank line has none of them. Warnings are for people: a log-probability is no number."""
 
     tokens: list[str]
     log_probs: list[float]
     characters: int
+    warnings: tuple[str, ...] = ()
 
 
 class Generator:
@@ -76,11 +79,12 @@ class Generator:
         checkpoint: str | None = None,
         compute_dtype: str | None = None,
         device: str | None = None,
+        cells: Sequence[str] = (),
     ) -> Generator:
         """Load a model from the folder that nmt-train wrote with task: lm, or from the file that nmt-bundle made of it;
         arguments and errors as of `Translator.load`."""
         check_loading(threads, checkpoint, compute_dtype, device)
-        saved = load_saved_model(Path(model_dir), checkpoint, task="lm")
+        saved = load_saved_model(Path(model_dir), checkpoint, task="lm", cells=cells)
         model = saved.build(compute_dtype, choose_device(device or saved.config.device))
         return cls(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))
 
@@ -137,26 +141,33 @@ class Generator:
         )
         results = []
         for prompt, hypotheses in zip(ids, found, strict=True):
-            texts = self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])
+            texts = [text.rstrip(" ") for text in self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])]
             pairs = zip(texts, hypotheses, strict=True)
-            lines = [Translation(text.rstrip(" "), h.score, h.log_prob) for text, h in pairs]
-            results.append(lines if chosen["sampling"] else distinct(lines, texts, samples))
+            written = [
+                Translation(text, h.score, h.log_prob, warnings=number_warnings((h.score, h.log_prob)))
+                for text, h in pairs
+            ]
+            if not chosen["sampling"]:
+                written = distinct(written, texts, samples)
+            bare = Translation(self.subwords.decode([prompt])[0], 0.0, 0.0, warnings=(UNSAYABLE,))
+            results.append(written or [bare])
         return results
 
     def score(self, lines: Iterable[str], *, carry: bool = True) -> Iterator[ScoredLine]:
         """Score lines of text, which are read a piece at a time.
 
         Args:
-            lines: Each is cleaned as in training.
+            lines: Each is cleaned as in training. Of `Lines` those that are there are scored before
+                more are waited for.
             carry: Whether a line is read after those before it, as in training, or by itself.
 
         Raises TypeError: They are one text, or hold something else than texts.
         """
         if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable):
             checked_texts("Generator", "lines", lines)
-        rest, last = iter(lines), EOS_ID
+        last = EOS_ID
         states: dict[str, np.ndarray] = {}
-        while chunk := list(islice(rest, _CHUNK)):
+        for chunk in chunks(lines, _CHUNK):
             cleaned = self._clean(checked_texts("Generator", "lines", chunk))
             ids = self.subwords.encode(cleaned)
             ended = [[*row, EOS_ID] if row else [] for row in ids]
@@ -165,7 +176,9 @@ class Generator:
             else:
                 scores = self._read_apart(ended)
             for text, row, found in zip(cleaned, ended, scores, strict=True):
-                yield ScoredLine(self.subwords.pieces(row), [float(x) for x in found], len(text) + 1 if row else 0)
+                scores_of_line = [float(x) for x in found]
+                characters = len(text) + 1 if row else 0
+                yield ScoredLine(self.subwords.pieces(row), scores_of_line, characters, number_warnings(scores_of_line))
 
     def _read(
         self, rows: list[list[int]], states: dict[str, np.ndarray], last: int

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain, write_bytes
+from nmt.files import explain, remedy, write_bytes
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def save_length_model(path: Path, model: LengthModel) -> None:
     try:
         write_bytes(path, (json.dumps(model.to_dict()) + "\n").encode(), sync=True)
     except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def load_length_model(path: Path) -> LengthModel | None:

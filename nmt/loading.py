@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from nmt.errors import ConfigError
@@ -9,6 +10,8 @@ from nmt.translation import checked_count
 
 if TYPE_CHECKING:
     from nmt.config import Config
+
+_logger = logging.getLogger("nmt")
 
 
 def check_loading(threads: int | None, checkpoint: str | None, compute_dtype: str | None, device: str | None) -> None:
@@ -18,14 +21,19 @@ def check_loading(threads: int | None, checkpoint: str | None, compute_dtype: st
     for name, value in {"threads": threads, "compute_dtype": compute_dtype, "device": device}.items():
         if value is not None:
             checked_value(name, value)
-    if checkpoint not in (None, "best", "last"):
-        raise ConfigError(f"checkpoint must be best or last, or None, got {checkpoint!r}")
+    if checkpoint is not None and not isinstance(checkpoint, str):
+        raise ConfigError(f"checkpoint must be a name such as best, last or best-600, or None, got {checkpoint!r}")
 
 
 def resolve_threads(threads: int | None, config: Config) -> int:
-    """Return the number of threads asked for, or configured, or that of the cores. Raises ConfigError."""
-    from nmt.rnn.kernels.threads import default_threads
+    """Return the number of threads asked for, or configured, or that of the cores; never more than there are cores,
+    which the logger `nmt` is told where somebody asked for more. Raises ConfigError."""
+    from nmt.rnn.cores import usable_threads
 
-    if threads is not None:
-        threads = checked_count("threads", threads, "threads")
-    return threads or config.threads or default_threads()
+    wanted = config.threads if threads is None else checked_count("threads", threads, "threads")
+    usable = usable_threads(wanted)
+    if wanted is not None and wanted > usable:
+        _logger.warning(
+            "warning: threads: %d were asked for, got %d, one for each core; more would only take turns", wanted, usable
+        )
+    return usable

@@ -1,6 +1,7 @@
 """The folder `nmt-train` writes and `Translator` reads: its file names, and how each file is read.
 
-config.yaml         the resolved settings; its presence makes a folder ours
+config.yaml         the resolved settings; its presence makes a folder ours. Checkpoints hold them too: of those that
+                    decide what parameters mean, none may be edited here (see `trained_settings`)
 joint.spm           the subwords (src.spm and tgt.spm where the languages do not share them)
 last.safetensors    parameters, optimizer and position: what a resumed run needs
 best.safetensors    the parameters with the best validation: what translating needs
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import CheckpointError, DataError
-from nmt.files import explain, write_bytes
+from nmt.files import explain, remedy, write_bytes
 from nmt.rnn.quantised import Quantised
 from nmt.tensor_file import map_tensors
 
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from nmt.rnn.device import Device
 
 CONFIG_NAME = "config.yaml"
-LAST_NAME = "last.safetensors"
-BEST_NAME = "best.safetensors"
+CHECKPOINT_SUFFIX = ".safetensors"
+LAST_NAME = f"last{CHECKPOINT_SUFFIX}"
+BEST_NAME = f"best{CHECKPOINT_SUFFIX}"
 LENGTHS_NAME = "lengths.json"
 SHORTLIST_NAME = "shortlist.safetensors"
 LOG_NAME = "train.log"
@@ -115,7 +117,7 @@ def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) ->
             write_bytes(folder / tgt_name, tgt.model_bytes, sync=True)
     except OSError as error:
         raise CheckpointError(
-            f"{folder}: subwords must be written here, got {explain(error)}; make room and run again"
+            f"{folder}: subwords must be written here, got {explain(error)}; {remedy(error)}"
         ) from error
 
 
@@ -209,20 +211,39 @@ def numbered_checkpoints(folder: Path, kind: str) -> list[Path]:
 
 
 def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
-    """Return the file to load: the one asked for, or the best, or the last.
+    """Return the file to load: the one asked for (`best`, `last`, or a numbered one such as `best-600`), or the best,
+    or the last.
 
     Raises:
         CheckpointError: There is none.
     """
-    names = {"best": [BEST_NAME], "last": [LAST_NAME], None: [BEST_NAME, LAST_NAME]}[checkpoint]
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
+    there = checkpoint_names(folder)
+    for name in [checkpoint] if checkpoint is not None else ["best", "last"]:
+        if name in there:
+            return folder / f"{name}{CHECKPOINT_SUFFIX}"
+    if checkpoint is None or not there:
+        raise CheckpointError(
+            f"{folder}: must hold {BEST_NAME} or {LAST_NAME}, got neither; train it first (nmt-train)"
+        )
     raise CheckpointError(
-        f"{folder}: must hold {' or '.join(names)}, got neither; train it first (nmt-train)"
-        if len(names) > 1
-        else f"{folder}: must hold {names[0]}, got none; leave out --checkpoint or train further"
+        f"{folder}: must hold {checkpoint}{CHECKPOINT_SUFFIX} for the checkpoint {checkpoint}, got "
+        f"{', '.join(there)}; name one of these, or none"
     )
+
+
+def checkpoint_names(folder: Path) -> list[str]:
+    """The checkpoints that are there by what the user calls them: `best`, `last`, and numbered ones, the newest
+    first."""
+    names = [path.stem for path in (folder / BEST_NAME, folder / LAST_NAME) if path.is_file()]
+    return names + [path.stem for kind in ("best", "last") for path in numbered_checkpoints(folder, kind)]
+
+
+def model_files(place: Path) -> list[Path]:
+    """The files of a model that is a folder, or one file; none where there is nothing."""
+    if not place.is_dir():
+        return [place] if place.is_file() else []
+    names = (CONFIG_NAME, LENGTHS_NAME, *SUBWORD_NAMES.values())
+    return [*(path for name in names if (path := place / name).is_file()), *place.glob(f"*{CHECKPOINT_SUFFIX}")]
 
 
 def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False) -> None:
@@ -236,13 +257,17 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
     params = model.params
     saved = _joined(model, tensors, path)
     for name in sorted(params.keys() | saved.keys()):
-        want = params[name].shape if name in params else None
-        got = saved[name].shape if name in saved else None
-        if want != got:
-            raise CheckpointError(
-                f"{path}: {name} must have the shape {want} that {CONFIG_NAME} asks for, got "
-                f"{got}; undo the change of the model section or use another model_dir"
-            )
+        want = list(params[name].shape) if name in params else None
+        got = list(saved[name].shape) if name in saved else None
+        if want == got:
+            continue
+        if want is None:
+            line = f"must hold the parameters that the settings ask for and no others, got {name!r:.80} {got} too"
+        elif got is None:
+            line = f"must hold {name} {want}, which the settings ask for, got no such parameter"
+        else:
+            line = f"must hold {name} as {want}, which the settings ask for, got {got}"
+        raise CheckpointError(f"{path}: {line}; put back the settings, or the cell's code, that it was trained with")
     if adopt:
         model.adopt(saved)
         return

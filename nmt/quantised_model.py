@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain, write_bytes
+from nmt.files import explain, new_folder, remedy, write_bytes
 from nmt.length_model import save_length_model
 from nmt.model_folder import (
     BEST_NAME,
@@ -32,11 +32,11 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
     """Write a model as a new folder with its matrices in int8 and `compute_dtype: int8` in its settings.
 
     Args:
-        out: The folder; made if need be.
+        out: The folder, which must not be there yet or be empty. It appears when all of it is written.
         saved: A model in any dtype; one that is quantised already gives the same numbers again.
 
     Raises:
-        CheckpointError: `out` holds a model already, or cannot be written.
+        CheckpointError: `out` holds something already, or cannot be written.
     """
     from nmt.config import dump_config
 
@@ -48,19 +48,19 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
         key: saved.content[key] for key in ("state", "scores", "averaged") if key in saved.content
     }
     content |= {"subwords": digest, "config": config.to_dict(), "quantization": QUANTIZATION}
+    tensors = _tensors(saved)  # before the folder: a model that cannot be built leaves none behind
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        save_subwords(out, src, tgt, joint=config.data.subwords.joint)
-        if saved.lengths is not None:
-            save_length_model(out / LENGTHS_NAME, saved.lengths)
-        if saved.shortlist is not None:
-            save_shortlist(out / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
-        write_tensors(out / BEST_NAME, _tensors(saved), content)
-        # Last of all: a folder with settings is a whole model.
-        own = config.model_copy(update={"compute_dtype": "int8", "model_dir": str(out)})
-        write_bytes(out / CONFIG_NAME, dump_config(own).encode(), sync=True)
+        with new_folder(out) as folder:
+            save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
+            if saved.lengths is not None:
+                save_length_model(folder / LENGTHS_NAME, saved.lengths)
+            if saved.shortlist is not None:
+                save_shortlist(folder / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
+            write_tensors(folder / BEST_NAME, tensors, content)
+            own = config.model_copy(update={"compute_dtype": "int8", "model_dir": str(out)})
+            write_bytes(folder / CONFIG_NAME, dump_config(own).encode(), sync=True)
     except OSError as error:
-        raise CheckpointError(f"{out}: must be written, got {explain(error)}; make room and run again") from error
+        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def _tensors(saved: SavedModel) -> dict[str, np.ndarray]:

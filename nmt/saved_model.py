@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from nmt.errors import CheckpointError, DataError
-from nmt.files import explain
+from nmt.files import explain, remedy
 from nmt.length_model import LengthModel, load_length_model
 from nmt.model_folder import (
     BEST_NAME,
+    CONFIG_NAME,
     LENGTHS_NAME,
     PARAMS_PREFIX,
     SHORTLIST_NAME,
@@ -23,8 +27,10 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
+from nmt.own_cells import check_allowed, import_allowed_cells
 from nmt.shortlist import load_shortlist, shortlist_from, shortlist_tensors
-from nmt.tensor_file import map_tensors, write_tensors
+from nmt.tensor_file import map_tensors, tensor_checksum, write_tensors
+from nmt.trained_settings import check_settings
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -44,7 +50,7 @@ _SIZES = "hidden_size", "embedding_dim", "attention_size"
 @dataclass(frozen=True)
 class SavedModel:
     """All that translating needs. `params`: by name with PARAMS_PREFIX, views of the file; `content`: what else the
-    file says of them."""
+    file says of them; `cells`: the modules whose cells its user allows."""
 
     path: Path
     config: Config
@@ -54,10 +60,39 @@ class SavedModel:
     content: dict[str, Any]
     shortlist: Shortlist | None
     lengths: LengthModel | None
+    cells: tuple[str, ...] = ()
+
+    @property
+    def settings_path(self) -> Path:
+        """The file that the settings are of."""
+        return self.path if self.content.get("kind") == _KIND else self.path.parent / CONFIG_NAME
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of what translations depend on: parameters, subwords, sizes and how text is cleaned, shortlist
+        and lengths; the same for a folder and the file made of it."""
+        data = self.config.data
+        parts: list[Any] = [
+            sorted((name, checksum) for name, checksum in self.content["checksums"].items() if name in self.params),
+            subwords_digest(self.src_subwords, self.tgt_subwords),
+            [self.config.task, self.config.model.to_dict()],
+            [[side.lowercase, side.normalize] for side in (data.src, data.tgt)],
+            None if self.lengths is None else self.lengths.to_dict(),
+        ]
+        tensors = {} if self.shortlist is None else shortlist_tensors(self.shortlist)
+        parts += [[name, tensor_checksum(array)] for name, array in sorted(tensors.items())]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
-        """The model (see `build_model`) with its parameters, which stay in the file's map on the processor. Raises
-        CheckpointError."""
+        """The model (see `build_model`) with its parameters, which stay in the file's map on the processor.
+
+        Here the cells that it names by dotted path are imported, where `cells` allows it, and nowhere else.
+
+        Raises:
+            CheckpointError: Parameters and settings do not fit one another.
+            ConfigError: A cell's module is not allowed, or its code does not do what a cell must.
+        """
+        import_allowed_cells(self.config, self.cells, str(self.settings_path))
         sizes = self.src_subwords.vocab_size, self.tgt_subwords.vocab_size
         try:
             model = build_model(self.config, *sizes, compute_dtype, device)
@@ -71,20 +106,28 @@ class SavedModel:
 
 
 def load_saved_model(
-    path: Path, checkpoint: str | None = None, *, task: Literal["translation", "lm"] | None = None
+    path: Path,
+    checkpoint: str | None = None,
+    *,
+    task: Literal["translation", "lm"] | None = None,
+    cells: Sequence[str] = (),
 ) -> SavedModel:
     """Read a model folder, or a file of nmt-bundle.
 
     Args:
         path: The folder or file.
-        checkpoint: Of a folder, `best` or `last`; None takes the best, or the last where there is no best yet.
+        checkpoint: Of a folder, `best`, `last` or a numbered one such as `best-600`; None takes the best, or the last
+            where there is no best yet.
         task: What it must have learned; None where that does not matter.
+        cells: Names of modules whose cells may be imported for it when it is built: `my_cells`.
 
     Raises:
         CheckpointError: It is missing, damaged, of another task, or its parts do not fit one another.
-        ConfigError: Its settings were changed into something impossible.
+        ConfigError: Its settings were changed into something impossible, or `cells` are no names.
     """
+    allowed = check_allowed(cells)
     saved = _read_bundle(path, checkpoint) if path.is_file() else _read_folder(path, checkpoint)
+    saved = replace(saved, cells=allowed)
     if task not in (None, saved.config.task):
         kinds = {"translation": "a translator", "lm": "a language model"}
         advice = {"translation": "nmt-translate is", "lm": "nmt-generate and nmt-score without --src are"}
@@ -98,12 +141,13 @@ def load_language_model(
     path: Path, saved: SavedModel, compute_dtype: str | None = None, device: Device | None = None
 ) -> LanguageModel:
     """Load a language model that is to have a say in what the translator `saved` translates; see `SavedModel.build`.
+    The same modules are allowed for it.
 
     Raises:
         CheckpointError: It is missing, damaged, no language model, or has other subwords than the translator's target.
         ConfigError: Its settings were changed into something impossible.
     """
-    found = load_saved_model(path, task="lm")
+    found = load_saved_model(path, task="lm", cells=saved.cells)
     ours, theirs = saved.tgt_subwords, found.tgt_subwords
     if ours.model_bytes != theirs.model_bytes:
         raise CheckpointError(
@@ -115,12 +159,13 @@ def load_language_model(
 
 
 def save_bundle(path: Path, saved: SavedModel) -> None:
-    """Write a model as one file.
+    """Write a model as one new file.
 
     Raises:
-        CheckpointError: It cannot be written, or its cells are not of this package: their code would be missing.
+        CheckpointError: It is there already, or cannot be written.
     """
-    _check_cells(saved.config, path)
+    if path.exists():
+        raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
     joint = saved.config.data.subwords.joint
     texts = {"joint": saved.src_subwords} if joint else {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
     tensors = dict(saved.params)
@@ -139,13 +184,14 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
     try:
         write_tensors(path, tensors, content)
     except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
     config = load_folder_config(folder)
     path = find_checkpoint(folder, checkpoint)
     params, content = map_tensors(path, PARAMS_PREFIX)
+    check_settings(folder / CONFIG_NAME, config, path, content)
     digest = content.get("subwords")
     src, tgt = load_subwords(folder, joint=config.data.subwords.joint, digest=digest, of=path)
     shortlist = load_shortlist(folder / SHORTLIST_NAME, tgt.vocab_size, str(digest))
@@ -155,7 +201,15 @@ def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
 def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     from nmt.config import config_from_dict
 
-    tensors, content = map_tensors(path)
+    try:
+        tensors, content = map_tensors(path)
+    except CheckpointError as error:
+        if path.suffix == BUNDLE_SUFFIX:
+            raise
+        raise CheckpointError(
+            f"{path}: must be a model folder, or a file of nmt-bundle (NAME{BUNDLE_SUFFIX}), got another file; check "
+            "the path"
+        ) from error
     if content.get("kind") != _KIND:
         raise CheckpointError(
             f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give the folder it lies in"
@@ -166,7 +220,6 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     config = config_from_dict(values if isinstance(values, dict) else {}, str(path))
     # Nor does a file that comes from anywhere say what else is read from the disk.
     config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"lm": None})})
-    _check_cells(config, path)
     joint = config.data.subwords.joint
     src = _subwords(tensors, "joint" if joint else "src", path)
     tgt = src if joint else _subwords(tensors, "tgt", path)
@@ -184,17 +237,6 @@ def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords
         raise CheckpointError(
             f"{path}: must hold the subwords of the model ({side}), got none that can be read; put back a copy"
         ) from error
-
-
-def _check_cells(config: Config, path: Path) -> None:
-    """A file that comes from anywhere must not say which code is loaded."""
-    for part in ("encoder", "decoder"):
-        name = getattr(getattr(config.model, part), "rnn_type", "")
-        if "." in name:
-            raise CheckpointError(
-                f"{path}: must have cells that come with nmt in model.{part}.rnn_type, got {name}; such a model "
-                "stays a folder"
-            )
 
 
 def _check_sizes(saved: SavedModel) -> None:

@@ -13,6 +13,7 @@ from nmt.translation import (
     chosen_settings,
     distinct,
     search_options,
+    with_warnings,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ class TypingSession:
     def __init__(self, translator: Translator, sentence: str, lm_weight: float | None = None) -> None:
         from nmt.decode import Session
 
-        (src_ids,) = translator.source_ids(checked_texts("TypingSession", "sentence", [sentence]))
+        cut: set[int] = set()
+        (src_ids,) = translator.source_ids(checked_texts("TypingSession", "sentence", [sentence]), cut)
+        self._is_cut = bool(cut)
         self._translator = translator
         model = translator.model_with(lm_weight)
         self._session = Session(model, src_ids, translator.num_threads) if src_ids else None
@@ -55,12 +58,12 @@ class TypingSession:
         """
         if settings.get("lm_weight") is not None:
             raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
-        translator, empty = self._translator, [Translation("", 0.0, 0.0)]
+        translator = self._translator
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(translator.config.decoding, settings)
-        if self._session is None:
-            return empty
         (prefix,) = translator.target_ids(checked_texts("TypingSession", "typed", [typed]))
+        if self._session is None:
+            return [Translation("", 0.0, 0.0)]
         learnt = translator.learnt_for(chosen, shortlist, [self._session.src_ids])
         beam_size, keep = candidate_counts(chosen, n_best)
         found = self._session.complete(
@@ -73,4 +76,5 @@ class TypingSession:
             options=search_options(chosen, learnt),
         )
         translations = translator.translations_of(found)
-        return distinct(translations, [one.text for one in translations], n_best) or empty
+        best = distinct(translations, [one.text for one in translations], n_best)
+        return with_warnings(best, cut=self._is_cut)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import CheckpointError, ShapeError
-from nmt.files import explain
+from nmt.files import explain, remedy
 from nmt.tensor_file import map_tensors, write_tensors
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) ->
     try:
         write_tensors(path, shortlist_tensors(shortlist), content)
     except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:

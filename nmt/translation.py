@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -25,6 +26,15 @@ _NEUTRAL = {
     "coverage_penalty": 0.0,
 }
 """Settings that have their own names in the search, with the values that leave them out."""
+
+
+MAX_SOURCE_SUBWORDS = 1000
+"""A line with more is cut, with a warning: what no model learned from is not worth its memory."""
+
+CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
+UNSAYABLE = "nothing can be said: all is forbidden, or probabilities are no numbers"
+EMPTY = "text has an empty translation"
+NOT_A_NUMBER = "a score is no finite number"
 
 
 class SearchSettings(TypedDict, total=False):
@@ -59,25 +69,28 @@ class SearchSettings(TypedDict, total=False):
 class Wishes:
     """What translations are to hold; lists have an entry for each sentence.
 
-    prefixes: text they begin with, in whole words; constraints: phrases they hold; glossary: phrases that are
-    preferred; forbidden: words and phrases that no translation holds, as the subwords they are cut into.
+    prefixes: text they begin with, in whole words, one text for all of them if it is a string; constraints: phrases
+    they hold; glossary: phrases that are preferred; forbidden: words and phrases that no translation holds, as the
+    subwords they are cut into.
     """
 
-    prefixes: Sequence[str] | None = None
+    prefixes: str | Sequence[str] | None = None
     constraints: Sequence[Sequence[str]] | None = None
     glossary: Sequence[Sequence[str]] | None = None
     forbidden: Sequence[str] = ()
 
-    def checked(self, count: int) -> Wishes:
-        """The same. Raises DataError: They are not for so many sentences."""
+    def of(self, count: int) -> Wishes:
+        """The same with an entry for each of `count` sentences in every list that is there. Raises DataError where a
+        list has another number of them."""
+        whole = replace(self, prefixes=[self.prefixes] * count) if isinstance(self.prefixes, str) else self
         for name in ("prefixes", "constraints", "glossary"):
-            given = getattr(self, name)
-            if given is not None and len(given) != count:
+            entries = getattr(whole, name)
+            if entries is not None and len(entries) != count:
                 raise DataError(
-                    f"Wishes.{name}: must have an entry for each of {count} sentences, got {len(given)}; an empty one "
+                    f"Wishes.{name}: must have an entry for each sentence, {count}, got {len(entries)}; an empty one "
                     "wishes nothing"
                 )
-        return self
+        return whole
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,26 @@ class Translation:
     """Sum of the subwords' natural log-probabilities, the end of sentence included."""
     detail: Detail | None = field(default=None, repr=False)
     """Where it was asked for."""
+    warnings: tuple[str, ...] = ()
+    """What may be wrong with it, for people: CUT, UNSAYABLE, EMPTY, NOT_A_NUMBER."""
+
+
+def with_warnings(found: Sequence[Translation], text: str = "", *, cut: bool = False) -> list[Translation]:
+    """Translations of a sentence that is not blank with what may be wrong with each; one of `text` where none was
+    found. cut: Whether the source was too long."""
+    general = (CUT,) if cut else ()
+    if not found:
+        return [Translation(text, 0.0, 0.0, warnings=(*general, UNSAYABLE))]
+    warned = []
+    for one in found:
+        own = [*general, *((EMPTY,) if not one.text else ()), *number_warnings((one.score, one.log_prob))]
+        warned.append(replace(one, warnings=tuple(own)) if own else one)
+    return warned
+
+
+def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
+    """NOT_A_NUMBER where one of them is none."""
+    return () if all(map(math.isfinite, scores)) else (NOT_A_NUMBER,)
 
 
 def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[str, Any]:

@@ -15,9 +15,12 @@ from nmt.details import detail_of, ranked_by_agreement, text_without_unknown
 from nmt.errors import CheckpointError, ConfigError
 from nmt.loading import check_loading, resolve_threads
 from nmt.model_folder import subwords_digest
+from nmt.notices import Notices
 from nmt.rnn.device import choose_device
 from nmt.saved_model import load_language_model, load_saved_model
 from nmt.translation import (
+    CUT,
+    MAX_SOURCE_SUBWORDS,
     Detail,
     SearchSettings,
     Translation,
@@ -28,7 +31,9 @@ from nmt.translation import (
     checked_texts,
     chosen_settings,
     distinct,
+    number_warnings,
     search_options,
+    with_warnings,
 )
 
 __all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
@@ -41,9 +46,6 @@ if TYPE_CHECKING:
     from nmt.model.language import LanguageModel
     from nmt.model.translation import TranslationModel
     from nmt.session import TypingSession
-
-MAX_SOURCE_SUBWORDS = 1000
-"""A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
 _logger = logging.getLogger("nmt")
 
@@ -95,6 +97,7 @@ class Translator:
         compute_dtype: str | None = None,
         device: str | None = None,
         lm: str | Path | Literal[False] | None = None,
+        cells: Sequence[str] = (),
     ) -> Translator:
         """Load a model from the folder that nmt-train wrote, or from the file that nmt-bundle made of it.
 
@@ -103,23 +106,26 @@ class Translator:
         Args:
             model_dir: The folder or file.
             threads: Cores to use; None takes the configured number, or all.
-            checkpoint: `best` or `last`; None takes the best, or the last where there is no best
-                yet.
+            checkpoint: `best`, `last`, or a numbered one such as `best-600`; None takes the best, or the last where
+                there is no best yet.
             compute_dtype: `float32`, `bfloat16` or `int8`, what is multiplied; None takes the configured
                 one. Any model runs in each; int8 on the processor alone.
             device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on
                 either.
             lm: Folder or file of a language model that has a say in the search by `lm_weight`; None takes the
                 configured one, False none. It computes in the same way and place.
+            cells: Names of modules, `my_cells`, whose cells the model may name: their code is imported and runs. What
+                lies below a module is allowed with it.
 
         Raises:
             DeviceError: There is no usable card, and the device is `cuda`.
             CheckpointError: The folder or a file in it is missing, damaged, or does not fit the
                 rest.
-            ConfigError: An argument is none of those, or its config.yaml was changed into something impossible.
+            ConfigError: An argument is none of those, or its config.yaml was changed into something impossible, or
+                names a cell that is not allowed.
         """
         check_loading(threads, checkpoint, compute_dtype, device)
-        saved = load_saved_model(Path(model_dir), checkpoint, task="translation")
+        saved = load_saved_model(Path(model_dir), checkpoint, task="translation", cells=cells)
         where = choose_device(device or saved.config.device)
         model, prior = saved.build(compute_dtype, where), None
         if path := saved.config.decoding.lm if lm is None else lm:
@@ -136,11 +142,18 @@ class Translator:
             settings: See `SearchSettings`; batch_size changes the speed, not the translations.
 
         Returns:
-            One line for each sentence, in order; a blank sentence gives an empty line.
+            One line for each sentence, in order; a blank sentence gives an empty line. What may be wrong with them
+            (see `Translation.warnings`) goes to the logger `nmt`, a line of each kind.
 
         Raises: As `translate_nbest`.
         """
-        return [translations[0].text for translations in self.translate_nbest(sentences, n_best=1, **settings)]
+        best = [translations[0] for translations in self.translate_nbest(sentences, n_best=1, **settings)]
+        notices = Notices()
+        for number, one in enumerate(best):
+            notices.add(number, one.warnings)
+        for text in notices.told():
+            _logger.warning("warning: %s", text)
+        return [one.text for one in best]
 
     def translate_nbest(
         self,
@@ -176,7 +189,7 @@ class Translator:
             TypeError: There is no such setting, or a sentence is no text.
 
         Returns:
-            For each sentence its translations, the best first, at least one.
+            For each sentence its translations, the best first, at least one; `warnings` say what may be wrong with it.
         """
         from nmt.decode import search
 
@@ -184,14 +197,15 @@ class Translator:
         n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
         model = self.model_with(settings.get("lm_weight"))
-        ids = self.source_ids(sentences)
+        cut: set[int] = set()
+        ids = self.source_ids(sentences, cut)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
         beam_size, keep = candidate_counts(chosen, n_best)
         src_ids = [ids[index] for index in there]
-        wished = self._wished((wishes or Wishes()).checked(len(sentences)), there, chosen["glossary_bonus"])
+        wished = self._wished((wishes or Wishes()).of(len(sentences)), there, chosen["glossary_bonus"])
         options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
         found = search(
             model,
@@ -216,7 +230,7 @@ class Translator:
         for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
-            results[index] = translations[:n_best] or results[index]
+            results[index] = with_warnings(translations[:n_best], cut=index in cut)
         return results
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
@@ -264,13 +278,17 @@ class Translator:
         from nmt.special_tokens import EOS_ID
 
         sources, targets = checked_pairs("Translator", sources, targets)
-        src_ids = self.source_ids(sources)
+        cut: set[int] = set()
+        src_ids = self.source_ids(sources, cut)
         tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
         size = chosen_settings(self.config.decoding, {"batch_size": batch_size})["batch_size"]
         model = self.model_with(lm_weight)
         forced = force(model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
         tokens = self._source_tokens(sources, src_ids)
-        return [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
+        found = [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
+        for index, detail in enumerate(found):
+            detail.warnings.extend([*([CUT] if index in cut else []), *number_warnings(detail.log_probs)])
+        return found
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
         """An ensemble that cleans and searches as this one does. Raises CheckpointError if subwords differ."""
@@ -377,18 +395,15 @@ class Translator:
         side = self.config.data.src
         return [clean_line(text, side.lowercase, side.normalize) for text in sentences]
 
-    def source_ids(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Subword ids of each sentence, cleaned as in training; very long ones are cut, with a warning."""
+    def source_ids(self, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
+        """Subword ids of each sentence, cleaned as in training; very long ones are cut, and their places among the
+        sentences added to `cut`."""
         ids = self.src_subwords.encode(self._cleaned(sentences))
         for index, row in enumerate(ids):
             if len(row) > MAX_SOURCE_SUBWORDS:
-                _logger.warning(
-                    "warning: a line of %d subwords is cut to %d (it begins %r)",
-                    len(row),
-                    MAX_SOURCE_SUBWORDS,
-                    sentences[index][:40],
-                )
                 ids[index] = row[:MAX_SOURCE_SUBWORDS]
+                if cut is not None:
+                    cut.add(index)
         return ids
 
     def translations_of(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:

@@ -179,6 +179,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     from nmt.config import load_config
     from nmt.model.bridge import Bridge
     from nmt.model.cells import decoder_layers, encoder_cells
+    from nmt.own_cells import import_cells
     from nmt.rnn import ZoneoutCell
 
     page = ROOT / "docs" / "add-a-cell.md"
@@ -186,10 +187,12 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     command = next(line for line in "".join(code_blocks(page, "bash")).splitlines() if line.startswith("nmt-train"))
     settings = [word for word in shlex.split(command) if word.startswith("model.")]
     monkeypatch.chdir(tmp_path)
-    config = load_config(ROOT / "configs" / "quickstart.yaml", settings).model
-    cells = [type(cell).__name__ for cell in (*encoder_cells(config), *decoder_layers(config))]
-    assert set(cells) == {"MGUCell"} and Bridge(config).routes
+    config = load_config(ROOT / "configs" / "quickstart.yaml", settings)
+    import_cells(config)
+    cells = [type(cell).__name__ for cell in (*encoder_cells(config.model), *decoder_layers(config.model))]
+    assert set(cells) == {"MGUCell"} and Bridge(config.model).routes
     zoneout = load_config(ROOT / "configs" / "quickstart.yaml", ["model.encoder.rnn_type=more_cells.zoneout_lstm"])
+    import_cells(zoneout)
     assert isinstance(encoder_cells(zoneout.model)[0], ZoneoutCell)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     options = {"capture_output": True, "text": True, "check": True, "env": environment}

@@ -135,36 +135,11 @@ def test_hostile_bundles_with_right_checksums_are_one_line(case, bundle, tmp_pat
     assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value).splitlines()) == 1
 
 
-def test_code_of_others_is_not_loaded(bundle, tmp_path, monkeypatch):
-    """A cell's dotted path in a file from somewhere must import nothing, in the working folder neither."""
-    (tmp_path / "trap.py").write_text("raise SystemExit('code of a model file was run')\n")
-    monkeypatch.chdir(tmp_path)
-    path = rewritten(bundle, tmp_path / "t.nmt", content=config_with(bundle, "model.encoder.rnn_type", "trap.Cell"))
-    with pytest.raises(CheckpointError, match="must have cells that come with nmt"):
-        Translator.load(path)
-
-
-def test_what_cannot_be_in_a_bundle_is_said_before_it_is_written(folder, tmp_path):
-    saved = load_saved_model(folder)
-    values = saved.config.model_copy(
-        update={
-            "model": saved.config.model.model_copy(
-                update={"encoder": saved.config.model.encoder.model_copy(update={"rnn_type": "my_cells.MyCell"})}
-            )
-        }
-    )
-    from dataclasses import replace
-
-    with pytest.raises(CheckpointError, match="stays a folder"):
-        save_bundle(tmp_path / "x.nmt", replace(saved, config=values))
-    assert not (tmp_path / "x.nmt").exists()
-
-
 def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path):
     with pytest.raises(CheckpointError, match="give the folder it lies in"):
         Translator.load(folder / "best.safetensors")
     (tmp_path / "text").write_text("hello, this is no model at all\n")
-    with pytest.raises(CheckpointError, match="damaged or cut"):
+    with pytest.raises(CheckpointError, match="got another file; check the path"):
         Translator.load(tmp_path / "text")
     with pytest.raises(CheckpointError, match="leave it out"):
         Translator.load(bundle, checkpoint="last")

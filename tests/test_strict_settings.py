@@ -6,6 +6,7 @@ import pytest
 from nmt.config import checked_value, config_from_dict
 from nmt.errors import ConfigError, DataError
 from nmt.generator import Generator
+from nmt.rnn.cores import default_threads
 from nmt.translator import Translator, Wishes
 from tests.saved_models import sentences, write_folder, write_language_folder
 
@@ -141,7 +142,7 @@ def test_texts_may_come_one_by_one(translator):
 
 
 def test_wishes_and_targets_are_for_all_sentences(translator):
-    with pytest.raises(DataError, match=r"Wishes\.prefixes: must have an entry for each of 3 sentences, got 1"):
+    with pytest.raises(DataError, match=r"Wishes\.prefixes: must have an entry for each sentence, 3, got 1"):
         translator.translate_nbest(LINES, wishes=Wishes(prefixes=["ka"]))
     with pytest.raises(DataError, match="as many, got 3 and 2"):
         translator.score(LINES, LINES[:2])
@@ -154,7 +155,6 @@ def test_wishes_and_targets_are_for_all_sentences(translator):
         {"compute_dtype": "foo"},
         {"compute_dtype": 1},
         {"device": "x"},
-        {"checkpoint": "x"},
         {"checkpoint": 5},
     ],
 )
@@ -163,6 +163,15 @@ def test_loading(arguments, folder):
     for kind in (Translator, Generator):
         with pytest.raises(ConfigError, match=f"^{name} must be"):
             kind.load(folder, **arguments)
+
+
+def test_more_threads_than_cores_are_told_of(folder, caplog):
+    cores = default_threads()
+    assert Translator.load(folder, threads=cores).num_threads == cores
+    assert caplog.messages == []
+    assert Translator.load(folder, threads=1024).num_threads == cores
+    (message,) = caplog.messages
+    assert message.startswith(f"warning: threads: 1024 were asked for, got {cores}, one for each core;")
 
 
 def test_a_value_by_itself_is_not_measured_by_the_defaults_of_others():

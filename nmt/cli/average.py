@@ -14,21 +14,31 @@ from nmt.cli.command import Command, version_option
 @click.option("-o", "--output", metavar="DIR", required=True, help="New folder for the averaged model.")
 @click.option("--last", type=click.IntRange(min=1), help="Average so many of the newest checkpoints.")
 @click.option("--best", type=click.IntRange(min=1), help="Average so many of the best checkpoints.")
-@click.option("--checkpoint", "files", metavar="FILE", multiple=True, help="Average this one; may be repeated.")
+@click.option(
+    "--checkpoint",
+    "files",
+    metavar="NAME",
+    multiple=True,
+    show_default="none",
+    help="Average this one, best-600 or a file; may be repeated.",
+)
 @version_option()
 def average(model_dir: str, output: str, last: int | None, best: int | None, files: tuple[str, ...]) -> None:
     """Average checkpoints of MODEL_DIR into a model folder of its own, which translates like any other.
 
-    The checkpoints are those that training.keep_last_ckpts or training.keep_best_ckpts left there, or files by name.
+    The checkpoints are those that training.keep_last_ckpts or training.keep_best_ckpts left there, by number, by name,
+    or files from elsewhere.
     The mean of the last of a run often translates better than any of them.
 
     \b
     Examples:
         nmt-average runs/de-en --last 5 -o runs/de-en-averaged
-        nmt-average runs/de-en --checkpoint a.safetensors --checkpoint b.safetensors -o runs/two
+        nmt-average runs/de-en --checkpoint best-600 --checkpoint best-800 -o runs/two
     """
     if sum(given is not None for given in (last, best)) + bool(files) != 1:
         raise click.UsageError("Give one of --last, --best and --checkpoint.")
+    from nmt.cli.streams import tell
+    from nmt.model_folder import find_checkpoint
     from nmt.train.average import best_checkpoints, newest_checkpoints, save_average
 
     folder = Path(model_dir)
@@ -37,10 +47,12 @@ def average(model_dir: str, output: str, last: int | None, best: int | None, fil
     elif best is not None:
         paths = best_checkpoints(folder, best)
     else:
-        paths = [Path(name) for name in files]
+        paths = [Path(name) if Path(name).is_file() else find_checkpoint(folder, name) for name in files]
     save_average(folder, paths, Path(output))
-    click.echo(f"{output}: the mean of {', '.join(path.name for path in paths)}", err=True)
+    tell(f"{output}: the mean of {', '.join(path.name for path in paths)}")
 
 
 if __name__ == "__main__":
-    average()
+    from nmt.cli import entry
+
+    entry.average()

@@ -16,7 +16,7 @@ from nmt.cli.command import Command, checkpoint_option, version_option
 @version_option()
 def bundle(model_dir: str, output: str, checkpoint: str | None) -> None:
     """Write the model in MODEL_DIR as one file that translates: parameters, settings, subwords, the shortlist and
-    length statistics if there are any, and its scores on the validation text.
+    length statistics if there are any, and its scores on the validation text. A file that is there is not written over.
 
     The file is a safetensors container: it holds no code, and any other program can read its arrays. Commands that take
     a model folder take the file in its place; parameters are mapped into memory, so that loading is quick and
@@ -26,6 +26,7 @@ def bundle(model_dir: str, output: str, checkpoint: str | None) -> None:
     Example:
         nmt-bundle runs/de-en de-en.nmt
     """
+    from nmt.cli.streams import tell
     from nmt.errors import CheckpointError
     from nmt.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
 
@@ -37,8 +38,10 @@ def bundle(model_dir: str, output: str, checkpoint: str | None) -> None:
     parts = ["parameters", "subwords"]
     parts += ["shortlist"] if saved.shortlist is not None else []
     parts += ["lengths"] if saved.lengths is not None else []
-    click.echo(f"{output}: {path.stat().st_size:,} bytes: {', '.join(parts)}", err=True)
+    tell(f"{output}: {path.stat().st_size:,} bytes: {', '.join(parts)}")
 
 
 if __name__ == "__main__":
-    bundle()
+    from nmt.cli import entry
+
+    entry.bundle()

@@ -1,43 +1,57 @@
-"""The one place where errors become a line on the terminal, and signals an exit code."""
+"""The one place where errors become a line on the terminal, and an exit code."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
-import sys
-import threading
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 
+from nmt.cli.entry import end_by_signals
 from nmt.errors import NMTError
 
 
 class Command(click.Command):
     """Shows an NMTError as `Error: ...` and exits 1; bugs keep their traceback.
 
-    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 130 and 143
-    ended by SIGINT and SIGTERM.
+    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
+    SIGINT, 143 by SIGTERM, 141 where whoever read standard output closed it.
     """
+
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        """Parse; --help and --version write here."""
+        from nmt.cli.streams import STDOUT_NAME, write_errors
+
+        with _one_line(), write_errors(STDOUT_NAME):
+            return super().make_context(*arguments, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        # Unwinds instead of dying on the spot, so that unfinished files are removed.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, _terminate)
+        former = end_by_signals()
         try:
-            return super().invoke(ctx)
-        except NMTError as error:
-            raise click.ClickException(str(error)) from error
-        except MemoryError:
-            raise click.ClickException(
-                "memory: must hold the model and a batch, got too little; lower the batch size"
-            ) from None
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            ctx.exit(128 + signal.SIGINT)
+            with _one_line():
+                return super().invoke(ctx)
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """Let a user's mistake end the command with one line, and a reader who has had enough without any."""
+    try:
+        yield
+    except NMTError as error:
+        raise click.ClickException(str(error)) from error
+    except BrokenPipeError:
+        raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
+    except MemoryError:
+        raise click.ClickException(
+            "memory: must hold the model and a batch, got too little; lower the batch size"
+        ) from None
 
 
 class Setting(click.ParamType):
@@ -61,6 +75,23 @@ class Setting(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class WholeSetting(Setting, click.IntRange):
+    """One that is a whole number. --help shows the bounds given here, for it has no time for the schema; a test holds
+    them to it. None is a bound that only a slip of the finger meets."""
+
+    def __init__(self, path: str, least: int, most: int | None = None) -> None:
+        click.IntRange.__init__(self, least, most)
+        self.path = path
+
+
+class NumberSetting(Setting, click.FloatRange):
+    """One that is a number of at least 0, or above it; bounds as of `WholeSetting`."""
+
+    def __init__(self, path: str, least: float = 0, most: float | None = None, *, above: bool = False) -> None:
+        click.FloatRange.__init__(self, least, most, min_open=above)
+        self.path = path
+
+
 class FiniteRange(click.FloatRange):
     """A range that a value which is no number is not in: click compares, and every comparison with NaN is false."""
 
@@ -76,9 +107,19 @@ def checkpoint_option() -> Callable[[Any], Any]:
     """Return the `--checkpoint` option: which parameters of a model folder."""
     return click.option(
         "--checkpoint",
-        type=click.Choice(["best", "last"]),
+        metavar="NAME",
         show_default="best, or last where there is no best yet",
-        help="Which parameters of the model folder to use.",
+        help="Which parameters of the model folder to use: best, last, or a numbered one such as best-600.",
+    )
+
+
+def cells_option() -> Callable[[Any], Any]:
+    """Return the `--cells` option of all commands that compute with a model somebody trained."""
+    return click.option(
+        "--cells",
+        metavar="MODULE",
+        multiple=True,
+        help="Let the model name cells of this module, whose code then runs; may be repeated.",
     )
 
 
@@ -107,7 +148,7 @@ def threads_option() -> Callable[[Any], Any]:
     """Return the `--threads` option that all commands share."""
     return click.option(
         "--threads",
-        type=Setting("threads", "integer"),
+        type=WholeSetting("threads", 1, 1024),
         show_default="threads of the config, or all cores",
         help="Processor cores to use.",
     )
@@ -138,7 +179,7 @@ def beam_options() -> Callable[[Any], Any]:
     options = [
         click.option(
             "--beam-size",
-            type=Setting("decoding.beam_size", "integer"),
+            type=WholeSetting("decoding.beam_size", 1, 1000),
             show_default="decoding.beam_size of the config, there 5",
             help="Hypotheses kept at each step; 1 is greedy search.",
         ),
@@ -151,7 +192,7 @@ def beam_options() -> Callable[[Any], Any]:
         ),
         click.option(
             "--batch-size",
-            type=Setting("decoding.batch_size", "integer"),
+            type=WholeSetting("decoding.batch_size", 1, 100_000),
             show_default="decoding.batch_size of the config, there 64",
             help="Sentences translated together: speed, not results.",
         ),
@@ -164,7 +205,3 @@ def beam_options() -> Callable[[Any], Any]:
         return function
 
     return decorate
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, beam_options, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.command import (
+    Command,
+    beam_options,
+    cells_option,
+    compute_dtype_option,
+    device_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.search_options import language_model_options
 from nmt.evaluate import TOKENIZERS
 
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 @compute_dtype_option()
 @threads_option()
 @device_option()
+@cells_option()
 @version_option()
 def evaluate(
     model_dir: str | None,
@@ -57,19 +67,26 @@ def evaluate(
         nmt-evaluate runs/de-en --src test.de --ref test.en
         nmt-evaluate --hyp output.en --ref test.en --json
     """
-    from nmt.cli.streams import input_lines
+    from nmt.cli.streams import check_apart, say
+    from nmt.lines import read_text
+    from nmt.model_folder import model_files
 
     if hyp is not None and (model_dir or src or options["output"]):
         raise click.UsageError("Give either MODEL_DIR and --src (and -o), or --hyp.")
     if hyp is None and (model_dir is None or src is None):
         raise click.UsageError("Give MODEL_DIR and --src to translate, or --hyp to score.")
-    references = list(input_lines(ref))
+    given = str(hyp if hyp is not None else src)
+    inputs: dict[str, str | list[Path]] = {"--src" if hyp is None else "--hyp": given, "--ref": ref}
+    if model_dir is not None:
+        inputs["a file of the model"] = model_files(Path(model_dir))
+    check_apart({} if options["output"] is None else {"-o": options["output"]}, inputs)
+    references = read_text(ref)
     if hyp is not None:
-        hypotheses = list(input_lines(hyp))
+        hypotheses = read_text(hyp)
     else:
-        sources = list(input_lines(str(src)))
-        _check_counts(str(src), len(sources), ref, len(references))
-        hypotheses, references = _translate(str(model_dir), sources, references, options)
+        sources = read_text(given)
+        _check_counts(given, len(sources), ref, len(references))
+        hypotheses, references = _translate(str(model_dir), given, sources, references, options)
 
     from nmt.evaluate import format_table, score_translations
 
@@ -81,32 +98,35 @@ def evaluate(
             "lines": len(references),
             "metrics": {name: score.to_dict() for name, score in scores.items()},
         }
-        click.echo(json.dumps(record, indent=2))
+        say(json.dumps(record, indent=2))
     else:
-        click.echo(format_table(list(scores.values())))
+        say(format_table(list(scores.values())))
 
 
 def _translate(
-    model_dir: str, sources: list[str], references: list[str], options: dict[str, Any]
+    model_dir: str, name: str, sources: list[str], references: list[str], options: dict[str, Any]
 ) -> tuple[list[str], list[str]]:
-    """Return the translations, and the references as the model was taught to write them."""
+    """Return the translations of the text `name`, and the references as the model was taught to write them."""
     from nmt.cli.meter import Meter
-    from nmt.cli.streams import output_lines
+    from nmt.cli.streams import output_lines, tell, telling_notices
     from nmt.data.corpus import clean_line
     from nmt.translator import Translator
 
     output = options.pop("output")
-    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "lm")}
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "cells", "lm")}
     translator = Translator.load(model_dir, **loading)
     with contextlib.closing(Meter()) as meter:
         found = translator.translate_nbest(sources, n_best=1, on_batch=meter.add, **options)
+    with telling_notices(name) as notices:
+        for number, translations in enumerate(found):
+            notices.add(number, translations[0].warnings)
     hypotheses = [translations[0].text for translations in found]
     if output is not None:
         with output_lines(output) as writer:
             for line in hypotheses:
                 writer.write(line)
     side = translator.config.data.tgt
-    click.echo(_cleaning(side), err=True)
+    tell(_cleaning(side))
     return hypotheses, [clean_line(line, side.lowercase, side.normalize) for line in references]
 
 
@@ -131,4 +151,6 @@ def _check_counts(src: str, num_sources: int, ref: str, num_references: int) -> 
 
 
 if __name__ == "__main__":
-    evaluate()
+    from nmt.cli import entry
+
+    entry.evaluate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -47,13 +48,20 @@ def soft_alignment_line(found: list[Translation]) -> str:
 def _record(translation: Translation) -> dict[str, Any]:
     record: dict[str, Any] = {
         "text": translation.text,
-        "score": round(translation.score, 6),
-        "log_prob": round(translation.log_prob, 6),
+        "score": finite(translation.score),
+        "log_prob": finite(translation.log_prob),
     }
     if translation.detail is not None:
         detail = translation.detail
         record["tokens"] = detail.tokens
-        record["token_log_probs"] = [round(x, 6) for x in detail.log_probs]
+        record["token_log_probs"] = [finite(x) for x in detail.log_probs]
         record["alignment"] = [list(pair) for pair in detail.alignment]
-        record["warnings"] = detail.warnings
+        record["warnings"] = [*translation.warnings, *detail.warnings]
+    elif translation.warnings:
+        record["warnings"] = list(translation.warnings)
     return record
+
+
+def finite(number: float) -> float | None:
+    """A number with six places for JSON, which lacks infinity and NaN: they become null."""
+    return round(number, 6) if math.isfinite(number) else None

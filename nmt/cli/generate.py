@@ -5,23 +5,27 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nmt.cli.command import (
     Command,
-    Setting,
+    WholeSetting,
     beam_options,
+    cells_option,
     compute_dtype_option,
     device_option,
     threads_option,
     version_option,
 )
-from nmt.cli.formats import FORMATS, output_of
-from nmt.cli.search_options import search_options, unused_options
+from nmt.cli.formats import FORMATS, finite, output_of
+from nmt.cli.search_options import search_options, tell_unused
 
 if TYPE_CHECKING:
+    from nmt.lines import Lines
     from nmt.translation import Translation
 
 _CHUNK_BATCHES = 8
@@ -34,11 +38,15 @@ _CHUNK_BATCHES = 8
 @click.option("--prompt", metavar="TEXT", multiple=True, help="A beginning to go on with; may be repeated.")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - is stdout.")
 @click.option(
-    "-n", "--samples", type=Setting("decoding.n_best", "integer"), default=1, help="Lines to write for each beginning."
+    "-n",
+    "--samples",
+    type=WholeSetting("decoding.n_best", 1, 10_000),
+    default=1,
+    help="Lines to write for each beginning.",
 )
 @click.option(
     "--max-length",
-    type=Setting("decoding.max_length_extra", "integer"),
+    type=WholeSetting("decoding.max_length_extra", 0, 100_000),
     default=100,
     help="Most subwords to go on with.",
 )
@@ -65,6 +73,7 @@ _CHUNK_BATCHES = 8
 @compute_dtype_option()
 @threads_option()
 @device_option()
+@cells_option()
 @version_option()
 def generate(model_dir: str, source: str | None, **options: Any) -> None:
     """Write lines with the language model in MODEL_DIR (written by nmt-train with task: lm).
@@ -84,16 +93,22 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
         nmt-generate runs/captions --prompt 'A man' --sampling-temperature 0.7
     """
     from nmt.cli.meter import Meter
-    from nmt.cli.streams import chunks, output_lines
+    from nmt.cli.streams import check_apart, output_lines, telling_notices
     from nmt.generator import Generator
+    from nmt.lines import chunks
+    from nmt.model_folder import model_files
 
-    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device")}
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
     output, form = options.pop("output"), options.pop("output_format")
+    inputs: dict[str, str | list[Path]] = {"a file of the model": model_files(Path(model_dir))}
+    check_apart({"-o": output}, inputs if source is None else {"PROMPTS": source, **inputs})
     prompts = _prompts(source, options.pop("prompt"))
-    with output_lines(output) as writer, contextlib.closing(Meter()) as meter:
+    with contextlib.ExitStack() as stack:
+        notices = stack.enter_context(telling_notices(source or "--prompt"))
+        writer = stack.enter_context(output_lines(output))
+        meter = stack.enter_context(contextlib.closing(Meter()))
         generator = Generator.load(model_dir, **loading)
-        for warning in unused_options(options, generator.config.decoding):
-            click.echo(warning, err=True)
+        tell_unused(options, generator.config.decoding)
         size = (options["batch_size"] or generator.config.decoding.batch_size) * _CHUNK_BATCHES
         number = 0
         for chunk in chunks(prompts, size):
@@ -101,18 +116,19 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
             for prompt, lines in zip(chunk, found, strict=True):
                 for text in _written(form, number, prompt, lines):
                     writer.write(text)
+                notices.add(number, [text for line in lines for text in line.warnings])
                 number += 1
             writer.flush()
 
 
-def _prompts(source: str | None, given: tuple[str, ...]) -> Iterator[str]:
-    from nmt.cli.streams import input_lines
+def _prompts(source: str | None, given: tuple[str, ...]) -> Lines[str]:
+    """Those of the command line, then those of the file; an empty one where there are none."""
+    from nmt.lines import Lines, open_lines
 
-    if source is None and not given:
-        yield ""
-    yield from given
-    if source is not None:
-        yield from input_lines(source)
+    if source is None:
+        return Lines(iter(given or ("",)))
+    lines = open_lines(source)
+    return Lines(chain(given, lines), lines.ready)
 
 
 def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> Iterator[str]:
@@ -121,9 +137,11 @@ def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> I
     elif form == "tsv":
         yield from output_of(form, number, prompt, lines)
     else:
-        written = [{"text": line.text, "log_prob": round(line.log_prob, 6)} for line in lines]
+        written = [{"text": line.text, "log_prob": finite(line.log_prob)} for line in lines]
         yield json.dumps({"number": number, "prompt": prompt, "lines": written}, ensure_ascii=False)
 
 
 if __name__ == "__main__":
-    generate()
+    from nmt.cli import entry
+
+    entry.generate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-import click
+from nmt.cli.streams import tell
 
 _LIVE_SECONDS = 0.2
 _LINE_SECONDS = 30.0
@@ -33,16 +33,12 @@ class Meter:
         if now - self._shown_at < (_LIVE_SECONDS if self._is_live else _LINE_SECONDS):
             return
         self._shown_at, self._has_shown = now, True
-        click.echo(
-            f"\r{self._text()}\x1b[K" if self._is_live else self._text(),
-            nl=not self._is_live,
-            err=True,
-        )
+        tell(f"\r{self._text()}\x1b[K" if self._is_live else self._text(), end="" if self._is_live else "\n")
 
     def close(self) -> None:
         """Write the last count, if there was one before."""
         if self._has_shown:
-            click.echo(f"\r{self._text()}\x1b[K" if self._is_live else self._text(), err=True)
+            tell(f"\r{self._text()}\x1b[K" if self._is_live else self._text())
 
     def _text(self) -> str:
         seconds = time.monotonic() - self._started

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from nmt.cli.command import Command, checkpoint_option, version_option
+from nmt.cli.command import Command, cells_option, checkpoint_option, version_option
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR")
 @click.option("-o", "--output", metavar="DIR", required=True, help="New folder for the model in int8.")
 @checkpoint_option()
+@cells_option()
 @version_option()
-def quantize(model_dir: str, output: str, checkpoint: str | None) -> None:
+def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[str, ...]) -> None:
     """Write the model in MODEL_DIR with its matrices in int8: a quarter of the size, several times as fast.
 
     The new folder translates like any other, with compute_dtype int8 unless --compute-dtype says otherwise, and on any
@@ -26,16 +27,19 @@ def quantize(model_dir: str, output: str, checkpoint: str | None) -> None:
         nmt-quantize runs/de-en -o runs/de-en-int8
         nmt-evaluate runs/de-en-int8 --src test.de --ref test.en
     """
+    from nmt.cli.streams import tell
     from nmt.model_folder import BEST_NAME
     from nmt.quantised_model import save_quantised
     from nmt.saved_model import load_saved_model
 
-    saved, out = load_saved_model(Path(model_dir), checkpoint), Path(output)
+    saved, out = load_saved_model(Path(model_dir), checkpoint, cells=cells), Path(output)
     save_quantised(out, saved)
     size = (out / BEST_NAME).stat().st_size
     former = sum(array.nbytes for array in saved.params.values())
-    click.echo(f"{output}: {size:,} bytes of parameters, from {former:,}", err=True)
+    tell(f"{output}: {size:,} bytes of parameters, from {former:,}")
 
 
 if __name__ == "__main__":
-    quantize()
+    from nmt.cli import entry
+
+    entry.quantize()

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nmt.cli.command import (
     Command,
-    Setting,
+    WholeSetting,
+    cells_option,
     checkpoint_option,
     compute_dtype_option,
     device_option,
     threads_option,
     version_option,
 )
+from nmt.cli.formats import finite
 from nmt.cli.search_options import language_model_options
 
 if TYPE_CHECKING:
     from nmt.cli.streams import LineWriter
+    from nmt.notices import Notices
 
 _CHUNK = 2048
 """Pairs read at a time."""
@@ -35,7 +41,7 @@ _CHUNK = 2048
 @click.option("--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Columns or JSON objects.")
 @click.option(
     "--batch-size",
-    type=Setting("decoding.batch_size", "integer"),
+    type=WholeSetting("decoding.batch_size", 1, 100_000),
     show_default="decoding.batch_size of the config, there 64",
     help="Sentences scored together: speed, not results.",
 )
@@ -44,6 +50,7 @@ _CHUNK = 2048
 @compute_dtype_option()
 @threads_option()
 @device_option()
+@cells_option()
 @version_option()
 def score(
     model_dir: str,
@@ -73,66 +80,87 @@ def score(
         nmt-score runs/de-en --src test.de --tgt test.en
         nmt-score runs/captions --tgt test.en
     """
-    from nmt.cli.streams import output_lines
+    from nmt.cli.streams import check_apart, output_lines, telling_notices
+    from nmt.model_folder import model_files
 
     if src is not None and independent:
         raise click.UsageError("--independent is for language models, which have no --src.")
     if src is None and (lm is not None or lm_weight is not None):
         raise click.UsageError("--lm and --lm-weight are for translations, which have --src.")
-    with output_lines(output) as writer:
+    inputs: dict[str, str | list[Path]] = {"--tgt": tgt, "a file of the model": model_files(Path(model_dir))}
+    check_apart({"-o": output}, inputs if src is None else {"--src": src, **inputs})
+    name = src if src is not None else tgt
+    with telling_notices(name) as notices, output_lines(output) as writer:
+        report = _Report(writer, notices, output_format)
         if src is None:
-            _score_text(writer, model_dir, tgt, not independent, output_format, loading)
+            _score_text(report, model_dir, tgt, not independent, loading)
         else:
             how = {"batch_size": batch_size, "lm_weight": lm_weight}
-            _score_pairs(writer, model_dir, src, tgt, output_format, how, {"lm": lm, **loading})
+            _score_pairs(report, model_dir, src, tgt, how, {"lm": lm, **loading})
+
+
+@dataclass
+class _Report:
+    """Writes what is found of each line, and adds it up."""
+
+    writer: LineWriter
+    notices: Notices
+    form: str
+    total: float = 0.0  # of log-probabilities
+    count: int = 0  # of subwords
+    number: int = 0  # of the next line
+
+    def add(self, tokens: list[str], log_probs: list[float], warnings: Iterable[str], more: dict[str, Any]) -> None:
+        self.writer.write(_line(self.form, self.number, tokens, log_probs, more))
+        self.notices.add(self.number, warnings)
+        self.total, self.count, self.number = self.total + sum(log_probs), self.count + len(tokens), self.number + 1
+
+    def summary(self) -> str:
+        mean = perplexity(self.total, self.count)
+        return f"perplexity {mean:.4f} of {self.count} subwords in {self.number} lines"
 
 
 def _score_pairs(
-    writer: LineWriter,
-    model_dir: str,
-    src: str,
-    tgt: str,
-    form: str,
-    how: dict[str, Any],
-    loading: dict[str, Any],
+    report: _Report, model_dir: str, src: str, tgt: str, how: dict[str, Any], loading: dict[str, Any]
 ) -> None:
-    from nmt.cli.streams import chunks, in_step, input_lines
+    from nmt.cli.streams import in_step, tell
+    from nmt.lines import chunks, open_lines
+    from nmt.translation import CUT, NOT_A_NUMBER
     from nmt.translator import Translator
 
-    pairs = in_step(input_lines(src), {tgt: input_lines(tgt)})
-    total, count, number = 0.0, 0, 0
+    pairs = in_step(open_lines(src), {tgt: open_lines(tgt)})
     translator = Translator.load(model_dir, **loading)
     for chunk in chunks(pairs, _CHUNK):
         targets = [beside[tgt] for _, beside in chunk]
         for detail in translator.score([line for line, _ in chunk], targets, **how):
             more = {"alignment": [list(pair) for pair in detail.alignment]}
-            writer.write(_line(form, number, detail.tokens, detail.log_probs, more))
-            total, count, number = total + sum(detail.log_probs), count + len(detail.tokens), number + 1
-        writer.flush()
-    click.echo(f"perplexity {perplexity(total, count):.4f} of {count} subwords in {number} lines", err=True)
+            # What else a detail warns of, such as words never attended to, is true of half the lines of any text.
+            warnings = [text for text in detail.warnings if text in (CUT, NOT_A_NUMBER)]
+            report.add(detail.tokens, detail.log_probs, warnings, more)
+        report.writer.flush()
+    tell(report.summary())
 
 
-def _score_text(writer: LineWriter, model_dir: str, text: str, carry: bool, form: str, loading: dict[str, Any]) -> None:
-    from nmt.cli.streams import input_lines
+def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading: dict[str, Any]) -> None:
+    from nmt.cli.streams import tell
     from nmt.generator import Generator
+    from nmt.lines import open_lines
 
-    total, count, number, characters = 0.0, 0, 0, 0
-    for line in Generator.load(model_dir, **loading).score(input_lines(text), carry=carry):
-        writer.write(_line(form, number, line.tokens, line.log_probs, {}))
-        total, count, number = total + sum(line.log_probs), count + len(line.tokens), number + 1
+    characters = 0
+    lines = open_lines(text)
+    for line in Generator.load(model_dir, **loading).score(lines, carry=carry):
+        report.add(line.tokens, line.log_probs, line.warnings, {})
         characters += line.characters
-    bits = -total / math.log(2) / max(1, characters)
-    click.echo(
-        f"perplexity {perplexity(total, count):.4f} of {count} subwords in {number} lines, "
-        f"{bits:.4f} bits for each of {characters} characters",
-        err=True,
-    )
+        if not lines.ready():
+            report.writer.flush()
+    bits = -report.total / math.log(2) / max(1, characters)
+    tell(f"{report.summary()}, {bits:.4f} bits for each of {characters} characters")
 
 
 def perplexity(log_prob: float, count: int) -> float:
     """The perplexity of a token, of `count` whose log-probabilities sum to `log_prob`; infinite if too large."""
     mean = -log_prob / max(1, count)
-    return math.exp(mean) if mean < 700 else math.inf
+    return math.inf if mean >= 700 else math.exp(mean)
 
 
 def _line(form: str, number: int, tokens: list[str], log_probs: list[float], more: dict[str, Any]) -> str:
@@ -141,14 +169,16 @@ def _line(form: str, number: int, tokens: list[str], log_probs: list[float], mor
         return f"{number}\t{total:.6f}\t{count}\t{perplexity(total, count):.6f}"
     record = {
         "line": number,
-        "log_prob": round(total, 6),
-        "perplexity": perplexity(total, count),
+        "log_prob": finite(total),
+        "perplexity": finite(perplexity(total, count)),
         "tokens": tokens,
-        "token_log_probs": [round(x, 6) for x in log_probs],
+        "token_log_probs": [finite(x) for x in log_probs],
         **more,
     }
     return json.dumps(record, ensure_ascii=False)
 
 
 if __name__ == "__main__":
-    score()
+    from nmt.cli import entry
+
+    entry.score()

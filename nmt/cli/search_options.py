@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Setting
+from nmt.cli.command import NumberSetting, Setting, WholeSetting
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
 
 
 def _option(name: str, kind: Any, text: str, key: str, default: object) -> tuple[str, Callable[[Any], Any]]:
+    """kind: What makes a type for the path of a setting, or a type of click's."""
     shown = f"decoding.{key} of the config, there {default}"
-    kind = Setting(f"decoding.{key}", kind) if isinstance(kind, str) else kind
+    kind = kind(f"decoding.{key}") if isinstance(kind, partial) else kind
     return key, click.option(name, key, type=kind, default=None, show_default=shown, help=text)
+
+
+_COUNT, _LENGTH = partial(WholeSetting, least=0), partial(WholeSetting, least=0, most=100_000)
+_BEAM, _SAMPLES = partial(WholeSetting, least=1, most=1000), partial(WholeSetting, least=1, most=10_000)
+_ANY, _WEIGHT, _ABOVE = partial(Setting, name="float"), partial(NumberSetting), partial(NumberSetting, above=True)
+_RATIO, _NUCLEUS = partial(NumberSetting, most=1000, above=True), partial(NumberSetting, most=1, above=True)
+_TEMPERATURE = partial(NumberSetting, least=0.001, most=1000)
 
 
 _MEASURE = click.Choice(["none", "chrf", "bleu"])
 _OPTIONS = [
-    _option("--min-length", "integer", "Least subwords of a translation.", "min_length", 0),
-    _option("--max-length-ratio", "float", "Most subwords for each one of the source ...", "max_length_ratio", 2.0),
-    _option("--max-length-extra", "integer", "... and so many more.", "max_length_extra", 10),
-    _option("--word-reward", "float", "Added to the score for each subword.", "word_reward", 0.0),
+    _option("--min-length", _LENGTH, "Least subwords of a translation.", "min_length", 0),
+    _option("--max-length-ratio", _RATIO, "Most subwords for each one of the source ...", "max_length_ratio", 2.0),
+    _option("--max-length-extra", _LENGTH, "... and so many more.", "max_length_extra", 10),
+    _option("--word-reward", _ANY, "Added to the score for each subword.", "word_reward", 0.0),
     _option(
         "--word-reward-bounded/--word-reward-unbounded",
         None,
@@ -32,19 +41,19 @@ _OPTIONS = [
         "word_reward_bounded",
         "false",
     ),
-    _option("--coverage-penalty", "float", "GNMT's beta: source left out lowers the score.", "coverage_penalty", 0.0),
-    _option("--no-repeat-ngram-size", "integer", "No sequence of so many subwords twice.", "no_repeat_ngram_size", 0),
-    _option("--repetition-penalty", "float", "Above 1: repeated subwords are less likely.", "repetition_penalty", 1.0),
-    _option("--beam-groups", "integer", "Groups of a diverse beam; divides --beam-size.", "beam_groups", 1),
-    _option("--diversity-strength", "float", "What a group pays for others' subwords.", "diversity_strength", 0.5),
+    _option("--coverage-penalty", _WEIGHT, "GNMT's beta: source left out lowers the score.", "coverage_penalty", 0.0),
+    _option("--no-repeat-ngram-size", _LENGTH, "No sequence of so many subwords twice.", "no_repeat_ngram_size", 0),
+    _option("--repetition-penalty", _ABOVE, "Above 1: repeated subwords are less likely.", "repetition_penalty", 1.0),
+    _option("--beam-groups", _BEAM, "Groups of a diverse beam; divides --beam-size.", "beam_groups", 1),
+    _option("--diversity-strength", _WEIGHT, "What a group pays for others' subwords.", "diversity_strength", 0.5),
     _option("--sampling/--no-sampling", None, "Draw translations instead of searching.", "sampling", "false"),
-    _option("--sampling-temperature", "float", "Below 1: nearer to the likeliest.", "sampling_temperature", 1.0),
-    _option("--sampling-topk", "integer", "Sample among so many likeliest subwords; 0: all.", "sampling_topk", 0),
-    _option("--sampling-topp", "float", "Sample among a nucleus of this probability.", "sampling_topp", 1.0),
-    _option("--seed", "integer", "Start of sampling's random numbers.", "sampling_seed", 0),
+    _option("--sampling-temperature", _TEMPERATURE, "Below 1: nearer to the likeliest.", "sampling_temperature", 1.0),
+    _option("--sampling-topk", _COUNT, "Sample among so many likeliest subwords; 0: all.", "sampling_topk", 0),
+    _option("--sampling-topp", _NUCLEUS, "Sample among a nucleus of this probability.", "sampling_topp", 1.0),
+    _option("--seed", _COUNT, "Start of sampling's random numbers.", "sampling_seed", 0),
     _option("--mbr", _MEASURE, "Give the candidate that agrees best with the others.", "mbr", "none"),
-    _option("--mbr-samples", "integer", "With --mbr and --sampling: samples of each line.", "mbr_samples", 32),
-    _option("--glossary-bonus", "float", "Score for each phrase of a glossary.", "glossary_bonus", 8.0),
+    _option("--mbr-samples", _SAMPLES, "With --mbr and --sampling: samples of each line.", "mbr_samples", 32),
+    _option("--glossary-bonus", _WEIGHT, "Score for each phrase of a glossary.", "glossary_bonus", 8.0),
 ]
 
 
@@ -60,22 +69,22 @@ _NEEDED = {
 """Options that change nothing without another one: which that is, and the setting and value of its being left out."""
 
 
-def unused_options(given: dict[str, Any], decoding: DecodingConfig) -> list[str]:
-    """A warning for each option that was given and changes nothing; `given` by key of the section, None where not."""
-    warnings = []
+def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
+    """Tell of each option that was given and changes nothing; `given` by key of the section, None where not."""
+    from nmt.cli.streams import tell
+
     for key, (needed, setting, left_out) in _NEEDED.items():
         value = given.get(setting)
         value = getattr(decoding, setting) if value is None else value
         if given.get(key) is not None and value == left_out:
             name = "--seed" if key == "sampling_seed" else "--" + key.replace("_", "-")
-            warnings.append(f"warning: {name} changes nothing without {needed}")
-    return warnings
+            tell(f"warning: {name} changes nothing without {needed}")
 
 
 def language_model_options() -> Callable[[Any], Any]:
     """Return the options of a language model beside the translator, which all commands that put probabilities to
     translations share."""
-    _, weight = _option("--lm-weight", "float", "What the language model's say counts; 0: nothing.", "lm_weight", 0.1)
+    _, weight = _option("--lm-weight", _WEIGHT, "What the language model's say counts; 0: nothing.", "lm_weight", 0.1)
 
     def decorate(function: Any) -> Any:
         lm = click.option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import Command, FiniteRange, compute_dtype_option, threads_option, version_option
+from nmt.cli.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.shortlist import ShortlistLearner
@@ -56,6 +56,7 @@ Ids = tuple[list[list[int]], list[list[int]]]
 )
 @compute_dtype_option()
 @threads_option()
+@cells_option()
 @version_option()
 def shortlist(model_dir: str, **options: Any) -> None:
     """Learn a shortlist of output words for the model in MODEL_DIR, and write it there for nmt-translate --shortlist.
@@ -69,6 +70,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     Example:
         nmt-shortlist runs/de-en --compute-dtype bfloat16
     """
+    from nmt.cli.streams import say
     from nmt.model_folder import LENGTHS_NAME, SHORTLIST_NAME, subwords_digest
     from nmt.shortlist import ShortlistLearner, candidates_together, count_misses, save_shortlist
     from nmt.translator import Translator
@@ -77,7 +79,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
         if (options[one] is None) != (options[other] is None):
             raise click.UsageError("Give --src with --tgt, and --dev-src with --dev-tgt.")
     folder = Path(model_dir)
-    kinds = {name: options[name] for name in ("threads", "compute_dtype")}
+    kinds = {name: options[name] for name in ("threads", "compute_dtype", "cells")}
     translator = Translator.load(folder, device="cpu", **kinds)
     _check_folder(folder)
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
@@ -100,11 +102,11 @@ def shortlist(model_dir: str, **options: Any) -> None:
     size = translator.config.decoding.batch_size
     means = {"a sentence": misses["reference"].candidates}
     means[f"{size} sentences together"] = candidates_together(found, texts["source"], size)
-    click.echo(f"frequent\t{len(found.always)} of {found.vocab_size} subwords\tfor all sentences")
+    say(f"frequent\t{len(found.always)} of {found.vocab_size} subwords\tfor all sentences")
     for name, mean in means.items():
-        click.echo(f"candidates\t{mean:.1f} of {found.vocab_size} subwords\t{name}")
+        say(f"candidates\t{mean:.1f} of {found.vocab_size} subwords\t{name}")
     for name, counted in misses.items():
-        click.echo(f"miss rate\t{counted.rate:.2f} %\t{counted.missing} of {counted.tokens} subwords\t{name}")
+        say(f"miss rate\t{counted.rate:.2f} %\t{counted.missing} of {counted.tokens} subwords\t{name}")
 
 
 def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> tuple[list[int], list[int]]:
@@ -155,19 +157,28 @@ def _pairs(
 ) -> Iterator[Ids]:
     """At most so many pairs of two files, else of the config's `part`, as ids, a chunk at a time, without those that
     training leaves out."""
-    from nmt.cli.streams import chunks, in_step, input_lines
+    from nmt.cli.streams import check_apart, in_step, telling_notices
+    from nmt.lines import chunks, open_lines
+    from nmt.translation import CUT
 
     data = translator.config.data
     src, tgt = src or f"{getattr(data, part)}.{data.src.lang}", tgt or f"{getattr(data, part)}.{data.tgt.lang}"
-    for chunk in chunks(islice(in_step(input_lines(src), {tgt: input_lines(tgt)}), most), _CHUNK):
-        sources = translator.source_ids([line for line, _ in chunk])
-        targets = translator.target_ids([beside[tgt] for _, beside in chunk])
-        kept = [
-            (s, t)
-            for s, t in zip(sources, targets, strict=True)
-            if 0 < len(s) <= data.src.max_length and 0 < len(t) <= data.tgt.max_length
-        ]
-        yield [s for s, _ in kept], [t for _, t in kept]
+    check_apart({}, {"--src": src, "--tgt": tgt})
+    done = 0
+    with telling_notices(src) as notices:
+        for chunk in chunks(islice(in_step(open_lines(src), {tgt: open_lines(tgt)}), most), _CHUNK):
+            cut: set[int] = set()
+            sources = translator.source_ids([line for line, _ in chunk], cut)
+            for place in sorted(cut):
+                notices.add(done + place, [CUT])
+            done += len(chunk)
+            targets = translator.target_ids([beside[tgt] for _, beside in chunk])
+            kept = [
+                (s, t)
+                for s, t in zip(sources, targets, strict=True)
+                if 0 < len(s) <= data.src.max_length and 0 < len(t) <= data.tgt.max_length
+            ]
+            yield [s for s, _ in kept], [t for _, t in kept]
 
 
 def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
@@ -182,4 +193,6 @@ def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
 
 
 if __name__ == "__main__":
-    shortlist()
+    from nmt.cli import entry
+
+    entry.shortlist()

@@ -1,39 +1,27 @@
-"""Lines in and lines out: standard streams, files and pipes, a piece at a time."""
+"""Lines out, and lines of several files side by side: standard streams, files and pipes, a piece at a time."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
+
+import click
 
 from nmt.errors import DataError
-from nmt.files import explain, replacing
+from nmt.files import explain, remedy, replacing
+from nmt.lines import STDIN, Lines
+from nmt.notices import Notices
 
-T = TypeVar("T")
+STDOUT = "-"
+STDOUT_NAME = "standard output"
 
-_BOM = b"\xef\xbb\xbf"
-
-
-def input_lines(source: str) -> Iterator[str]:
-    r"""Yield the lines of a file, plain or gzip, or with `-` of standard input, without their ends.
-
-    Only `\n` and `\r\n` end a line. Nothing is read ahead, so that a person or a program that
-    writes one line and waits for its answer gets it.
-
-    Raises:
-        DataError: No such file, or a line that is not UTF-8, with its number.
-    """
-    if source == "-":
-        return _decode(iter(sys.stdin.buffer.readline, b""), "standard input")
-    path = Path(source)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        return _read_pipe(path)
-    from nmt.data.corpus import read_lines
-
-    return read_lines(path)
+Record = tuple[str, dict[str, str]]
+"""A line of the input, and the lines beside it of other files, by their names."""
 
 
 class LineWriter:
@@ -50,12 +38,12 @@ class LineWriter:
 
     def write(self, text: str) -> None:
         """Write one line. Raises DataError if there is no room."""
-        with _write_errors(self._name):
+        with write_errors(self._name):
             self._stream.write(text.encode() + b"\n")
 
     def flush(self) -> None:
         """Let the reader see what was written. Raises DataError if there is no room."""
-        with _write_errors(self._name):
+        with write_errors(self._name):
             self._stream.flush()
 
 
@@ -66,109 +54,138 @@ def output_lines(target: str) -> Iterator[LineWriter]:
     Raises:
         DataError: It cannot be written. A former file of that name is untouched.
     """
-    if target == "-":
-        writer = LineWriter(sys.stdout.buffer, "standard output")
+    if target == STDOUT:
+        if sys.stdout is None:
+            raise DataError(f"{STDOUT_NAME}: must be open, got a closed one; name a file to write to")
+        writer = LineWriter(sys.stdout.buffer, STDOUT_NAME)
         yield writer
         writer.flush()
         return
     with contextlib.ExitStack() as stack:
-        with _write_errors(target):
+        with write_errors(target):
             temporary = stack.enter_context(replacing(Path(target)))
-            stream = stack.enter_context(temporary.open("wb"))
+            stream = stack.enter_context(closing_quietly(temporary.open("wb")))
         yield LineWriter(stream, target)
-        with _write_errors(target):
+        with write_errors(target):
+            stream.close()
             stack.close()
 
 
 @contextlib.contextmanager
-def continued_lines(target: str, numbered: bool) -> Iterator[tuple[LineWriter, int]]:
-    """Give a writer to the end of a file that an earlier run may have begun, and how many input lines it answers.
+def closing_quietly(stream: BinaryIO) -> Iterator[BinaryIO]:
+    """Close a stream at the end of the block. Where that fails something failed before, and says why."""
+    try:
+        yield stream
+    finally:
+        with contextlib.suppress(OSError):
+            stream.close()
 
-    A line without its end is cut off. `numbered`: several lines may answer one input line, whose number is their first
-    column; the last of these answers may be half there, so it is cut off as well.
 
-    Raises:
-        DataError: It cannot be written.
+def say(text: str) -> None:
+    """Write a result, one line or several, to standard output. Raises DataError."""
+    with output_lines(STDOUT) as writer:
+        writer.write(text)
+
+
+def tell(text: str, end: str = "\n") -> None:
+    """Write a line to standard error for whoever reads it; where nobody can, that changes nothing."""
+    try:
+        click.echo(text + end, nl=False, err=True)
+    except OSError:
+        discard(sys.stderr.fileno())
+
+
+@contextlib.contextmanager
+def telling_notices(source: str) -> Iterator[Notices]:
+    """Collect warnings about the lines of a text, named as on the command line, and tell them at the end."""
+    notices = Notices()
+    try:
+        yield notices
+    finally:
+        for text in notices.told():
+            tell(f"warning: {'standard input' if source == STDIN else source}: {text}")
+
+
+def discard(handle: int) -> None:
+    """Let all that is still written to a standard stream go nowhere: what it holds could not be written, and would be
+    tried again when the interpreter ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, handle)
+    os.close(nowhere)
+
+
+@contextlib.contextmanager
+def write_errors(name: str) -> Iterator[None]:
+    """Let what goes wrong when `name` is written be one line. A reader who has had enough is no error: BrokenPipeError
+    stays, and the command ends without a word."""
+    try:
+        yield
+    except OSError as error:
+        if name == STDOUT_NAME:
+            with contextlib.suppress(OSError):  # a stand-in without a file
+                discard(sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise DataError(f"{name}: must be writable, got {explain(error)}; {remedy(error)}") from error
+
+
+def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path]]) -> None:
+    """Raise DataError where an output is one of the inputs, by whatever name, link or stream, or another output: it
+    would be written over; or where two inputs are both standard input.
+
+    Args:
+        outputs: Paths or `-`, by what the error calls them.
+        inputs: The same; of a list no file must be written to.
     """
-    with _write_errors(target):
-        path = Path(target)
-        answered, end = _answered(path, numbered) if path.exists() else (0, 0)
-        stream = path.open("r+b" if path.exists() else "wb")
-    with stream:
-        with _write_errors(target):
-            stream.truncate(end)
-            stream.seek(end)
-        writer = LineWriter(stream, target)
-        yield writer, answered
-        writer.flush()
+    streams = [name for name, source in inputs.items() if source == STDIN]
+    if len(streams) > 1:
+        raise DataError(
+            f"{' and '.join(streams)}: must not both be standard input, got - twice; give one of them as a file"
+        )
+    taken: dict[tuple[int, int], str] = {}
+    for name, source in inputs.items():
+        paths = [source, f"{source}.gz"] if isinstance(source, str) else source
+        for path in paths:
+            if (known := _identity(path, 0)) is not None:
+                taken[known] = name if isinstance(source, list) else f"that of {name}"
+    for name, target in outputs.items():
+        known = _identity(target, 1)
+        if known is None:
+            continue
+        if known in taken:
+            raise DataError(
+                f"{STDOUT_NAME if target == STDOUT else target}: must be a file of its own, got {taken[known]}; write "
+                "elsewhere"
+            )
+        taken[known] = f"that of {name}"
 
 
-def _answered(path: Path, numbered: bool) -> tuple[int, int]:
-    """How many input lines a file answers for certain, and the bytes that do it."""
-    answered = end = position = 0
-    last = b""
-    with path.open("rb") as lines:
-        for line in lines:
-            if not line.endswith(b"\n"):
-                break
-            number = line.split(b"\t", 1)[0]
-            if numbered and number != last:
-                last, end = number, position
-                answered = int(number) if number.isdigit() else answered
-            position += len(line)
-            if not numbered:
-                answered, end = answered + 1, position
-    return answered, end
+def _identity(path: str | Path, stream: int) -> tuple[int, int] | None:
+    """Which file on which disk a path, or `-` for a standard stream, leads to; None for what is no plain file."""
+    try:
+        found = os.fstat(stream) if path == STDIN else os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
-def in_step(lines: Iterable[str], others: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each line with the lines of other files that stand at its place; `others` by the files' names.
+def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record]:
+    """Each line with the lines of other files that stand at its place; `others` by the files' names.
 
     Raises:
         DataError: A file has more or fewer lines.
     """
-    rest = {name: iter(other) for name, other in others.items()}
+    return Lines(_in_step(lines, others), lambda: all(one.ready() for one in (lines, *others.values())))
+
+
+def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Record]:
     count = 0
     for count, line in enumerate(lines, start=1):
-        beside = {name: next(other, None) for name, other in rest.items()}
+        beside = {name: next(other, None) for name, other in others.items()}
         for name, other in beside.items():
             if other is None:
                 raise DataError(f"{name}: must have a line for each of the input, got {count - 1}; add what is missing")
         yield line, {name: other for name, other in beside.items() if other is not None}
-    for name, lines_left in rest.items():
+    for name, lines_left in others.items():
         if next(lines_left, None) is not None:
             raise DataError(f"{name}: must have as many lines as the input, {count}, got more; cut it to them")
-
-
-def chunks(lines: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the lines in lists of at most `size`."""
-    rest = iter(lines)
-    while chunk := list(islice(rest, size)):
-        yield chunk
-
-
-def _read_pipe(path: Path) -> Iterator[str]:
-    with path.open("rb") as stream:
-        yield from _decode(iter(stream.readline, b""), str(path))
-
-
-def _decode(lines: Iterator[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        raw = line.removesuffix(b"\n").removesuffix(b"\r")
-        try:
-            yield (raw.removeprefix(_BOM) if number == 1 else raw).decode()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}: line {number} must be UTF-8, got byte {raw[error.start]:#04x} at "
-                f"position {error.start + 1}; convert the text to UTF-8"
-            ) from None
-
-
-@contextlib.contextmanager
-def _write_errors(name: str) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # whoever read has had enough: click ends the command without a word
-    except OSError as error:
-        raise DataError(f"{name}: must be writable, got {explain(error)}; make room or write elsewhere") from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.command import Command, Setting, device_option, threads_option, version_option
+from nmt.cli.command import Command, WholeSetting, device_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @device_option()
 @click.option(
     "--seed",
-    type=Setting("seed", "integer"),
+    type=WholeSetting("seed", 0),
     show_default="seed of the config, there 42",
     help="Start of all random numbers.",
 )
@@ -78,32 +78,36 @@ def train(
         _try(config, threads, device, profile_updates, plan)
         return
 
+    from nmt.cli.streams import say
     from nmt.train.trainer import Trainer
 
     result = Trainer(config, threads=threads, device=device, terminal=sys.stderr).run()
     if result.best_path is not None:
         scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
-        click.echo(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
+        say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
     for score in result.test_scores.values():
-        click.echo(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
+        say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
 
 
 def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
     """Print what some updates tell; nothing is saved."""
+    from nmt.cli.streams import say, tell
     from nmt.train.plan_page import plan_page
     from nmt.train.profile_table import profile_page
     from nmt.train.trial import Trial
 
-    trial = Trial(config, threads, lambda text: click.echo(text, err=True), device)
+    trial = Trial(config, threads, tell, device)
     pages = []
     if plan:
         pages.append(plan_page(trial))
     if profile_updates is not None:
         pages.append(profile_page(trial, profile_updates))
-    click.echo("\n\n".join(pages))
+    say("\n\n".join(pages))
 
 
 if __name__ == "__main__":
-    train()
+    from nmt.cli import entry
+
+    entry.train()

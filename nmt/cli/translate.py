@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +11,24 @@ import click
 
 from nmt.cli.command import (
     Command,
-    Setting,
+    WholeSetting,
     beam_options,
+    cells_option,
     compute_dtype_option,
     device_option,
     threads_option,
     version_option,
 )
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
-from nmt.cli.search_options import language_model_options, search_options, unused_options
+from nmt.cli.search_options import language_model_options, search_options, tell_unused
 
 if TYPE_CHECKING:
     from nmt.cli.meter import Meter
-    from nmt.cli.streams import LineWriter
+    from nmt.cli.resume import Continued
+    from nmt.cli.streams import LineWriter, Record
+    from nmt.lines import Lines
+    from nmt.notices import Notices
     from nmt.translator import Translation, Translator, Wishes
-
-Record = tuple[str, dict[str, str]]
-"""A line of the input, and the lines beside it of other files, by their names."""
 
 _CHUNK_BATCHES = 32
 """Batches read at a time: enough to put lines of like lengths together, and little memory."""
@@ -43,7 +41,7 @@ _CHUNK_BATCHES = 32
 @beam_options()
 @click.option(
     "--n-best",
-    type=Setting("decoding.n_best", "integer"),
+    type=WholeSetting("decoding.n_best", 1, 10_000),
     show_default="decoding.n_best of the config, there 1; one where text is written",
     help="Write up to this many translations of each line, as columns (see above).",
 )
@@ -66,7 +64,15 @@ _CHUNK_BATCHES = 32
 @click.option("--dictionary", metavar="FILE", help="What --replace-unk puts for a word: lines of word, tab, word.")
 @click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
 @click.option("--prefix", metavar="FILE", help="What each translation begins with, line by line, in whole words.")
+@click.option("--prefix-text", metavar="TEXT", show_default="none", help="What every translation begins with.")
 @click.option("--constraints", metavar="FILE", help="Phrases each translation must hold: in a line, between tabs.")
+@click.option(
+    "--constraint-text",
+    metavar="TEXT",
+    multiple=True,
+    show_default="none",
+    help="A phrase every translation must hold; may be repeated.",
+)
 @click.option("--glossary", metavar="FILE", help="Preferred translations: lines of a phrase, a tab, its translation.")
 @click.option("--forbid", metavar="FILE", help="Words or phrases that no translation holds, one a line.")
 @click.option("--no-unk", is_flag=True, help="Never produce the unknown subword (decoding.generate_unk: false).")
@@ -83,15 +89,15 @@ _CHUNK_BATCHES = 32
 @compute_dtype_option()
 @threads_option()
 @device_option()
+@cells_option()
 @version_option()
 def translate(model_dir: str, source: str, **options: Any) -> None:
     """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train), or in a file of
     nmt-bundle.
 
-    INPUT is a text file in UTF-8, plain or .gz; - or none is standard input. Each line gives one
-    line of detokenised text, in order; a blank line gives an empty line. Lines are read and written
-    in chunks; with --batch-size 1, or typed at a terminal, each line is answered before the next is
-    read.
+    INPUT is a text file in UTF-8, plain or .gz, or a pipe; - or none is standard input. Each line
+    gives one line of detokenised text, in order; a blank line gives an empty line. Lines of a pipe or
+    a terminal are answered when they come: those that are there are translated together.
 
     With --n-best, --scores or --output-format tsv each translation is a line of four columns between
     tabs: number of the input line (from 0), rank (from 1), score, text. The score is the natural
@@ -107,40 +113,64 @@ def translate(model_dir: str, source: str, **options: Any) -> None:
         echo 'Guten Morgen!' | nmt-translate runs/de-en --n-best 3
     """
     from nmt.cli.meter import Meter
-    from nmt.cli.streams import continued_lines, in_step, input_lines, output_lines
+    from nmt.cli.resume import continued_lines
+    from nmt.cli.streams import in_step, output_lines, telling_notices
+    from nmt.lines import open_lines
 
-    job = _job(source, options)
-    records = in_step(input_lines(source), {path: input_lines(path) for path in job.others.values()})
+    _check_files(source, model_dir, options)
+    job = _job(options)
+    records = in_step(open_lines(source), {path: open_lines(path) for path in job.others.values()})
     with contextlib.ExitStack() as stack:
-        if options["resume"]:
-            job.writer, job.number = stack.enter_context(continued_lines(job.output, job.form == "tsv"))
-        else:
-            job.writer = stack.enter_context(output_lines(job.output))
+        job.notices = stack.enter_context(telling_notices(source))
+        if not options["resume"]:
+            job.writer = stack.enter_context(output_lines(options["output"]))
         if options["alignments"]:
             job.alignments = stack.enter_context(output_lines(options["alignments"]))
-        meter = stack.enter_context(contextlib.closing(Meter()))
-        _run(job, records, _load(model_dir, options), meter)
+        translator = _load(model_dir, options)
+        _settle(job, translator)
+        if options["resume"]:
+            run = _identity(job, translator, model_dir, options)
+            tsv = job.form == "tsv"
+            job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
+            job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
+        _run(job, records, translator, stack.enter_context(contextlib.closing(Meter())))
 
 
 @dataclass
 class _Job:
     """What is read and written, and how."""
 
-    source: str
-    output: str
     form: str
     search: dict[str, Any]
     others: dict[str, str]  # files that go line by line with the input, by option
+    prefix: str | None  # of all
+    constraints: list[str]  # of all
     glossary: list[tuple[str, str]]
     forbidden: list[str]
     plots: Path | None
     writer: LineWriter | None = None
     alignments: LineWriter | None = None
+    notices: Notices | None = None
+    continued: Continued | None = None
     soft: bool = False  # alignments
     number: int = 0  # of the next input line
 
 
-def _job(source: str, options: dict[str, Any]) -> _Job:
+def _check_files(source: str, model_dir: str, options: dict[str, Any]) -> None:
+    """Raise DataError where one file is written over another that is read."""
+    from nmt.cli.streams import check_apart
+    from nmt.model_folder import model_files
+
+    beside = ("prefix", "constraints", "glossary", "forbid", "dictionary")
+    inputs: dict[str, str | list[Path]] = {"INPUT": source}
+    inputs |= {f"--{name}": options[name] for name in beside if options[name] is not None}
+    models = [model_dir, *filter(None, [options["lm"]]), *options["ensemble"]]
+    inputs["a file of the model"] = [path for place in models for path in model_files(Path(place))]
+    outputs = {"-o": options["output"], "--alignments": options["alignments"]}
+    check_apart({name: path for name, path in outputs.items() if path is not None}, inputs)
+
+
+def _job(options: dict[str, Any]) -> _Job:
     """The options sorted out; raises UsageError where they do not go together."""
     n_best, beam_size = options.pop("n_best"), options["beam_size"]
     if n_best is not None and beam_size is not None and n_best > beam_size and not options["sampling"]:
@@ -163,17 +193,25 @@ def _job(source: str, options: dict[str, Any]) -> _Job:
     search |= {"n_best": n_best, "replace_unk": options["replace_unk"], "shortlist": options["shortlist"]}
     search["dictionary"] = dict(_phrase_pairs(options["dictionary"]))
     search["details"] = form == "json" or plots is not None or options["alignments"] is not None
-    others = {name: options[name] for name in ("prefix", "constraints") if options[name] is not None}
-    glossary, forbidden = _phrase_pairs(options["glossary"]), _lines(options["forbid"])
-    job = _Job(source, options["output"], form, search, others, glossary, forbidden, Path(plots) if plots else None)
-    job.soft = options["alignment_type"] == "soft"
-    return job
+    if options["prefix"] is not None and options["prefix_text"] is not None:
+        raise click.UsageError("Give --prefix, a text for each line, or --prefix-text, one for all.")
+    return _Job(
+        form=form,
+        search=search,
+        others={name: options[name] for name in ("prefix", "constraints") if options[name] is not None},
+        prefix=options["prefix_text"],
+        constraints=[text for text in options["constraint_text"] if text.strip()],
+        glossary=_phrase_pairs(options["glossary"]),
+        forbidden=_lines(options["forbid"]),
+        plots=Path(plots) if plots else None,
+        soft=options["alignment_type"] == "soft",
+    )
 
 
 def _lines(path: str | None) -> list[str]:
-    from nmt.cli.streams import input_lines
+    from nmt.lines import read_text
 
-    return [] if path is None else [line for line in input_lines(path) if line.strip()]
+    return [] if path is None else [line for line in read_text(path) if line.strip()]
 
 
 def _phrase_pairs(path: str | None) -> list[tuple[str, str]]:
@@ -191,43 +229,65 @@ def _phrase_pairs(path: str | None) -> list[tuple[str, str]]:
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
     from nmt.translator import Translator
 
-    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device")}
+    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
     translator = Translator.load(model_dir, lm=options["lm"], **kinds)
     if options["ensemble"]:
+        kinds["threads"] = translator.num_threads
         others = [Translator.load(other, lm=False, **kinds) for other in options["ensemble"]]
         translator = translator.together_with(others, options["ensemble_average"])
     return translator
 
 
-def _run(job: _Job, records: Iterator[Record], translator: Translator, meter: Meter) -> None:
-    from nmt.cli.streams import chunks
-    from nmt.errors import DataError
-
-    search = job.search
-    for warning in unused_options(search, translator.config.decoding):
-        click.echo(warning, err=True)
+def _settle(job: _Job, translator: Translator) -> None:
+    """Fill in what is configured, and tell of options that change nothing then."""
+    decoding, search = translator.config.decoding, job.search
+    tell_unused(search, decoding)
     if search["n_best"] is None:  # lines of text are one for each input line, whatever the config says
-        search["n_best"] = 1 if job.form == "text" else translator.config.decoding.n_best
-    search["beam_size"] = max(search["beam_size"] or translator.config.decoding.beam_size, search["n_best"])
-    size = _chunk_size(job.source, search["batch_size"] or translator.config.decoding.batch_size)
-    if (skipped := sum(1 for _ in islice(records, job.number))) < job.number:
-        raise DataError(
-            f"{job.output}: must answer the lines of the input, got {job.number} answers to {skipped} lines; "
-            "remove it, or give the input it was made from"
-        )
-    for chunk in chunks(records, size):
+        search["n_best"] = 1 if job.form == "text" else decoding.n_best
+    search["beam_size"] = max(search["beam_size"] or decoding.beam_size, search["n_best"])
+    search["batch_size"] = search["batch_size"] or decoding.batch_size
+
+
+def _identity(job: _Job, translator: Translator, model_dir: str, options: dict[str, Any]) -> dict[str, Any]:
+    """All that answers depend on, besides the input: for the record of --resume. Threads, batch size and device are
+    not among it."""
+    from nmt.saved_model import load_saved_model
+    from nmt.translation import SearchSettings, chosen_settings
+
+    config = translator.config
+    lm = config.decoding.lm if options["lm"] is None else options["lm"]
+    settings = {name: value for name, value in job.search.items() if name in SearchSettings.__annotations__}
+    run = chosen_settings(config.decoding, settings)  # type: ignore[arg-type] # a dictionary of them
+    del run["batch_size"]
+    return run | {
+        "model": load_saved_model(Path(model_dir), options["checkpoint"]).digest,
+        "ensemble": [load_saved_model(Path(other), options["checkpoint"]).digest for other in options["ensemble"]],
+        "ensemble_average": options["ensemble_average"],
+        "language model": None if not lm else load_saved_model(Path(lm)).digest,
+        "compute_dtype": options["compute_dtype"] or config.compute_dtype,
+        "output_format": job.form,
+        **{name: job.search[name] for name in ("n_best", "replace_unk", "shortlist", "dictionary")},
+        "glossary": job.glossary,
+        "forbid": job.forbidden,
+        "prefix_text": job.prefix,
+        "constraint_text": job.constraints,
+    }
+
+
+def _run(job: _Job, records: Lines[Record], translator: Translator, meter: Meter) -> None:
+    from nmt.lines import chunks
+
+    size = job.search["batch_size"]
+    for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
+        if job.continued is not None:
+            job.continued.save()
         lines = [line for line, _ in chunk]
         wishes = _wishes(job, translator, chunk)
-        results = translator.translate_nbest(lines, on_batch=meter.add, wishes=wishes, **search)
+        results = translator.translate_nbest(lines, on_batch=meter.add, wishes=wishes, **job.search)
         for line, found in zip(lines, results, strict=True):
             _write(job, line, found)
         if job.writer is not None:
             job.writer.flush()
-
-
-def _chunk_size(source: str, batch_size: int) -> int:
-    is_typed = source == "-" and sys.stdin.isatty()
-    return 1 if is_typed or batch_size == 1 else batch_size * _CHUNK_BATCHES
 
 
 def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | None:
@@ -241,11 +301,16 @@ def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | 
     constraints, glossary = column("constraints"), None
     if job.glossary:
         glossary = [translator.phrases_for(line, job.glossary) for line, _ in chunk]
-    phrases = None if constraints is None else [[p for p in line.split("\t") if p.strip()] for line in constraints]
-    return Wishes(column("prefix"), phrases, glossary, job.forbidden)
+    phrases = None
+    if constraints is not None or job.constraints:
+        own = [[p for p in line.split("\t") if p.strip()] for line in constraints or [""] * len(chunk)]
+        phrases = [[*of_line, *job.constraints] for of_line in own]
+    return Wishes(column("prefix") or job.prefix, phrases, glossary, job.forbidden)
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:
+    if job.notices is not None:
+        job.notices.add(job.number, [text for one in found[:1] for text in one.warnings])
     if job.writer is not None:
         for text in output_of(job.form, job.number, line, found):
             job.writer.write(text)
@@ -258,19 +323,19 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
 
 def _plot(path: Path, translation: Translation) -> None:
     from nmt.cli.attention_plot import attention_svg
-    from nmt.errors import DataError
-    from nmt.files import explain, write_bytes
+    from nmt.cli.streams import write_errors
+    from nmt.files import write_bytes
 
     detail = translation.detail
     if detail is None:
         return
     svg = attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
-    try:
+    with write_errors(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, svg.encode())
-    except OSError as error:
-        raise DataError(f"{path}: must be writable, got {explain(error)}; make room or write elsewhere") from error
 
 
 if __name__ == "__main__":
-    translate()
+    from nmt.cli import entry
+
+    entry.translate()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,6 +11,10 @@ from nmt.config.complaints import complain, lookup, shorten
 from nmt.config.schema import Config, config_schema
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError
+from nmt.files import read_small
+
+_MOST_BYTES = 16 * 2**20
+"""Of a settings file: what has more is none."""
 
 
 def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Config:
@@ -20,8 +25,7 @@ def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Con
     """
     where = str(path)
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            text = file.read()
+        text = read_small(Path(path), _MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read: {error.strerror}; give the path of a YAML file") from None
     except UnicodeDecodeError as error:

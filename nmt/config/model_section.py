@@ -51,7 +51,8 @@ _RNN_TYPE = (
     "it (as in the "
     "paper that introduced it); rnn_tanh and rnn_relu are Elman's; docs/cells.md has the others. "
     "my_cells.MyCell is the class (or function) MyCell(input_size, hidden_size) of my_cells.py, "
-    "in the current folder or installed (docs/add-a-cell.md)."
+    "in the current folder or installed; to use such a model, allow the module by --cells my_cells "
+    "(docs/add-a-cell.md)."
 )
 _VARIATIONAL = (
     "Draw one dropout mask a sentence and use it at every time step (Gal and Ghahramani 2016), "

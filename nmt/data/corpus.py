@@ -1,21 +1,18 @@
 """Text files to sentences, and pairs of files to pairs of subword sequences that stay aligned."""
 
-import gzip
 import re
 import unicodedata
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
-from os import PathLike
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from nmt.data.rows import TokenRows
 from nmt.data.subwords import Subwords
 from nmt.errors import DataError
+from nmt.lines import read_lines
 from nmt.special_tokens import EOS_ID
 
 if TYPE_CHECKING:
@@ -28,6 +25,13 @@ _CHUNK = 16_384
 # direction marks) and no-break spaces are text and stay.
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581 ]+")
 
+# A line of nothing but these shows nothing: white space, and what Unicode says is to be ignored where a font lacks a
+# sign for it (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
+_INVISIBLE = re.compile(
+    "[\\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
+)
+
 _Form = Literal["NFC", "NFKC"]
 _FORMS: dict[str, _Form | None] = {"none": None, "nfc": "NFC", "nfkc": "NFKC"}
 
@@ -36,8 +40,10 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
     """One sentence as a model sees it: normalised, spaces and control characters as one space.
 
     `normalize` is none, nfc or nfkc. The result has no line break of any kind, and no space at
-    either end; it may be empty.
+    either end. It may be empty, as it is where nothing of the text is visible.
     """
+    if _INVISIBLE.fullmatch(text):
+        return ""
     form = _FORMS[normalize]
     if form is not None:
         text = unicodedata.normalize(form, text)
@@ -46,56 +52,6 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
         if form is not None:  # lower-casing can part a letter and its accent
             text = unicodedata.normalize(form, text)
     return _NOT_TEXT.sub(" ", text).strip(" ")
-
-
-def text_file(path: str | PathLike[str]) -> Path:
-    """The path itself, or with `.gz` when only that file is there. Raises DataError for neither."""
-    plain = Path(path)
-    if plain.is_file():
-        return plain
-    packed = Path(f"{path}.gz")
-    if packed.is_file():
-        return packed
-    if plain.exists():
-        raise DataError(f"{path}: must be a text file, got a folder or device")
-    raise DataError(f"{path}: must be a text file, got nothing there, nor {packed.name} beside it")
-
-
-def read_lines(path: str | PathLike[str]) -> Iterator[str]:
-    r"""The lines of a UTF-8 file, one by one; plain or gzip (by its `.gz`, which may be left out).
-
-    Only `\n` and `\r\n` end a line. A byte-order mark at the start is dropped. What follows the
-    last `\n` is a line too. Raises DataError naming file and line: at once if the
-    file cannot be opened, while reading if it is not UTF-8 or the archive is damaged.
-    """
-    found = text_file(path)
-    try:
-        opened = gzip.open(found) if found.suffix == ".gz" else open(found, "rb")
-    except OSError as error:
-        raise DataError(f"{found}: must be readable: {error.strerror}") from None
-    return _decoded(cast(IO[bytes], opened), found)
-
-
-def _decoded(file: IO[bytes], path: Path) -> Iterator[str]:
-    number = 0
-    with file:
-        try:
-            for number, raw in enumerate(file, start=1):
-                line = raw.removesuffix(b"\n").removesuffix(b"\r")
-                yield (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{path}: line {number} must be UTF-8, got byte {error.object[error.start]:#04x} "
-                "at "
-                f"position {error.start + 1}; convert the file to UTF-8"
-            ) from None
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise DataError(
-                f"{path}: must be a whole gzip file, got one that is damaged or cut off after line "
-                f"{number} ({error}); copy it again"
-            ) from None
-        except OSError as error:
-            raise DataError(f"{path}: must be readable: {error.strerror} at line {number}") from None
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, cpu_count
+from pathlib import Path
 
 import numpy as np
 import sentencepiece
 
 from nmt.errors import DataError
+from nmt.files import read_small
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
@@ -20,6 +22,8 @@ _TRAINING_THREADS = 4
 _TRAINING_SENTENCES = 2_000_000
 # Longer lines, in bytes, are not trained on: no sentence, and they slow sentencepiece down.
 _TRAINING_BYTES = 65_536
+# Of a model's file: a million units take a tenth of it.
+_MOST_MODEL_BYTES = 256 * 2**20
 # A thread costs more than it saves below this many sentences.
 _SENTENCES_A_THREAD = 256
 # Below so many sentencepiece's threads, which it makes for each list, take longer than the sentences.
@@ -70,8 +74,7 @@ class Subwords:
     def from_file(cls, path: str | PathLike[str]) -> "Subwords":
         """A model from a file. Raises DataError if it is missing or damaged."""
         try:
-            with open(path, "rb") as file:
-                model_bytes = file.read()
+            model_bytes = read_small(Path(path), _MOST_MODEL_BYTES)
         except OSError as error:
             raise DataError(f"{path}: must be a sentencepiece model, cannot be read: {error.strerror}") from None
         return cls(model_bytes, str(path))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
-from nmt.data.corpus import Side, read_lines
+from nmt.data.corpus import Side
 from nmt.data.rows import TokenRows
 from nmt.errors import DataError
+from nmt.lines import chunks, read_lines
 from nmt.special_tokens import EOS_ID
 
 # Lines cleaned and cut together: enough to keep sentencepiece's threads busy, and small.
@@ -52,7 +51,7 @@ def load_text(prefix: str, side: Side) -> TextCorpus:
     """
     path = f"{prefix}.{side.config.lang}"
     tokens, lengths, total = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], 0
-    for lines in _chunks(read_lines(path)):
+    for lines in chunks(read_lines(path), _CHUNK):
         total += len(lines)
         rows = [row for row in side.subwords.encode(side.clean(lines)) if row]
         tokens.append(np.array([token for row in rows for token in row], dtype=np.int32))
@@ -61,8 +60,3 @@ def load_text(prefix: str, side: Side) -> TextCorpus:
     if len(starts) == 1:
         raise DataError(f"{path}: must hold at least one line of text, got {total} blank ones")
     return TextCorpus(TokenRows(np.concatenate(tokens), starts), total)
-
-
-def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    while chunk := list(islice(lines, _CHUNK)):
-        yield chunk

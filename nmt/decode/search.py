@@ -18,7 +18,8 @@ from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.plain_search import can_loop, run_loop
 from nmt.rnn.beam_settings import BeamSettings
-from nmt.rnn.kernels.threads import default_threads, run_parallel
+from nmt.rnn.cores import default_threads
+from nmt.rnn.kernels.pool import run_parallel
 from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:
@@ -60,8 +61,10 @@ def search(
     if model.device.name != "cpu":
         blocks = BlockSearch(model, beam_size, length_penalty, n_best, options)
         return blocks.run(src_ids, limits, batch_size=size, on_ended=on_ended)
-    # With enough to do each thread runs a search of its own: nobody waits for anybody.
-    workers = threads if size >= _LEAST_WORK * threads else 1
+    # With enough to do each thread runs a search of its own: nobody waits for anybody. With less, a few threads share
+    # each of fewer searches.
+    workers = max(1, min(threads, size // _LEAST_WORK))
+    own_threads = max(1, threads // workers)
     size = -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
     expected = None if options.expected_lengths is None else np.array(options.expected_lengths, np.float64)
@@ -70,7 +73,6 @@ def search(
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
 
     def work(part: int, parts: int) -> None:
-        own_threads = threads if parts == 1 else 1
         decoder: Decoder = model.search_decoder(own_threads, longest)
         chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
         ended: Iterator[list[tuple[int, list[Hypothesis]]]] | None = None
@@ -94,8 +96,8 @@ def search(
                 if part == parts - 1 and on_ended is not None:
                     on_ended(queue.newly_ended())
                 if queue.failed:
-                    break
-        decoder.close()
+                    return
+        decoder.close()  # only now: what an error or an interruption has left half done is nobody's any more
 
     run_parallel(work, workers)
     if on_ended is not None and (rest := queue.newly_ended()):

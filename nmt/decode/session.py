@@ -111,6 +111,7 @@ class Session:
         same = next((n for n, (a, b) in enumerate(zip(prefix, self._typed, strict=False)) if a != b), None)
         same = min(len(prefix), len(self._typed)) if same is None else same
         self._places = {at: place for at, place in self._places.items() if at <= same}
+        self._typed = prefix  # what the places lie along, from now on: also if reading is interrupted
         start = max(self._places)
         place = self._places[start]
         for at, token in enumerate(prefix[start:], start=start + 1):
@@ -121,7 +122,6 @@ class Session:
             self.tokens_read += 1
             if at % self._gap == 0 or at == len(prefix):
                 self._keep(at, place, len(prefix))
-        self._typed = prefix
         return place
 
     def _keep(self, at: int, place: _Place, last: int) -> None:

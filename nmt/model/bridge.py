@@ -59,7 +59,7 @@ class Bridge:
         return {k: v for name, scan in self.scans.items() for k, v in under(name, scan.cell.params()).items()}
 
     def forward(
-        self, weights: Weights, final: list[States], *, training: bool, allocate: Any
+        self, weights: Weights, final: list[States], *, training: bool, allocate: Any, threads: int
     ) -> tuple[States, dict[str, Tape | None]]:
         """The decoder's first states by name, and tapes."""
         if self.kind == "zero":
@@ -70,10 +70,10 @@ class Bridge:
         for name, (layer, state) in self.routes.items():
             x = self.xp.ascontiguousarray(final[layer][state])[None]
             if not training and self._short[name].takes(x, _ONE_STEP):
-                states[name] = self._short[name](weights.view(name), x)[0][0]
+                states[name] = self._short[name](weights.view(name), x, threads)[0][0]
                 continue
             result = self.scans[name].forward(
-                weights.view(name), x, training=training, allocate=allocate, label=f"bridge.{name}"
+                weights.view(name), x, training=training, allocate=allocate, label=f"bridge.{name}", threads=threads
             )
             states[name], tapes[name] = result.y[0], result.tape
         return states, tapes

@@ -1,13 +1,11 @@
 """From settings to cells."""
 
-import os
-import sys
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 
-from nmt.config import DecoderConfig, ModelConfig
+from nmt.config import Config, DecoderConfig, ModelConfig
 from nmt.errors import ConfigError
+from nmt.own_cells import import_cells, own_cell
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import (
     Attention,
@@ -68,12 +66,11 @@ _CELLS: dict[str, Callable[[int, int], Cell]] = {
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
-    """One layer's cell by its name in the settings, or by a dotted path. Raises ConfigError."""
-    make = _CELLS.get(rnn_type) or _load(rnn_type)
-    cell = make(input_size, hidden_size)
-    if not isinstance(cell, Cell):
-        raise ConfigError(f"rnn_type: {rnn_type} must make a Cell, got {type(cell).__name__}; see docs/add-a-cell.md")
-    sizes = getattr(cell, "input_size", None), getattr(cell, "output_size", None)
+    """One layer's cell by its name in the settings, or by the dotted path of one that was imported (see `own_cells`).
+    Raises ConfigError."""
+    make = _CELLS.get(rnn_type)
+    cell = make(input_size, hidden_size) if make else own_cell(rnn_type, input_size, hidden_size)
+    sizes = cell.input_size, cell.output_size
     if sizes != (input_size, hidden_size):
         raise ConfigError(
             f"rnn_type: {rnn_type} must make a cell of input_size {input_size} and output_size {hidden_size}, "
@@ -82,24 +79,15 @@ def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
     return cell
 
 
-def _load(path: str) -> Callable[[int, int], Cell]:
-    """What `my_cells.MyCell` names: of a file in the current folder, or of an installed module."""
-    module, _, name = path.rpartition(".")
-    added = [] if "" in sys.path or os.getcwd() in sys.path else [os.getcwd()]
-    sys.path[:0] = added
-    try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise ConfigError(
-            f"rnn_type: {path} must be a cell of a module in the current folder or installed, got: {error}; "
-            "see docs/add-a-cell.md"
-        ) from None
-    finally:
-        for folder in added:
-            sys.path.remove(folder)
-    if not callable(found):
-        raise ConfigError(f"rnn_type: {path} must be a cell's class or a function, got {type(found).__name__}")
-    return found
+def check_cells(config: Config) -> None:
+    """Make the cells that the settings of one's own training name, once, so that mistakes in them show before hours go
+    into texts. Raises ConfigError."""
+    import_cells(config)
+    if config.task == "lm":
+        language_cells(config.model)
+    else:
+        encoder_cells(config.model)
+        decoder_cell(config.model)
 
 
 def encoder_cells(config: ModelConfig) -> list[Cell]:

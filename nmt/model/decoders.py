@@ -43,7 +43,7 @@ class StepDecoder:
         try:
             self._stepper = self._idle.pop()
         except IndexError:
-            self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"))
+            self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"), threads)
         self._table = network.positions.get("tgt")
         # Where a decoder is told its position, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}

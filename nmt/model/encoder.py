@@ -43,7 +43,15 @@ class Encoder(Protocol):
         """As `LayeredScan.runs`, of every run over sources of S positions; for `nmt.model.footprint`."""
 
     def forward(
-        self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        lengths: np.ndarray,
+        *,
+        training: bool,
+        seed: int,
+        allocate: Any,
+        threads: int,
     ) -> Encoded:
         """x [S, B, E] with each row's length -> memory and final states."""
 
@@ -80,11 +88,19 @@ class ConvEncoder:
         return self.whole.runs(S)
 
     def forward(
-        self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        lengths: np.ndarray,
+        *,
+        training: bool,
+        seed: int,
+        allocate: Any,
+        threads: int,
     ) -> Encoded:
         """See `Encoder`."""
         options: dict[str, Any] = {"training": training, "seed": seed, "allocate": allocate, "label": "encoder"}
-        result = self.whole.forward(weights, x, lengths=lengths, **options)
+        result = self.whole.forward(weights, x, lengths=lengths, threads=threads, **options)
         return Encoded(result.y, [{}], result.tape)
 
     def backward(
@@ -126,11 +142,19 @@ class RecurrentEncoder:
                 yield f"{layer}.{direction}", scan, S, 0
 
     def forward(
-        self, weights: Weights, x: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        lengths: np.ndarray,
+        *,
+        training: bool,
+        seed: int,
+        allocate: Any,
+        threads: int,
     ) -> Encoded:
         """See `Encoder`."""
         if not training and not self.residual and self._short.takes(x, lengths):
-            return self._forward_short(weights, x)
+            return self._forward_short(weights, x, threads)
         final: list[States] = []
         tapes: list[list[Tape | None]] = []
         for layer, scan in enumerate(self.scans):
@@ -144,6 +168,7 @@ class RecurrentEncoder:
                     seed=seed * 64 + layer * 2 + n,
                     allocate=allocate,
                     label=f"encoder.{layer}.{direction}",
+                    threads=threads,
                 )
                 for n, direction in enumerate(self.directions)
             ]
@@ -154,9 +179,9 @@ class RecurrentEncoder:
             tapes.append([r.tape for r in results])
         return Encoded(x, final, tapes)
 
-    def _forward_short(self, weights: Weights, x: np.ndarray) -> Encoded:
+    def _forward_short(self, weights: Weights, x: np.ndarray, threads: int) -> Encoded:
         with operation("encoder"):
-            memory, *states = self._short(weights, x)
+            memory, *states = self._short(weights, x, threads)
         final = [dict(zip(self.scans[0].states, layer, strict=True)) for layer in zip(*states, strict=True)]
         return Encoded(memory, final or [{} for _ in self.scans], None)
 

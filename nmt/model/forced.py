@@ -44,7 +44,6 @@ def force(
         count = rounded_up(len(src))
         captured["positions"] = positions(device, source.memory, count)
         probe = model.step_decoder.around(AttentionProbe(model.decoder.cell, count))
-        probe.threads = threads
         forward = probe.forward
     y = forward(
         model.weights.view("decoder"),
@@ -54,6 +53,7 @@ def force(
         captured=captured,
         source_lengths=source.lengths,
         label="decoder",
+        threads=threads,
     ).y
     scores = token_log_probs(model, y[..., :width], tgt_out, lengths, threads)
     if not attention:

@@ -14,11 +14,12 @@ from nmt.model.forced import pad_targets, token_log_probs
 from nmt.model.network import LossStats, Network, Run, real_positions
 from nmt.rnn.cell import strip, under
 from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.layered import LayeredScan
 from nmt.rnn.scan import Scan
 from nmt.rnn.tape import Result
-from nmt.rnn.workspace import Fresh
+from nmt.rnn.workspace import Fresh, Workspace
 from nmt.special_tokens import EOS_ID
 
 if TYPE_CHECKING:
@@ -51,11 +52,6 @@ class LanguageModel(Network):
         self.step_decoder = Scan(self.decoder.cell, **options)
         self._fill(self._table_shapes() | under("decoder", self.decoder.params) | self._output_shapes())
         self._states: dict[bool, States] = {True: {}, False: {}}  # of training, and of `loss`
-
-    @property
-    def scans(self) -> list[Scan | LayeredScan]:
-        """See `Network`."""
-        return [self.decoder, self.step_decoder]
 
     def runs(self, T: int, S: int) -> list[Run]:
         """See `Network`."""
@@ -92,6 +88,7 @@ class LanguageModel(Network):
             seed=seed,
             allocate=allocate,
             label="decoder",
+            threads=threads,
         )
 
     def log_probs(
@@ -99,7 +96,7 @@ class LanguageModel(Network):
     ) -> tuple[list[np.ndarray], States]:
         """Log-probabilities of the real tokens of tgt_out [T, B] after tgt_in, an array a row of the host, and the
         states after."""
-        threads = self._use_threads(threads)
+        threads = threads or default_threads()
         result = self.read(tgt_in, lengths, states, threads=threads)
         return token_log_probs(self, result.y, tgt_out, lengths, threads), result.final
 
@@ -109,7 +106,7 @@ class LanguageModel(Network):
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> LanguageDecoder:
         """What search needs of the model, the sources being texts to go on from. There is no coverage."""
-        return LanguageDecoder(self, self._use_threads(threads))
+        return LanguageDecoder(self, threads or default_threads())
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
         """What search on a card needs, the sources being texts to go on from. There is no coverage."""
@@ -131,11 +128,10 @@ class LanguageModel(Network):
         training: bool,
         seed: int,
         label_smoothing: float,
-        threads: int | None,
+        threads: int,
         gradients: dict[str, np.ndarray] | None,
+        allocate: Workspace,
     ) -> LossStats:
-        threads = self._use_threads(threads)
-        self._workspace.reset()
         result = self.read(
             batch.tgt_in,
             batch.tgt_lengths,
@@ -143,11 +139,11 @@ class LanguageModel(Network):
             threads=threads,
             training=training,
             seed=seed,
-            allocate=self._workspace,
+            allocate=allocate,
         )
         self._states[training] = result.final
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients)
+        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients, allocate)
         if gradients is None or d_y is None:
             return self._stats(sums, len(rows))
         d = self.decoder.backward(result.tape, d_y, None, strip(gradients, "decoder"))

@@ -12,9 +12,9 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.positions import embedding_deviation, make_positions
 from nmt.rnn.cell import Param
+from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
 from nmt.rnn.group import Group, whole_of
-from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.layered import LayeredScan
 from nmt.rnn.profile import operation
 from nmt.rnn.quantised import Quantised, quantise
@@ -83,8 +83,11 @@ class Network:
         self.weights, self._whole = Weights(params), params.whole
         matrix = self.table("tgt") if self.tied else "output.W"
         self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, self.decoder.packed)
-        self._workspace = Workspace(self.device.xp)
-        self.idle_steppers: dict[int, list[Stepper]] = {}  # by threads: of searches that are over
+        # Of calls that are over, for later ones; whoever calls takes some for itself, and other calls find other ones.
+        self._idle_workspaces: list[Workspace] = []
+        self.idle_steppers: dict[int, list[Stepper]] = {}  # by threads
+        self.workspace_taken = 0
+        """Bytes of arrays that the last batch took from its workspace."""
 
     def __repr__(self) -> str:
         """Its kind and sizes, and how and where it computes."""
@@ -95,11 +98,6 @@ class Network:
     def _group(self) -> Group:
         """Zeros in the shapes of the parameters."""
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
-
-    @property
-    def scans(self) -> list[Scan | LayeredScan]:
-        """All that runs over time."""
-        raise NotImplementedError
 
     def runs(self, T: int, S: int) -> list[Run]:
         """What runs in training on a batch of T target and S source steps, in order."""
@@ -114,11 +112,6 @@ class Network:
     def num_params(self) -> int:
         """How many numbers are learned."""
         return sum(math.prod(p.shape) for p in self.shapes.values())
-
-    @property
-    def workspace_taken(self) -> int:
-        """Bytes of arrays that the last batch took from the workspace."""
-        return self._workspace.taken
 
     def changed(self) -> None:
         """Parameters were written in place."""
@@ -241,15 +234,9 @@ class Network:
         embeddings = (self.config.encoder if side == "src" else self.config.decoder).embeddings
         return float(embeddings.embedding_dim) ** 0.5 if embeddings.scale else 1.0
 
-    def _use_threads(self, threads: int | None) -> int:
-        threads = threads or default_threads()
-        for scan in self.scans:
-            scan.threads = threads
-        return threads
-
     def loss(self, batch: Targets, threads: int | None = None) -> LossStats:
         """Loss without dropout and smoothing."""
-        return self._run(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, gradients=None)
+        return self._run_batch(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, gradients=None)
 
     def loss_and_gradients(
         self,
@@ -269,10 +256,23 @@ class Network:
         with operation("gradients: zeroing"):
             for g in gradients.values() if whole is None else (whole,):
                 g[...] = 0
-        stats = self._run(
+        stats = self._run_batch(
             batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients
         )
         return stats, gradients
+
+    def _run_batch(self, batch: Any, *, threads: int | None, **options: Any) -> LossStats:
+        """`_run` in memory that no other call has. After an error, or an interruption, the memory is not used again:
+        somebody might still hold a piece of it."""
+        try:
+            workspace = self._idle_workspaces.pop()  # one step for the interpreter, like append
+        except IndexError:
+            workspace = Workspace(self.device.xp)
+        workspace.reset()
+        stats = self._run(batch, threads=threads or default_threads(), allocate=workspace, **options)
+        self.workspace_taken = workspace.taken
+        self._idle_workspaces.append(workspace)
+        return stats
 
     def _run(
         self,
@@ -281,8 +281,9 @@ class Network:
         training: bool,
         seed: int,
         label_smoothing: float,
-        threads: int | None,
+        threads: int,
         gradients: dict[str, np.ndarray] | None,
+        allocate: Workspace,
     ) -> LossStats:
         raise NotImplementedError
 
@@ -299,6 +300,7 @@ class Network:
         label_smoothing: float,
         threads: int,
         gradients: dict[str, np.ndarray] | None,
+        allocate: Workspace,
     ) -> tuple[Any, np.ndarray | None]:
         """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
         device, layer, H = self.device, self.output_layer, y.shape[-1]
@@ -312,7 +314,7 @@ class Network:
         sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, threads)
         if into is None:
             return sums, None
-        d_y = self._workspace(y.shape, self.dtype)
+        d_y = allocate(y.shape, self.dtype)
         with operation("output layer gradients: scattering rows"):
             device.spread_rows(into.h, rows, d_y.reshape(-1, H))
         return sums, d_y

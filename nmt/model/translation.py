@@ -18,6 +18,7 @@ from nmt.model.forced import force
 from nmt.model.network import LossStats, Network, Run, real_positions
 from nmt.rnn.cell import Param, strip, under
 from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.layered import LayeredScan
 from nmt.rnn.scan import Scan
@@ -68,11 +69,6 @@ class TranslationModel(Network):
             self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
 
-    @property
-    def scans(self) -> list[Scan | LayeredScan]:
-        """See `Network`."""
-        return [*self.encoder.scans, *self.bridge.scans.values(), self.decoder, self.step_decoder]
-
     def runs(self, T: int, S: int) -> list[Run]:
         """See `Network`."""
         of_encoder, of_decoder = self.encoder.runs(S), self.decoder.runs(T)
@@ -88,23 +84,25 @@ class TranslationModel(Network):
 
     def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
         """Encode src [S, B] for search; rows stay in their order."""
-        threads = self._use_threads(threads)
+        threads = threads or default_threads()
         order = np.argsort(-lengths, kind="stable")
         back = np.argsort(order, kind="stable")
         allocate = Workspace(self.device.xp, SENTENCE)
         x = self.embed_sequence("src", src[:, order], threads, allocate)
         encoded = self.encoder.forward(
-            self.weights.view("encoder"), x, lengths[order], training=False, seed=0, allocate=allocate
+            self.weights.view("encoder"), x, lengths[order], training=False, seed=0, allocate=allocate, threads=threads
         )
         take, place = self.device.take_rows, self.device.index(back)
         final = [{k: take(v, place) for k, v in layer.items()} for layer in encoded.final]
-        states, _ = self.bridge.forward(self.weights.view("bridge"), final, training=False, allocate=allocate)
+        states, _ = self.bridge.forward(
+            self.weights.view("bridge"), final, training=False, allocate=allocate, threads=threads
+        )
         return Source(take(encoded.memory, place), lengths, self._decoder_states(states))
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
         """What search needs of the model. With coverage_of, the longest source in tokens with EOS, there is a state
         `coverage`: the attention each source position has got, -1 where there is none."""
-        return ModelDecoder(self, self._use_threads(threads), coverage_of)
+        return ModelDecoder(self, threads or default_threads(), coverage_of)
 
     def force(
         self,
@@ -115,7 +113,7 @@ class TranslationModel(Network):
         threads: int | None = None,
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """See `nmt.model.forced.force`."""
-        return force(self, src_ids, tgt_ids, attention, self._use_threads(threads))
+        return force(self, src_ids, tgt_ids, attention, threads or default_threads())
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
         """What search on a card needs of the model: these sentences encoded, with K rows each."""
@@ -131,12 +129,10 @@ class TranslationModel(Network):
         training: bool,
         seed: int,
         label_smoothing: float,
-        threads: int | None,
+        threads: int,
         gradients: dict[str, np.ndarray] | None,
+        allocate: Workspace,
     ) -> LossStats:
-        threads = self._use_threads(threads)
-        self._workspace.reset()
-        allocate = self._workspace
         weights = self.weights
         # The encoder wants its rows by source length, the decoder by target length (the batch's own order).
         order = np.argsort(-batch.src_lengths, kind="stable")
@@ -144,11 +140,19 @@ class TranslationModel(Network):
         src = batch.src[:, order]
         x = self.embed_sequence("src", src, threads, allocate)
         encoded = self.encoder.forward(
-            weights.view("encoder"), x, batch.src_lengths[order], training=training, seed=2 * seed, allocate=allocate
+            weights.view("encoder"),
+            x,
+            batch.src_lengths[order],
+            training=training,
+            seed=2 * seed,
+            allocate=allocate,
+            threads=threads,
         )
         take, index = self.device.take_rows, self.device.index(back)
         final = [{k: take(v, index) for k, v in layer.items()} for layer in encoded.final]
-        first, bridge_tapes = self.bridge.forward(weights.view("bridge"), final, training=training, allocate=allocate)
+        first, bridge_tapes = self.bridge.forward(
+            weights.view("bridge"), final, training=training, allocate=allocate, threads=threads
+        )
         result = self.decoder.forward(
             weights.view("decoder"),
             self.embed_sequence("tgt", batch.tgt_in, threads, allocate),
@@ -160,9 +164,10 @@ class TranslationModel(Network):
             seed=2 * seed + 1,
             allocate=allocate,
             label="decoder",
+            threads=threads,
         )
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients)
+        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients, allocate)
         if gradients is None or d_y is None or result.tape is None:
             return self._stats(sums, len(rows))
         d = self.decoder.backward(result.tape, d_y, None, strip(gradients, "decoder"))

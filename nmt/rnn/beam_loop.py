@@ -15,10 +15,12 @@ from nmt.rnn.aligned import aligned
 from nmt.rnn.beam_settings import BeamSettings
 from nmt.rnn.device import CandidateLists, OutputLayer
 from nmt.rnn.kernels import beam_loop as loop
+from nmt.rnn.kernels.barrier import FLAT, LINES_WORD
 from nmt.rnn.kernels.candidates import BestCandidates
+from nmt.rnn.kernels.pool import run_team
 from nmt.rnn.kernels.run_cpu import divisions
 from nmt.rnn.kernels.search import BestTokens
-from nmt.rnn.kernels.team import address_of, run_team, task_table
+from nmt.rnn.kernels.team import MeetingLines, address_of, task_table
 from nmt.rnn.prepared_step import Call
 from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.quantised import Quantised
@@ -26,6 +28,9 @@ from nmt.rnn.stepper import Stepper
 
 _ROWS_BETWEEN_LOOKS = 4096
 """Rows of all steps together after which the interpreter looks whether somebody wants the search to stop."""
+
+_TASKS_THAT_MEET = 4
+"""Of inputs, states and the step, and of the output layer."""
 
 _FIRST_WIDTH = 64
 """Tokens of a hypothesis for which there is memory to begin with."""
@@ -49,6 +54,7 @@ class BeamLoop:
         self._capacity, self._room = 0, (0, 0)  # rows; slots, and places of each
         self._n, self._arrays = np.zeros(0, np.int64), dict[str, np.ndarray]()
         self._calls: tuple[Call | None, ...] = ()
+        self._lines = MeetingLines(_TASKS_THAT_MEET) if threads > FLAT else None
 
     @property
     def capacity(self) -> int:
@@ -241,6 +247,9 @@ class BeamLoop:
                 self._kept.append(bounds)
         tasks[loop.OUTPUT], arrays["output"] = (output.code, output.address), output.table
         tasks[loop.EMBED] = self._embedding_task.address, address_of(arrays["embed"])
+        if self._lines is not None:
+            for which in range(_TASKS_THAT_MEET):
+                arrays[loop.TABLES[which]][LINES_WORD] = self._lines.address(which)
         arrays |= {"tasks": tasks, "divisions": shared}
         place = prepared.output
         array = step.arrays[place.name]

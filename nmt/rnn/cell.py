@@ -180,19 +180,7 @@ class Cell:
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         """One time step: input [B, input_size] and states before -> output [B, output_size] and states after."""
-        raise NotImplementedError
-
-    def signature(self) -> tuple[Any, ...]:
-        """What tells this cell's program from another's; plans are cached by it."""
-        return (type(self).__module__, type(self).__qualname__, *sorted((k, _frozen(v)) for k, v in vars(self).items()))
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, Cell):
-        return value.signature()
-    if isinstance(value, list | tuple):
-        return tuple(_frozen(v) for v in value)
-    return ("Shape", value.axes) if isinstance(value, Shape) else value
+        raise ShapeError(f"{type(self).__name__}.step: must be written by the cell, got none; see docs/add-a-cell.md")
 
 
 def strip(names: Mapping[str, Any], prefix: str) -> dict[str, Any]:

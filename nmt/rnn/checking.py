@@ -16,6 +16,7 @@ from nmt.errors import NMTError
 from nmt.rnn.cell import Cell, axes_of
 from nmt.rnn.compiler.program import Product, Program
 from nmt.rnn.kernels import interpreter
+from nmt.rnn.own_code import make_cell
 from nmt.rnn.scan import Scan, Tape
 from nmt.rnn.stepper import Stepper
 from nmt.rnn.weights import Weights
@@ -67,12 +68,9 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
 
     It compiles the cell four times over, which takes some ten seconds for the first time.
     """
-    made = cell
     name = getattr(cell, "__name__", type(cell).__name__)
     try:
-        made = cell if isinstance(cell, Cell) else cell(input_size, hidden_size)
-        if not isinstance(made, Cell):
-            raise NMTError(f"{name}: must make a Cell, got {type(made).__name__}; derive it from nmt.rnn.Cell")
+        made = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, hidden_size)
         print(_heading(made))
         findings = list(_findings(made))
     except NMTError as error:

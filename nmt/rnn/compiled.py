@@ -1,7 +1,7 @@
 """The cache of plans: a cell's step, compiled once for each kind of run.
 
-The key is the cell (its class and all it was made with), device, dtype, dtype of packed weights, and what a run is
-asked for: never a batch's sizes or lengths.
+The key is what the step computes (see `compiler.identity`), device, dtype, dtype of packed weights, and what a run is
+asked for: never a batch's sizes or lengths. The least recently used plans go.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 
-from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.identity import TracedStep
 from nmt.rnn.compiler.keep import Keep, Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan, with_operands
-from nmt.rnn.compiler.trace import trace
 from nmt.rnn.compiler.wanted import Wanted
 from nmt.rnn.device import Device, Executable
 
@@ -39,7 +37,7 @@ class Compiled:
 
 @lru_cache(maxsize=256)
 def compile_step(
-    signature: Any,
+    step: TracedStep,
     device: Device,
     dtype: np.dtype,
     packed: np.dtype,
@@ -49,8 +47,8 @@ def compile_step(
     recompute: Recompute,
     keep: Keep,
 ) -> Compiled:
-    """What runs the cell `remembered` under this signature."""
-    traced = trace(recalled(signature), training=training, record=want.record, named=[name for name, _ in keep])
+    """What runs a step."""
+    traced = step.trace(training=training, record=want.record, named=[name for name, _ in keep])
     small = traced.invariants
     through = want.through(small) if small else frozenset[str]()
     needs = None if want.needs is None else want.needs | through
@@ -72,18 +70,3 @@ def compile_step(
         alone = make_plan(small, training=training and bool(through), needs=want.needs, receives=through)
         constant = make(alone)
     return Compiled(make(plan), constant, make)
-
-
-_CELLS: dict[Any, Cell] = {}  # what the keys of the plan cache stand for
-
-
-def remembered(cell: Cell) -> tuple[Any, ...]:
-    """The signature that stands for the cell in the key of a cache."""
-    signature = (cell.signature(),)
-    _CELLS.setdefault(signature, cell)
-    return signature
-
-
-def recalled(signature: tuple[Any, ...]) -> Cell:
-    """The cell remembered under a signature."""
-    return _CELLS[signature]

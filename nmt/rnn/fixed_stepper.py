@@ -39,7 +39,7 @@ class FixedStepper:
         N, D = len(source_lengths), scan.cell.input_size
         one = scan._rows(xp.zeros((1, N, D), scan.dtype), None, captured, source_lengths, False)
         self._arrays: Arrays = {f"C_{k}": a for k, a in scan.door.all_captured(captured, one.S, N).items()}
-        scan.invariants(self._compiled).forward(self._arrays, weights, one, Fresh(xp))
+        scan.invariants(self._compiled, scan.threads).forward(self._arrays, weights, one, Fresh(xp))
         R = N * K
         ones, owner = np.ones(R, np.int64), np.repeat(np.arange(N), K)
         bounds = split_rows(ones, scan.threads)

@@ -102,12 +102,19 @@ class Graph:
         return self._make(op, (), ordered, width, {"name": name, **attrs})
 
     def const(self, number: float) -> Value:
-        """A number, the same for all rows."""
-        return self._make("const", (), (), None, {"value": float(number)})
+        """A number, the same for all rows. Raises ShapeError: it is none."""
+        try:
+            value = float(number)
+        except (TypeError, ValueError):
+            got = type(number).__name__
+            raise ShapeError(f"step: operands must be values of the step or numbers, got {got}") from None
+        return self._make("const", (), (), None, {"value": value})
 
     def apply(self, op: str, *arguments: Value | float, **attrs: Any) -> Value:
         """Build `op(*arguments)`, simplified where that is free; raises ShapeError when the shapes do not fit."""
         args = tuple(a if isinstance(a, Value) else self.const(a) for a in arguments)
+        if any(a.graph is not self for a in args):
+            raise ShapeError(f"{op}: values must be of one call of step, got one kept from another; compute it again")
         return _BUILDERS.get(op, _elementwise)(self, op, args, attrs)
 
     def _make(
@@ -119,6 +126,20 @@ class Graph:
             self.values.append(value)
             self._known[key] = value
         return self._known[key]
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """All that was computed, as a value to compare; numbers by their bits: 0.0 equals -0.0, and NaN nothing."""
+        return tuple((*key[:4], key[4][0][1].hex()) if key[0] == "const" else key for key in self._known)
+
+    def copied(self) -> Graph:
+        """The same values under the same ids in a graph of its own: passes add values to the graph they are given."""
+        graph = Graph()
+        for v in self.values:
+            args = tuple(graph.values[a.id] for a in v.args)
+            graph.values.append(Value(graph, v.op, args, v.axes, v.width, dict(v.attrs)))
+        graph._known = dict(zip(self._known, graph.values, strict=True))
+        return graph
 
 
 def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozenset()) -> list[Value]:
@@ -281,85 +302,98 @@ _BUILDERS = {
 # ---------------------------------------------------------------- what a cell's author writes
 
 
+def _graph_of(op: str, *arguments: Value | float) -> Graph:
+    for a in arguments:
+        if isinstance(a, Value):
+            return a.graph
+    got = ", ".join(type(a).__name__ for a in arguments) or "nothing"
+    raise ShapeError(f"{op}: must be given values of the step, got {got}")
+
+
+def _apply(op: str, *arguments: Value | float, **attrs: Any) -> Value:
+    return _graph_of(op, *arguments).apply(op, *arguments, **attrs)
+
+
 def sigmoid(x: Value) -> Value:
     """1 / (1 + exp(-x))."""
-    return x.graph.apply("sigmoid", x)
+    return _apply("sigmoid", x)
 
 
 def tanh(x: Value) -> Value:
     """Hyperbolic tangent."""
-    return x.graph.apply("tanh", x)
+    return _apply("tanh", x)
 
 
 def relu(x: Value) -> Value:
     """max(x, 0); the gradient at 0 is 0."""
-    return x.graph.apply("relu", x)
+    return _apply("relu", x)
 
 
 def exp(x: Value) -> Value:
     """e to the power of x."""
-    return x.graph.apply("exp", x)
+    return _apply("exp", x)
 
 
 def sqrt(x: Value) -> Value:
     """Square root."""
-    return x.graph.apply("sqrt", x)
+    return _apply("sqrt", x)
 
 
 def softplus(x: Value) -> Value:
     """log(1 + exp(x)); minus the logarithm of sigmoid(-x)."""
-    return x.graph.apply("softplus", x)
+    return _apply("softplus", x)
 
 
 def maximum(a: Value, b: Value | float) -> Value:
     """The larger of two; where they are equal the gradient is that of b."""
-    return a.graph.apply("maximum", a, b)
+    return _apply("maximum", a, b)
 
 
 def positive(x: Value) -> Value:
     """1 where x > 0, else 0; passes no gradient on."""
-    return x.graph.apply("positive", x)
+    return _apply("positive", x)
 
 
 def mean(x: Value) -> Value:
     """Mean over the feature axis: one number per row."""
-    return x.graph.apply("sum_last", x) * (1 / (x.width or 1))
+    return _apply("sum_last", x) * (1 / (x.width or 1))
 
 
 def split(x: Value, n: int) -> list[Value]:
     """Cut the feature axis into n equal parts."""
-    if x.width is None or x.width % n:
-        raise ShapeError(f"split: the width must be a multiple of {n}, got {x.width}")
-    size = x.width // n
-    return [x.graph.apply("slice", x, start=k * size, size=size) for k in range(n)]
+    graph, width = _graph_of("split", x), x.width
+    if not isinstance(n, int) or n < 1 or width is None or width % n:
+        raise ShapeError(f"split: the width must be a multiple of {n}, got {width}")
+    size = width // n
+    return [graph.apply("slice", x, start=k * size, size=size) for k in range(n)]
 
 
 def concat(*parts: Value) -> Value:
     """Side by side along the feature axis."""
-    return parts[0].graph.apply("concat", *parts)
+    return _apply("concat", *parts)
 
 
 def dot(a: Value, b: Value) -> Value:
     """Sum over the feature axis of a * b: [S, B, n], [B, n] -> [S, B]."""
-    return a.graph.apply("sum_last", a * b)
+    return _apply("sum_last", a * b)
 
 
 def softmax(scores: Value) -> Value:
     """Over the source positions of each row: [S, B] -> [S, B]; positions beyond a row's length weigh nothing."""
-    return scores.graph.apply("softmax", scores)
+    return _apply("softmax", scores)
 
 
 def weighted_sum(weights: Value, values: Value) -> Value:
     """Sum over S of weights [S, B] times values [S, B, n] -> [B, n]."""
-    return values.graph.apply("sum_s", weights * values)
+    return _apply("sum_s", weights * values)
 
 
 def source_count(memory: Value) -> Value:
     """How many source positions each row has: [S, B, n] -> [B]."""
-    ones = memory.graph.apply("expand", memory.graph.const(1.0), axes=("S", "B"), width=None)
-    return memory.graph.apply("sum_s", ones)
+    graph = _graph_of("source_count", memory)
+    return graph.apply("sum_s", graph.apply("expand", graph.const(1.0), axes=("S", "B"), width=None))
 
 
 def transposed_matmul(x: Value, w: Value) -> Value:
     """x @ W.T for a matrix parameter W."""
-    return x.graph.apply("matmul", x, w, transposed=True)
+    return _apply("matmul", x, w, transposed=True)

@@ -16,8 +16,8 @@ from nmt.rnn.arguments import MOST_THREADS, share, whole_number
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.cells import LearnedStartCell
 from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Array, Device, cpu
-from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.layer_params import LayerParams
 from nmt.rnn.layer_states import LayerStates
 from nmt.rnn.padding import Empty, Padding

@@ -25,11 +25,12 @@ from nmt.rnn.workspace import Allocate, Fresh
 
 @dataclass
 class LayeredTape:
-    """Tapes of all layers, and each row's length."""
+    """Tapes of all layers, each row's length, and the threads of their runs."""
 
     layers: list[Tape]
     lengths: np.ndarray
     allocate: Allocate
+    threads: int
 
 
 class LayeredScan:
@@ -50,16 +51,6 @@ class LayeredScan:
         self.dtype, self.packed = self.scans[0].dtype, self.scans[0].packed
         self.params, self.states, self.captured = self.cell.params(), self.cell.states(), self.cell.captured()
 
-    @property
-    def threads(self) -> int:
-        """Threads of every layer's run."""
-        return self.scans[0].threads
-
-    @threads.setter
-    def threads(self, count: int) -> None:
-        for scan in self.scans:
-            scan.threads = count
-
     def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
         """A name, the scan, the steps, and how many of them are added for its delay, of every layer for sequences of T
         steps."""
@@ -79,6 +70,7 @@ class LayeredScan:
         seed: int = 0,
         allocate: Allocate | None = None,
         label: str = "scan",
+        threads: int | None = None,
     ) -> Result:
         """See `Scan.forward`; x is zero beyond each row's length where the first layer is late. Raises ShapeError."""
         allocate = allocate or Fresh(self.device.xp)
@@ -101,11 +93,12 @@ class LayeredScan:
                 seed=seed * 64 + n,
                 allocate=allocate,
                 label=f"{label}.{n}",
+                threads=threads,
             )
             x = result.y[delay:]
             tapes.append(result.tape)
             final |= under(str(n), result.final)
-        tape = LayeredTape(tapes, steps, allocate) if training else None
+        tape = LayeredTape(tapes, steps, allocate, threads or self.scans[0].threads) if training else None
         return Result(x, final, tape, {}, steps, np.zeros(len(steps), bool))
 
     def backward(
@@ -128,7 +121,7 @@ class LayeredScan:
             d = got.x
             if delay:
                 d = d[:-delay]
-                self.device.clear_ended(d, tape.lengths, self.threads)
+                self.device.clear_ended(d, tape.lengths, tape.threads)
             initial |= under(str(n), got.initial)
             for name, share in got.captured.items():
                 captured[name] = captured[name] + share if name in captured else share

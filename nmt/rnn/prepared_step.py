@@ -48,8 +48,8 @@ class Call:
     def resize(self, rows: int) -> None:
         """Run on so many rows from now on."""
         if rows != self.rows:
-            self.rows = rows
             self.table.resize(rows)
+            self.rows = rows
 
     def array(self, name: str) -> np.ndarray:
         """The array [slots, rows, n] of this name as it lies with the present number of rows."""
@@ -66,9 +66,9 @@ class Call:
         """Read another array under this name."""
         if self._given.get(name) is array:
             return
-        self._given[name] = array
         for place in self.places.get(name, ()):
             self.table.exchange(place, array)
+        self._given[name] = array
 
     @property
     def task(self) -> tuple[int, int, int]:
@@ -77,7 +77,8 @@ class Call:
 
 
 class PreparedStep:
-    """The parts of a step (see `compiler.share`), whose executables hold a single function each."""
+    """The parts of a step (see `compiler.share`), whose executables hold a single function each. For one caller at a
+    time, and a number of threads that stays as it is: tables are divided for it."""
 
     def __init__(
         self,
@@ -87,8 +88,9 @@ class PreparedStep:
         step: Executable,
         of_inputs: Executable | None,
         of_states: Executable | None,
+        threads: int,
     ) -> None:
-        self.scan, self.weights, self.shared = scan, weights, shared
+        self.scan, self.weights, self.shared, self.threads = scan, weights, shared, threads
         self._step, self._of_inputs, self._of_states = step, of_inputs, of_states
         self._calls: dict[str, Call] = {}
         self._version = weights.version
@@ -201,7 +203,7 @@ class PreparedStep:
         part = {"inputs": self._of_inputs, "states": self._of_states, "step": self._step}[kind]
         if part is None:
             raise RuntimeError(f"a step without a part for its {kind} cannot prepare one")
-        ones, bounds = single_steps(count, scan.threads)
+        ones, bounds = single_steps(count, self.threads)
         lengths, arrays = ones, dict[str, np.ndarray]()
         if kind == "step":
             arrays |= self._arrays(count)

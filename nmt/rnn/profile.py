@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from threading import get_ident
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol
@@ -54,6 +55,8 @@ class Profile:
 
     operations: dict[str, Operation] = field(default_factory=dict)
     clock: Clock = field(default_factory=ProcessorClock)
+    thread: int = field(default_factory=get_ident)
+    """Whose operations are recorded."""
     _spans: list[tuple[str, int, Any, Any, int]] = field(default_factory=list)  # name, depth, moments, multiply-adds
     _depth: int = 0
 
@@ -100,9 +103,10 @@ def operation(*name: str, multiply_adds: int | Callable[[], int] = 0) -> Abstrac
         name: Joined only while recording.
         multiply_adds: Of the block's products; what takes time to count is a function, called only while recording.
     """
-    if _active is None:
+    profile = _active
+    if profile is None or profile.thread != get_ident():
         return _OFF
-    return _Timed(_active, "".join(name), multiply_adds)
+    return _Timed(profile, "".join(name), multiply_adds)
 
 
 class _Timed(AbstractContextManager[None]):
@@ -124,17 +128,19 @@ class _Timed(AbstractContextManager[None]):
 
 
 def moment() -> Any:
-    """This moment, for `record_parts`; None while nobody records."""
-    return None if _active is None else _active.clock.now()
+    """This moment, for `record_parts`; None while nobody records this thread."""
+    profile = _active
+    return None if profile is None or profile.thread != get_ident() else profile.clock.now()
 
 
 def record_parts(began: Any, parts: Sequence[tuple[str, float, int]]) -> None:
     """What has run since `began` was these operations, which took turns: names, what each took in a measure of its own,
     multiply-adds. It must have been the processor's work alone."""
-    if _active is None:
+    profile = _active
+    if profile is None:
         return
-    elapsed, whole = _active.clock.now() - began, sum(share for _, share, _ in parts)
+    elapsed, whole = profile.clock.now() - began, sum(share for _, share, _ in parts)
     for name, share, count in parts:
         ended = began + (elapsed * share / whole if whole else elapsed / len(parts))
-        _active._spans.append((name, _active._depth, began, ended, count))
+        profile._spans.append((name, profile._depth, began, ended, count))
         began = ended

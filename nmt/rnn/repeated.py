@@ -43,14 +43,16 @@ class Repeated:
     the results out.
     """
 
-    def __init__(self, layers: Sequence[Sequence[Side]], joins: Sequence[Join], T: int, B: int) -> None:
-        """`joins` by state."""
+    def __init__(
+        self, layers: Sequence[Sequence[Side]], joins: Sequence[Join], T: int, B: int, threads: int | None = None
+    ) -> None:
+        """`joins` by state; threads: those of each scan where None."""
         scan = layers[0][0].scan
         self.x = below = np.zeros((T, B, scan.cell.input_size), scan.dtype)
         self._steps: list[Callable[[], Any]] = []
         runs = []
         for sides in layers:
-            found = [side.scan.prepare(side.weights, below, reverse=side.reverse) for side in sides]
+            found = [side.scan.prepare(side.weights, below, reverse=side.reverse, threads=threads) for side in sides]
             self._steps += [launch for run in found for launch in run.launches]
             below = found[0].y
             if len(found) > 1:
@@ -102,7 +104,11 @@ class Sizes:
 
 
 class ShortRuns:
-    """Inference with layers of few rows, which finds the run of a size ready as long as weights and threads stay."""
+    """Inference with layers of few rows, which finds the run of a size ready as long as weights stay.
+
+    Any number of threads may call at once. What is prepared holds for one version of the weights: both are kept as one
+    value, so that nobody can meet the runs of one version under the name of another.
+    """
 
     def __init__(self, scans: Sequence[Scan], ends: Sequence[str], joins: Sequence[Join]) -> None:
         """One scan a layer; ends: what each direction's weights are called below the layer's number (an empty end: the
@@ -111,22 +117,24 @@ class ShortRuns:
         cells = [scan.cell for scan in scans]
         widths = [n for cell in cells for n in (cell.input_size, cell.output_size, *cell.states().values())]
         self._plain = scans[0].device.name == "cpu" and all(len(axes_of(n)) == 1 for n in widths)
-        self._fixed: tuple[object, int] = None, 0  # what the sizes hold for: a version of weights, and threads
-        self._sizes = Sizes(lambda T, B: Repeated([], [], T, B))
+        # By threads: a version of the weights, and what holds for it.
+        self._prepared: dict[int, tuple[object, Sizes]] = {}
 
     def takes(self, x: np.ndarray, lengths: np.ndarray) -> bool:
         """Whether it does so: few whole rows of x [T, B, D], on the processor, without matrices for states."""
         T, B = x.shape[:2]
         return self._plain and 0 < T * B <= SHORT_ROWS and int(lengths.min()) == T
 
-    def __call__(self, weights: Weights, x: np.ndarray) -> tuple[Any, ...]:
+    def __call__(self, weights: Weights, x: np.ndarray, threads: int | None = None) -> tuple[Any, ...]:
         """y [T, B, directions * n] and the final states, each as its join makes it; memory of the caller's own."""
-        threads = self._scans[0].threads
-        if self._fixed[0] is not weights.version or self._fixed[1] != threads:
-            self._fixed = weights.version, threads
+        threads = threads or self._scans[0].threads
+        version = weights.version
+        known, sizes = self._prepared.get(threads) or (None, None)
+        if known is not version or sizes is None:
             layers = [self._sides(weights, layer, scan) for layer, scan in enumerate(self._scans)]
-            self._sizes = Sizes(partial(Repeated, layers, self._joins), _SHORT_SIZES)
-        return self._sizes(x, [None] * len(self._joins))
+            sizes = Sizes(partial(Repeated, layers, self._joins, threads=threads), _SHORT_SIZES)
+            self._prepared[threads] = version, sizes
+        return sizes(x, [None] * len(self._joins))
 
     def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[Side]:
         names = [(f"{layer}.{end}" if end else "", n == 1) for n, end in enumerate(self._ends)]

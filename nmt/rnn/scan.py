@@ -14,11 +14,13 @@ import numpy as np
 
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn.cell import Cell
-from nmt.rnn.compiled import Compiled, compile_step, remembered
+from nmt.rnn.compiled import Compiled, compile_step
+from nmt.rnn.compiler.identity import traced
 from nmt.rnn.compiler.keep import Keep, Recompute
 from nmt.rnn.compiler.plan import Plan
-from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Mask, Trace, trace
+from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Mask, Trace
 from nmt.rnn.compiler.wanted import wanted
+from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device, cpu
 from nmt.rnn.door import Door, shaped
 from nmt.rnn.drop_connect import connections, disconnected, joined
@@ -26,7 +28,6 @@ from nmt.rnn.invariants import Invariants
 from nmt.rnn.kernels import run_cpu
 from nmt.rnn.kernels.run_cpu import Division, Rows, split_rows
 from nmt.rnn.kernels.runs import identity
-from nmt.rnn.kernels.threads import default_threads
 from nmt.rnn.masks import Packing, pack_steps
 from nmt.rnn.profile import operation
 from nmt.rnn.tape import Gradients, Prepared, Result, Tape
@@ -37,7 +38,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Scan:
-    """A cell over time."""
+    """A cell over time, as the cell was when the scan was made: one that is edited is another for the next scan."""
 
     def __init__(
         self,
@@ -79,8 +80,9 @@ class Scan:
         self.compute_dtype = compute_dtype
         self.recompute: Recompute = recompute
         self.keep: Keep = tuple(sorted((keep or {}).items()))
+        self.traced = traced(cell)
         if self.keep:
-            trace(cell, training=True, named=[name for name, _ in self.keep])  # says which names there are
+            self.traced.trace(training=True, named=[name for name, _ in self.keep])  # says which names there are
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.device = device or cpu()
         check_device(type(cell).__name__, self.packed, self.device.name)
@@ -92,7 +94,6 @@ class Scan:
         self.states = cell.states()
         self.captured = cell.captured()
         self.door = Door(cell, self.dtype, self.device)
-        self._signature = remembered(cell)
 
     def __repr__(self) -> str:
         """The cell and its sizes, and how and where it computes."""
@@ -117,7 +118,7 @@ class Scan:
         single_step = single_step and not training
         kept: tuple[Recompute, Keep] = (self.recompute, self.keep) if training else ("attention", ())
         kinds = self.device, self.dtype, self.packed
-        return compile_step(self._signature, *kinds, training, self.wanted, single_step, *kept)
+        return compile_step(self.traced, *kinds, training, self.wanted, single_step, *kept)
 
     def plan(self, training: bool) -> Plan:
         """The programs of a kind of run, to look at."""
@@ -141,6 +142,7 @@ class Scan:
         outputs: Any = None,
         single_step: bool = False,
         label: str = "scan",
+        threads: int | None = None,
     ) -> Result:
         """Run the cell over x [T, B, D].
 
@@ -151,7 +153,10 @@ class Scan:
         row's last step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, of
         its own for every call where None. outputs: memory of y where it is to last longer. single_step: for
         inference with a T of 1, the program that does it in one call. label: what a profile calls this run and its
-        way back. Raises ShapeError.
+        way back. threads: for this run and its way back, those of the scan where None. Raises ShapeError.
+
+        Any number of threads may call at once, each with memory of its own; they share the weights, which must stay
+        as they are meanwhile.
         """
         x = self.door.array("x", x, (None, None), self.cell.input_size)
         T, B, _ = x.shape
@@ -162,9 +167,9 @@ class Scan:
         if packing is not None:
             x, outputs = packing.pack(x), None
             others = {name: packing.pack(array) for name, array in others.items()}
-        rows = self._rows(x, lengths, captured or {}, source_lengths, reverse, label)
+        rows = self._rows(x, lengths, captured or {}, source_lengths, reverse, label, threads)
         check_params(self.door.name, self.params, weights, self.dtype)
-        kept = connections(self.params, seed, self.dtype, self.device, self.threads) if training else {}
+        kept = connections(self.params, seed, self.dtype, self.device, rows.threads) if training else {}
         weights = disconnected(weights, self.params, kept)
         compiled, allocate = self.compiled(training, single_step), allocate or Fresh(self.device.xp)
         plan = compiled.step.plan
@@ -173,7 +178,7 @@ class Scan:
             arrays[name] = dropped
         for name, array in self.door.all_captured(captured or {}, rows.S, B).items():
             arrays[f"C_{name}"] = array
-        constant_arrays = self.invariants(compiled).forward(arrays, weights, rows, allocate)
+        constant_arrays = self.invariants(compiled, rows.threads).forward(arrays, weights, rows, allocate)
         given = initial or {}
         first = self.start(weights, given, B)
         for name, width in self.states.items():
@@ -198,12 +203,15 @@ class Scan:
             tape = Tape(compiled, arrays, constant_arrays, rows, weights, allocate, kept, packing, learned)
         return Result(shaped(y, self.cell.output_size), final, tape, recorded, rows.lengths, stopped)
 
-    def prepare(self, weights: Weights, x: np.ndarray, *, reverse: bool = False) -> Prepared:
+    def prepare(
+        self, weights: Weights, x: np.ndarray, *, reverse: bool = False, threads: int | None = None
+    ) -> Prepared:
         """A run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same arrays.
 
-        For cells that read nothing but their input and states, and weights that stay as they are. Raises ShapeError.
+        For cells that read nothing but their input and states, and weights that stay as they are. The run is one
+        caller's at a time. Raises ShapeError.
         """
-        rows = self._rows(x, None, {}, None, reverse)
+        rows = self._rows(x, None, {}, None, reverse, threads=threads)
         check_params(self.door.name, self.params, weights, self.dtype)
         self.door.all_captured({}, rows.S, rows.B)
         self.door.all_sequences({}, rows.T, rows.B)
@@ -257,7 +265,7 @@ class Scan:
             arrays[plan.d_inputs["x"].name] = outputs((rows.T, rows.B, self.cell.input_size), self.dtype)
         with joined({} if gradients is None else gradients, tape.connections) as shares:
             tape.compiled.step.backward(arrays, tape.weights, rows, allocate, shares)
-            captured = self.invariants(tape.compiled).backward(
+            captured = self.invariants(tape.compiled, rows.threads).backward(
                 plan.d_captured, arrays, tape.constant_arrays, tape.weights, rows, allocate, shares
             )
         # The slot written last: every row steps as often as it is long, the first step of the loop being step T -
@@ -285,7 +293,7 @@ class Scan:
         may be grouped otherwise, and whose products be rounded or not before they are added."""
         with joined(gradients, tape.connections) as shares:
             tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, shares)
-            self.invariants(tape.compiled).weight_gradients(
+            self.invariants(tape.compiled, tape.rows.threads).weight_gradients(
                 tape.constant_arrays, tape.weights, tape.rows, tape.allocate, shares
             )
         _add_there(tape.d_learned, gradients)
@@ -300,9 +308,9 @@ class Scan:
                 found[name] = self.device.xp.broadcast_to(weights[param], (B, self.states[name]))
         return found
 
-    def invariants(self, compiled: Compiled) -> Invariants:
+    def invariants(self, compiled: Compiled, threads: int) -> Invariants:
         """What of the step is constant over time."""
-        return Invariants(compiled.constant, self.device, self.threads)
+        return Invariants(compiled.constant, self.device, threads)
 
     def _rows(
         self,
@@ -312,12 +320,13 @@ class Scan:
         source_lengths: Any,
         reverse: bool,
         label: str = "scan",
+        threads: int | None = None,
     ) -> Rows:
         T, B, _ = x.shape
         steps = self.door.lengths("lengths", lengths, B, T)
         S = self.door.source_steps(captured)
         sources = self.door.lengths("source_lengths", source_lengths, B, S)
-        bounds = split_rows(steps, self.threads)
+        bounds = split_rows(steps, threads or self.threads)
         return Rows(
             T, B, S, steps, sources, identity(B), bounds, reverse, self.division, self.device.block_rows, label=label
         )
@@ -330,12 +339,12 @@ class Scan:
             shape = (rows.B, mask.width) if mask.variational else (rows.T, rows.B, mask.width)
             array = allocate(shape, self.dtype)
             with operation(rows.label, ": dropout masks"):
-                self._draw(array, mask, seed, n)
+                self._draw(array, mask, seed, n, rows.threads)
             masks[f"C_{mask.name}" if mask.variational else mask.name] = array
         return masks
 
-    def _draw(self, array: np.ndarray, mask: Mask, seed: int, n: int) -> None:
-        self.device.dropout_mask(array.reshape(-1), 1.0 - mask.rate, seed, n << 40, self.threads)
+    def _draw(self, array: np.ndarray, mask: Mask, seed: int, n: int, threads: int) -> None:
+        self.device.dropout_mask(array.reshape(-1), 1.0 - mask.rate, seed, n << 40, threads)
 
     def _stack(self, name: str, width: int, start: Arrays, rows: Rows, allocate: Allocate) -> np.ndarray:
         """The state stack [T + 1, B, n]: zero where no step writes, the initial state in each row's first slot."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import axes_of
-from nmt.rnn.compiled import recalled, remembered
+from nmt.rnn.compiler.identity import TracedStep
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.share import Shared, cut_shared
-from nmt.rnn.compiler.trace import SEQUENCE, Trace, trace
+from nmt.rnn.compiler.trace import SEQUENCE, Trace
 from nmt.rnn.device import Device, Executable
 from nmt.rnn.door import shaped
 from nmt.rnn.kernels import run_cpu
@@ -48,8 +48,8 @@ class _Compiled:
 
 
 @lru_cache(maxsize=64)
-def _compile(signature: Any, device: Device, dtype: np.dtype, packed: np.dtype) -> _Compiled:
-    shared = cut_shared(trace(recalled(signature), training=False))
+def _compile(step: TracedStep, device: Device, dtype: np.dtype, packed: np.dtype) -> _Compiled:
+    shared = cut_shared(step.trace(training=False))
 
     def executable(part: Trace) -> Executable:
         return device.executable(make_plan(part, training=False, single_step=True), dtype, packed)
@@ -65,13 +65,16 @@ class Stepper:
 
     `admit` takes in sentences (captured arrays, from which it computes once what depends on them alone); any number
     of rows may read a sentence until `release`. A cell without captured arrays (a language model's) has no sentences
-    to take in: rows are only continued. What rows have in common is computed once: see `compiler.share`.
+    to take in: rows are only continued. What rows have in common is computed once: see `compiler.share`. A stepper is
+    one caller's; any number of them may share a scan and weights.
     """
 
-    def __init__(self, scan: Scan, weights: Weights) -> None:
+    def __init__(self, scan: Scan, weights: Weights, threads: int | None = None) -> None:
+        """threads: of all its steps, those of the scan where None."""
+        self.threads = threads or scan.threads
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights = scan, weights
-        self._compiled = _compile(remembered(scan.cell), scan.device, scan.dtype, scan.packed)
+        self._compiled = _compile(scan.traced, scan.device, scan.dtype, scan.packed)
         leaves = self._compiled.shared.step.leaves
         shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
         captured = {f"C_{k}": v for k, v in leaves.items() if v.op == "captured" and k not in shared}
@@ -82,7 +85,7 @@ class Stepper:
         self.loop: BeamLoop | None = None  # a search of these steps, with what was prepared for it
         self._prepared: PreparedStep | None = None
         if isinstance(self._compiled.step, run_cpu.Executable):
-            self._prepared = PreparedStep(scan, weights, *self._compiled.parts)
+            self._prepared = PreparedStep(scan, weights, *self._compiled.parts, threads=self.threads)
 
     def admit(
         self, captured: Mapping[str, np.ndarray], source_lengths: Sequence[int] | np.ndarray | None = None
@@ -94,9 +97,9 @@ class Stepper:
         count = next((captured[k].shape[int(c.source_axis)] for k, c in scan.captured.items() if k in captured), 0)
         zeros = scan.device.xp.zeros
         empty = zeros((1, count, scan.cell.input_size), scan.dtype)
-        rows = scan._rows(empty, None, captured, source_lengths, False)
+        rows = scan._rows(empty, None, captured, source_lengths, False, threads=self.threads)
         arrays: Arrays = {f"C_{k}": a for k, a in scan.door.all_captured(captured, rows.S, rows.B).items()}
-        invariants = scan.invariants(scan.compiled(training=False))
+        invariants = scan.invariants(scan.compiled(training=False), self.threads)
         invariants.forward(arrays, self.weights, rows, Fresh(scan.device.xp))
         return self._sources.add(arrays, rows.source_lengths)
 
@@ -194,7 +197,7 @@ class Stepper:
             arrays[f"S_{name}"] = stack = self._memory((2, R, width), scan.dtype)
             if name in compiled.shared.gathered:
                 scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
-        ones, bounds = single_steps(R, scan.threads)
+        ones, bounds = single_steps(R, self.threads)
         starts, lengths, longest = identity(R), ones, 1
         if sources is not None:
             starts, lengths, longest = sources.starts, sources.lengths, sources.longest
@@ -207,7 +210,7 @@ class Stepper:
         if part is None:
             return {}
         count = len(next(iter(given.values())))
-        ones, bounds = single_steps(count, self.scan.threads)
+        ones, bounds = single_steps(count, self.threads)
         rows = Rows(1, count, 1, ones, ones, identity(count), bounds, False)
         arrays: Arrays = {name: given[name][None] for name in part.plan.trace.inputs}
         part.forward(arrays, self.weights, rows, self._memory)

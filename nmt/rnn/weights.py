@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
+from nmt.interruption import forkable
 from nmt.rnn.aligned import aligned
 from nmt.rnn.cell import Cell, Param
 from nmt.rnn.quantised import Quantised, quantise
@@ -64,6 +65,8 @@ _Key = tuple[Any, ...]  # a parameter's whole name, then what tells its forms ap
 class Weights(MutableMapping[str, np.ndarray]):
     """A dictionary of parameters. Call `changed()` after writing into one of its arrays.
 
+    Any number of threads may read, and run cells on it; while one writes, nobody else may.
+
     `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once
     for all users. A matrix may be held as int8 alone (`hold_quantised`): products of int8 read that, all else a
     restored float32 array, which is made when first asked for.
@@ -75,7 +78,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._stale: set[_Key] = set()
         self._version: list[object] = [object()]
         self._prefix = ""
-        self._lock = RLock()  # several threads may translate with one model
+        self._lock = forkable(RLock())  # several threads may translate with one model
 
     def view(self, prefix: str) -> Weights:
         """The parameters below `prefix.`, sharing arrays and packed forms."""
@@ -109,14 +112,16 @@ class Weights(MutableMapping[str, np.ndarray]):
         return self._arrays[self._prefix + name].shape
 
     def _put(self, name: str, array: np.ndarray | Quantised) -> None:
-        self._version[0] = object()
-        self._arrays[self._prefix + name] = array
-        for key in [k for k in self._packed if k[0] == self._prefix + name]:
-            del self._packed[key]
+        with self._lock:
+            self._arrays[self._prefix + name] = array
+            for key in [k for k in self._packed if k[0] == self._prefix + name]:
+                del self._packed[key]
+            self._version[0] = object()
 
     def __delitem__(self, name: str) -> None:
-        self._version[0] = object()
-        del self._arrays[self._prefix + name]
+        with self._lock:
+            del self._arrays[self._prefix + name]
+            self._version[0] = object()
 
     def __iter__(self) -> Iterator[str]:
         return (k[len(self._prefix) :] for k in self._arrays if k.startswith(self._prefix))
@@ -126,8 +131,9 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     def changed(self) -> None:
         """The numbers have changed: packed forms are made again when next used."""
-        self._version[0] = object()
-        self._stale.update(self._packed)
+        with self._lock:
+            self._stale.update(self._packed)
+            self._version[0] = object()  # last: whoever prepares for the new version finds what is stale marked so
 
     @property
     def version(self) -> object:
@@ -138,7 +144,8 @@ class Weights(MutableMapping[str, np.ndarray]):
     @property
     def packed_bytes(self) -> int:
         """Bytes of all packed forms, also of what lies above the view."""
-        return sum(packed.nbytes for packed in self._packed.values())
+        with self._lock:
+            return sum(packed.nbytes for packed in self._packed.values())
 
     def packed(
         self, name: str, start: int, rows: int, transposed: bool, threads: int = 1, dtype: np.dtype | None = None
@@ -148,7 +155,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         dtype: of the elements, see `packed_dtype`; None for the matrix's own.
         """
         from nmt.rnn.kernels import products
-        from nmt.rnn.kernels.threads import run_parallel
+        from nmt.rnn.kernels.pool import run_parallel
         from nmt.rnn.profile import operation
 
         dtype = self[name].dtype if dtype is None else dtype

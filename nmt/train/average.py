@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain
+from nmt.files import explain, new_folder, remedy
 from nmt.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
@@ -25,6 +25,7 @@ from nmt.model_folder import (
 )
 from nmt.tensor_file import map_tensors, write_tensors
 from nmt.train.state import TrainingState
+from nmt.trained_settings import check_settings
 
 _BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), LENGTHS_NAME, SHORTLIST_NAME)
 
@@ -84,23 +85,26 @@ def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], d
 
 
 def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
-    """Write a model folder whose only checkpoint is the mean of `paths`; the rest is copied from `folder`.
+    """Write a model folder whose only checkpoint is the mean of `paths`; the rest is copied from `folder`. It appears
+    when all of it is written.
 
     Raises:
-        CheckpointError: A checkpoint is not usable, `out` holds a model already, or cannot be written.
+        CheckpointError: A checkpoint is not usable, `out` holds something already, or cannot be written.
     """
-    load_folder_config(folder)  # says what is wrong with a folder that is none
+    config = load_folder_config(folder)
     params, content = average_checkpoints(paths)
+    for path in paths:
+        check_settings(folder / CONFIG_NAME, config, path, map_tensors(path, "none")[1])
     if (out / CONFIG_NAME).exists():
         raise CheckpointError(f"{out}: must be a new folder, got one that holds a model; choose another one")
     state = content.get("state", {}) | {"best_scores": {}, "kept": []}  # nobody has scored the mean
     content = {key: value for key, value in content.items() if key in ("subwords", "config")}
     content |= {"state": state, "averaged": [path.name for path in paths]}
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name in _BESIDE:
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, out / name)
-        write_tensors(out / BEST_NAME, params, content)
+        with new_folder(out) as new:
+            for name in _BESIDE:
+                if (folder / name).is_file():
+                    shutil.copyfile(folder / name, new / name)
+            write_tensors(new / BEST_NAME, params, content)
     except OSError as error:
-        raise CheckpointError(f"{out}: must be written, got {explain(error)}; make room and run again") from error
+        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error

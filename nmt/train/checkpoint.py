@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain
+from nmt.files import explain, remedy
 from nmt.model_folder import CARRIED_PREFIX, OPTIMIZER_PREFIX, PARAMS_PREFIX, read_checkpoint
 from nmt.tensor_file import write_tensors
 
@@ -42,9 +42,7 @@ def save_checkpoint(
         write_tensors(path, tensors, metadata)
     except OSError as error:
         kept = "the former checkpoint is intact" if path.exists() else "nothing was saved"
-        raise CheckpointError(
-            f"{path}: must be written, got {explain(error)}; {kept}: make room and run again"
-        ) from error
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {kept}: {remedy(error)}") from error
 
 
 def load_checkpoint(

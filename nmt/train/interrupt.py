@@ -63,3 +63,5 @@ class StopRequest:
             os.write(sys.stderr.fileno(), text.encode())
         except (OSError, ValueError):
             pass  # nobody listens: the request stands all the same
+
+    _receive.never_raises = True  # type: ignore[attr-defined]  # see nmt.interruption.uninterrupted

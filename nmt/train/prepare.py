@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.errors import CheckpointError, ConfigError
-from nmt.files import explain, remove_temporaries, write_bytes
+from nmt.files import explain, remedy, remove_temporaries, write_bytes
+from nmt.lines import text_file
 from nmt.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
@@ -20,6 +21,7 @@ from nmt.model_folder import (
     save_subwords,
     subword_names,
 )
+from nmt.own_cells import named_cells
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -60,12 +62,22 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 
 def check_trainable(config: Config) -> None:
-    """Raises ConfigError: Numbers of the settings' compute_dtype are too coarse to learn with."""
+    """Look at what a run needs before anything is read or made.
+
+    The cells that the settings name by dotted path are imported: who trains with them has named them.
+
+    Raises:
+        ConfigError: Numbers of the settings' compute_dtype are too coarse to learn with, or a cell cannot be made.
+    """
     if config.compute_dtype == "int8":
         raise ConfigError(
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
             "nmt-quantize the model or translate with --compute-dtype int8"
         )
+    if named_cells(config):
+        from nmt.model.cells import check_cells
+
+        check_cells(config)
 
 
 def save_config(folder: Path, config: Config) -> None:
@@ -82,7 +94,7 @@ def save_config(folder: Path, config: Config) -> None:
         if not path.exists() or path.read_bytes() != content:
             write_bytes(path, content, sync=True)
     except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; make room and run again") from error
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tuple[Side, Side]:
@@ -116,8 +128,6 @@ def sides_of_trial(config: Config, say: Callable[[str], None]) -> tuple[Side, Si
 
 def _check_files(config: Config) -> None:
     """Find a missing file before minutes go into training subwords."""
-    from nmt.data.corpus import text_file
-
     data = config.data
     for prefix in filter(None, (data.train, data.dev, data.test)):
         for side in (data.src, data.tgt) if config.task == "translation" else (data.tgt,):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from nmt.errors import CheckpointError
 from nmt.model_folder import LAST_NAME
 from nmt.train.checkpoint import load_carried, load_checkpoint
 from nmt.train.state import TrainingState
+from nmt.trained_settings import differences
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,16 +20,8 @@ if TYPE_CHECKING:
 
 # First match decides; what matches nothing is harmless and noted.
 _SILENT = ("name", "model_dir", "threads", "device", "data.subwords.*model_file")
-_FREE = ("model.*dropout", "model.initializer", "model.init_weight", "model.forget_bias")
-_BINDING = (
-    "task",
-    "model.*",
-    "data.subwords.*",
-    "data.*.lang",
-    "data.*.lowercase",
-    "data.*.normalize",
-    "training.optimizer",
-)
+_BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer")
+"""Beside what gives parameters their meaning: what a run that goes on cannot change under way."""
 _BATCHES = (
     "seed",
     "data.train",
@@ -107,36 +99,16 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
         CheckpointError: One of them makes the checkpoint unusable.
     """
     changes = Changes()
-    old, new = flatten(saved), flatten(wanted)
-    for key in sorted(old.keys() & new.keys()):  # a key of one version only has no counterpart
-        before, now = old[key], new[key]
-        if before == now or _matches(key, _SILENT):
+    for one in differences(saved, wanted):
+        if one.matches(*_SILENT):
             continue
-        if not _matches(key, _FREE) and _matches(key, _BINDING):
+        before, now = one.shown
+        if one.changes_meaning or one.matches(*_BINDING):
             raise CheckpointError(
-                f"{path}: {key} must stay {_show(before)} for this checkpoint, got {_show(now)}; "
+                f"{path}: {one.key} must stay {before} for this checkpoint, got {now}; "
                 "set it back, or choose another model_dir to train from the start"
             )
-        changes.notes.append(f"{key}: {_show(before)} -> {_show(now)}")
-        changes.batches |= _matches(key, _BATCHES)
-        changes.schedule |= key == _SCHEDULE
+        changes.notes.append(f"{one.key}: {before} -> {now}")
+        changes.batches |= one.matches(*_BATCHES)
+        changes.schedule |= one.key == _SCHEDULE
     return changes
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return settings as `{"model.encoder.num_layers": 1}`; tuples become lists, as in JSON."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = list(value) if isinstance(value, tuple) else value
-    return flat
-
-
-def _matches(key: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
-
-
-def _show(value: Any) -> str:
-    return "null" if value is None else str(value)

@@ -7,6 +7,7 @@ import pytest
 from nmt.config import load_config
 from nmt.config.model_section import RNN_TYPES
 from nmt.model.cells import recurrent_cell
+from nmt.own_cells import import_cell
 
 
 @pytest.mark.parametrize("cell", [*RNN_TYPES, "conv_s2s"])
@@ -30,6 +31,7 @@ def test_an_lstm_with_noise_has_the_parameters_and_states_of_one_without(name: s
 
     model = load_config(*settings(name, Namespace(work=tmp_path, data=tmp_path, threads=1, dtype="float32"))).model
     for path in {model.encoder.rnn_type, model.decoder.rnn_type}:
+        import_cell(path)
         cell, lstm = recurrent_cell(path, 5, 7), recurrent_cell("lstm", 5, 7)
         assert {n: p.shape for n, p in cell.params().items()} == {n: p.shape for n, p in lstm.params().items()}
         assert cell.states() == lstm.states() and type(cell) is not type(lstm)

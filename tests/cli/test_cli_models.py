@@ -1,8 +1,11 @@
 """nmt-average, nmt-shortlist and nmt-bundle on a real, tiny model, and what nmt-translate makes of them."""
 
+import errno
 import json
+import os
 import shutil
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -14,8 +17,11 @@ from nmt.cli.quantize import quantize
 from nmt.cli.score import score
 from nmt.cli.shortlist import shortlist
 from nmt.cli.translate import translate
+from nmt.errors import CheckpointError
 from nmt.saved_model import load_saved_model
 from nmt.shortlist import count_misses
+from nmt.tensor_file import map_tensors, write_tensors
+from nmt.translator import Translator
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 
@@ -91,6 +97,78 @@ def test_an_average_of_one_is_itself(folder, tmp_path):
     assert result.exit_code == 0, result.stderr
     text = "\n".join(sentences(5, seed=2)) + "\n"
     assert call(translate, tmp_path / "mean", given=text).stdout == call(translate, folder, given=text).stdout
+
+
+def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
+    other, lines = tmp_path / "model", "".join(f"{line}\n" for line in sentences(5, seed=2))
+    shutil.copytree(folder, other)
+    tensors, content = map_tensors(folder / "best.safetensors")
+    for update, factor in ((600, 1.5), (80, 0.5)):
+        changed = {name: array * np.float32(factor) for name, array in tensors.items()}
+        write_tensors(other / f"best-{update}.safetensors", changed, content)
+    (other / "notes.safetensors").write_bytes(b"")
+    (tmp_path / "s").write_text(lines)
+    pair = ["--src", tmp_path / "s", "--tgt", tmp_path / "s"]
+    shown = {name: call(score, other, *pair, "--checkpoint", name).stdout for name in ("best", "best-600", "best-80")}
+    assert len(set(shown.values())) == 3
+    translator = Translator.load(other, checkpoint="best-600")
+    details = translator.score(lines.splitlines(), lines.splitlines())
+    sums = [float(row.split("\t")[1]) for row in shown["best-600"].splitlines()]
+    assert sums == pytest.approx([sum(one.log_probs) for one in details], abs=1e-5)
+    for command in (translate, quantize, bundle):
+        more = {quantize: ["-o", tmp_path / "q"], bundle: [tmp_path / "b.nmt"]}.get(command, [tmp_path / "s"])
+        assert call(command, other, *more, "--checkpoint", "best-80").exit_code == 0
+        result = call(command, other, *more, "--checkpoint", "best-7")
+        assert result.exit_code == 1 and result.stderr.count("\n") == 1
+        assert "must hold best-7.safetensors" in result.stderr and "got best, best-600, best-80;" in result.stderr
+    names = ["--checkpoint", "best-600", "--checkpoint", other / "best-80.safetensors"]
+    assert call(average, other, *names, "-o", tmp_path / "mean").exit_code == 0
+    text = call(score, tmp_path / "mean", *pair).stdout
+    assert text == shown["best"], "the mean of 1.5 and 0.5 times"
+    for name in ("../model/best", "notes", "shortlist", "", "best-600.safetensors"):
+        with pytest.raises(CheckpointError, match="got best, best-600, best-80;"):
+            Translator.load(other, checkpoint=name)
+
+
+def test_what_is_there_is_not_written_over(folder, tmp_path):
+    (tmp_path / "m.nmt").write_text("mine")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "notes").write_text("mine")
+    for command, arguments in (
+        (bundle, [tmp_path / "m.nmt"]),
+        (quantize, ["-o", tmp_path / "new"]),
+        (average, ["--checkpoint", "best", "-o", tmp_path / "new"]),
+        (quantize, ["-o", tmp_path / "m.nmt"]),
+    ):
+        result = call(command, folder, *arguments)
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.stderr
+    assert (tmp_path / "m.nmt").read_text() == "mine" and os.listdir(tmp_path / "new") == ["notes"]
+    assert sorted(os.listdir(tmp_path)) == ["m.nmt", "new"]
+
+
+@pytest.mark.parametrize("command", [quantize, average])
+def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nmt.quantised_model.write_tensors", fail)
+    monkeypatch.setattr("nmt.train.average.write_tensors", fail)
+    kept = ["--checkpoint", "best"] if command is average else []
+    result = call(command, folder, *kept, "-o", tmp_path / "new")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "must be written, got no space left on device; make room and run again" in result.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_may_not_be_written_needs_leave_and_not_room(folder, monkeypatch, tmp_path):
+    def fail(*arguments, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("nmt.shortlist.write_tensors", fail)
+    monkeypatch.setattr("nmt.saved_model.write_tensors", fail)
+    for result in (call(shortlist, folder, "--pairs", "9"), call(bundle, folder, tmp_path / "x.nmt")):
+        assert result.exit_code == 1
+        assert result.stderr.endswith("got permission denied; get leave to write there, or choose another place\n")
 
 
 def test_soft_alignments_and_a_dictionary(folder, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +13,11 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from nmt.cli.resume import RECORD_SUFFIX, continued_lines
 from nmt.cli.shortlist import shortlist
-from nmt.cli.streams import continued_lines
+from nmt.errors import DataError
+from nmt.lines import Lines
+from nmt.tensor_file import map_tensors, write_tensors
 from tests.cli.conftest import Run
 from tests.train import fake_model
 
@@ -114,22 +118,91 @@ def test_a_file_is_continued_wherever_it_was_cut(form: str, tmp_path: Path) -> N
     numbered, whole = ANSWERS[form]
     lines = whole.splitlines(keepends=True)
     each = len(lines) // 12
+    out, record = tmp_path / "out", tmp_path / f"out{RECORD_SUFFIX}"
+    records = [(f"w{n}", {"p": "z"}) for n in range(12)]
+    for read in range(1, 13):  # lines of input that the killed run had read
+        out.unlink(missing_ok=True)
+        with continued_lines(str(out), Lines(iter(records)), {"beam_size": 3}, tsv=numbered) as begun:
+            assert begun.answered == 0
+            assert [next(begun.rest) for _ in range(read)] == records[:read]
+            begun.save()
+        saved = record.read_bytes()
+        for cut in range(read * len(whole) // 12 + 1):
+            out.write_bytes(whole[:cut])
+            record.write_bytes(saved)
+            with continued_lines(str(out), Lines(iter(records)), {"beam_size": 3}, tsv=numbered) as continued:
+                answered = continued.answered
+                complete = whole[:cut].count(b"\n") // each
+                is_open = numbered and complete * each == whole[:cut].count(b"\n") and complete > 0
+                assert answered == complete - is_open
+                assert list(continued.rest) == records[answered:]
+                continued.save()
+                for line in lines[answered * each :]:
+                    continued.writer.write(line.decode().rstrip("\n"))
+            assert out.read_bytes() == whole
+            assert json.loads(record.read_bytes())["lines"] == 12
+
+
+def test_an_output_is_gone_on_with_by_one_run_at_a_time(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    with continued_lines(out, Lines(iter([])), {}, tsv=False), pytest.raises(DataError) as caught:
+        with continued_lines(out, Lines(iter([])), {}, tsv=False):
+            pass
+    assert "must not be in use" in str(caught.value)
+
+
+OTHERS = {
+    "same": ([], b"w1\nw2\nw3\n", 0, None),
+    "more lines": ([], b"w1\nw2\nw3\nw4\n", 0, None),
+    "what changes no result": (["--batch-size", "1", "--threads", "1"], b"w1\nw2\nw3\n", 0, None),
+    "another input": ([], b"w1\nw2\nw4\n", 1, "3 lines of another input"),
+    "fewer lines": ([], b"w1\nw2\n", 1, "3 lines of another input"),
+    "another beam": (["--beam-size", "2"], b"w1\nw2\nw3\n", 1, "beam_size 5, now 2"),
+    "another format": (["--output-format", "json"], b"w1\nw2\nw3\n", 1, "output_format text, now json"),
+    "a prefix": (["--prefix-text", "z9"], b"w1\nw2\nw3\n", 1, "prefix_text None, now z9"),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_a_file_is_continued_by_its_own_run_alone(case: str, model: Path, run: Run, tmp_path: Path) -> None:
+    options, given, code, message = OTHERS[case]
     out = tmp_path / "out"
-    for cut in range(len(whole) + 1):
-        out.write_bytes(whole[:cut])
-        with continued_lines(str(out), numbered) as (writer, answered):
-            complete = whole[:cut].count(b"\n") // each
-            assert answered == complete - (numbered and complete * each == whole[:cut].count(b"\n") and complete > 0)
-            for line in lines[answered * each :]:
-                writer.write(line.decode().rstrip("\n"))
-        assert out.read_bytes() == whole
+    assert run("nmt-translate", model, "--resume", "-o", out, stdin=b"w1\nw2\nw3\n").code == 0
+    before = out.read_bytes(), (tmp_path / f"out{RECORD_SUFFIX}").read_bytes()
+    assert before[0] == b"z1\nz2\nz3\n"
+    result = run("nmt-translate", model, "--resume", "-o", out, *options, stdin=given)
+    assert result.code == code, result.err
+    if message is None:
+        assert out.read_bytes() == given.replace(b"w", b"z")
+    else:
+        assert result.err.count("\n") == 1 and message in result.err
+        assert (out.read_bytes(), (tmp_path / f"out{RECORD_SUFFIX}").read_bytes()) == before
 
 
-def test_more_answers_than_input_is_an_error(model: Path, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("z1\nz2\n")
-    result = run("nmt-translate", model, "--resume", "-o", tmp_path / "out", stdin=b"w1\n")
-    assert (result.code, "must answer the lines of the input, got 2 answers to 1" in result.err) == (1, True)
-    assert (tmp_path / "out").read_text() == "z1\nz2\n"
+def test_another_model_does_not_continue_a_file(model: Path, run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("nmt-translate", model, "--resume", "-o", out, stdin=b"w1\n").code == 0
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    assert run("nmt-translate", other, "--resume", "-o", out, stdin=b"w1\nw2\n").code == 0, "a copy is the same model"
+    tensors, content = map_tensors(other / "best.safetensors")
+    tensors["params/bias"] += 0.5
+    write_tensors(other / "best.safetensors", tensors, content)
+    result = run("nmt-translate", other, "--resume", "-o", out, stdin=b"w1\nw2\n")
+    assert (result.code, "made with another model;" in result.err) == (1, True), result.err
+
+
+@pytest.mark.parametrize("content", ["z1\nz2\n", "half a line"])
+@pytest.mark.parametrize("record", [None, "", "{}", "[", '{"run": 1, "lines": 2, "digest": "x"}'])
+def test_what_nobody_recorded_is_not_continued(
+    content: str, record: str | None, model: Path, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "out").write_text(content)
+    if record is not None:
+        (tmp_path / f"out{RECORD_SUFFIX}").write_text(record)
+    result = run("nmt-translate", model, "--resume", "-o", tmp_path / "out", stdin=b"w1\nw2\nw3\n")
+    assert (result.code, "without its record out.resume.json" in result.err) == (1, True), result.err
+    assert result.err.count("\n") == 1 and (tmp_path / "out").read_text() == content
 
 
 def test_a_killed_run_is_resumed(model: Path, run: Run, tmp_path: Path) -> None:

@@ -6,8 +6,14 @@ import sys
 import click
 import pytest
 
+from nmt.cli.command import Setting
+from nmt.config import config_schema
+from nmt.config.complaints import lookup
+from nmt.config.section import MOST
+
 COMMANDS = {
-    name: f"nmt-{name}" for name in ("train", "translate", "evaluate", "score", "average", "shortlist", "bundle")
+    name: f"nmt-{name}"
+    for name in ("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle")
 }
 HEAVY = {"numpy", "numba", "pydantic", "yaml", "sacrebleu", "rich", "sentencepiece", "safetensors"}
 
@@ -41,3 +47,22 @@ def test_every_option_is_explained(name: str) -> None:
         has_default = option.default is not None or option.show_default not in (None, True, False)
         files = option.metavar == "FILE"
         assert has_default or files or option.name in exempt, f"{option.name} hides its default"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ranges_in_help_are_those_of_the_schema(name: str) -> None:
+    module = __import__(f"nmt.cli.{name}", fromlist=[name])
+    for option in getattr(module, name).params:
+        if isinstance(option.type, Setting):
+            node = lookup(config_schema(), option.type.path.split("."))
+            node = next((kind for kind in node.get("anyOf", []) if kind.get("type") == "integer"), node)
+            bounds = {key: node.get(key) for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")}
+            known = {key: value for key, value in bounds.items() if value is not None and abs(value) < MOST}
+            if isinstance(option.type, click.IntRange | click.FloatRange):
+                shown = {
+                    "exclusiveMinimum" if option.type.min_open else "minimum": option.type.min,
+                    "exclusiveMaximum" if option.type.max_open else "maximum": option.type.max,
+                }
+                assert {key: value for key, value in shown.items() if value is not None} == known, option.name
+            else:
+                assert not known, f"{option.name} hides its range"

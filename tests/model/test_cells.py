@@ -39,53 +39,6 @@ def test_states_of_other_sizes_cannot_be_handed_over_as_they_are():
         TranslationModel(small_models.model_settings(**changes), 9, 9, True)
 
 
-OWN = """
-from nmt.rnn import LSTMCell
-
-class Own(LSTMCell):
-    pass
-
-def twice(input_size, hidden_size):
-    return LSTMCell(input_size, 2 * hidden_size)
-
-def nothing(input_size, hidden_size):
-    return None
-
-NUMBER = 3
-"""
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A current folder with a file of cells."""
-    (tmp_path / "cells_of_mine.py").write_text(OWN)
-    (tmp_path / "broken_cells.py").write_text("def step(:\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_a_dotted_path_is_looked_up_in_the_current_folder(folder):
-    assert type(cells.recurrent_cell("cells_of_mine.Own", 3, 4)).__name__ == "Own"
-    assert type(cells.recurrent_cell("nmt.rnn.cells.sru.SRUCell", 3, 4)).__name__ == "SRUCell"
-
-
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("no_such_module.Cell", "No module named 'no_such_module'"),
-        ("cells_of_mine.Missing", "has no attribute 'Missing'"),
-        ("broken_cells.Cell", "invalid syntax"),
-        ("cells_of_mine.NUMBER", "must be a cell's class or a function, got int"),
-        ("cells_of_mine.nothing", "must make a Cell, got NoneType"),
-        ("cells_of_mine.twice", "of input_size 3 and output_size 4, got 3 and 8"),
-    ],
-)
-def test_a_path_to_no_cell_is_one_line(folder, path, words):
-    with pytest.raises(ConfigError, match=words) as caught:
-        cells.recurrent_cell(path, 3, 4)
-    assert str(caught.value).startswith(f"rnn_type: {path} must") and "\n" not in str(caught.value)
-
-
 def test_a_misspelt_name_is_told_the_nearest():
     with pytest.raises(ConfigError, match="model.encoder.rnn_type must be one of .* did you mean layer_norm_lstm"):
         small_models.model_settings(encoder={"rnn_type": "layernorm_lstm"})

@@ -11,7 +11,7 @@ from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, DropConnectCell, LSTMCell, Scan, Weights
 from nmt.rnn import compiled as compiled_cells
 from nmt.rnn.kernels import emit_cpu, run_cpu
-from nmt.rnn.kernels.team import run_team
+from nmt.rnn.kernels.pool import run_team
 from nmt.rnn.workspace import Fresh
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes

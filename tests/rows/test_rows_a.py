@@ -16,7 +16,7 @@ from nmt.errors import NMTError
 from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, concat, sigmoid, tanh
 from nmt.rnn.cell import under
 from nmt.rnn.kernels import run_cpu
-from nmt.rnn.kernels.team import run_team
+from nmt.rnn.kernels.pool import run_team
 from nmt.train.optimizer import make_optimizer
 from tests import small_models
 from tests.oracle import beam as brute_force

@@ -175,7 +175,7 @@ def test_time_of_former_runs_counts(make_trainer: Make) -> None:
         (
             {"data": {"src": {"lang": "xx", "lowercase": True}}},
             {},
-            r"data.src.lowercase must stay False",
+            r"data.src.lowercase must stay false",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State
+from nmt.rnn.compiler.declared import Declared
 from nmt.rnn.graph import Graph, Value, topological
 
 
@@ -31,6 +32,7 @@ class Trace:
     """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves
     by name. `named` are noted values that the compiler is told something about, by name; they need not be outputs.
 
+    `noted` are all noted values of a step as it was written; a step cut from it has none.
     `invariants` is the step that computes, once per sequence, the captured arrays named `invariant0`, ...
     """
 
@@ -43,6 +45,7 @@ class Trace:
     masks: list[Mask] = field(default_factory=list)
     invariants: Trace | None = None
     named: dict[str, Value] = field(default_factory=dict)
+    noted: dict[str, Value] = field(default_factory=dict)
 
 
 NOTED, SEQUENCE = "N_", "X_"
@@ -53,13 +56,36 @@ are kept apart from those of our arrays."""
 def trace(
     cell: Cell, *, training: bool, cut: bool = True, record: Collection[str] = (), named: Collection[str] = ()
 ) -> Trace:
-    """Trace `cell.step`. With `cut` False the graph is left whole, as the interpreter wants it. record: names of noted
-    values that become outputs, `N_` before their names; named: of those that are pointed out. Raises ShapeError."""
+    """Trace `cell.step` for one kind of run; see `trace_step` and `ready`. Raises ShapeError."""
+    return ready(type(cell).__name__, trace_step(cell, training=training), cut=cut, record=record, named=named)
+
+
+def ready(
+    name: str, whole: Trace, *, cut: bool = True, record: Collection[str] = (), named: Collection[str] = ()
+) -> Trace:
+    """What passes are given of a step: `whole` with other outputs, in its own graph. With `cut` False the graph is left
+    whole, as the interpreter wants it. name: of the cell, for errors. record: names of noted values that become
+    outputs, `N_` before their names; named: of those that are pointed out. Raises ShapeError."""
+    _check_noted(name, "record", record, whole.noted)
+    _check_noted(name, "keep", named, whole.noted)
+    outputs = {**whole.outputs, **_recorded(whole.noted, record)}
+    pointed = {name: whole.noted[name] for name in named}
+    found = replace(whole, outputs=outputs, named=pointed)
+    return _cut_invariants(found) if cut else found
+
+
+def trace_step(cell: Cell, *, training: bool) -> Trace:
+    """Run `cell.step` once on symbolic values.
+
+    Raises ShapeError: the step or what the cell declares does not fit, with the place in its author's file; or they
+    raise something themselves.
+    """
     graph = Graph()
+    declared = Declared(cell)
     leaves: dict[str, Value] = {}
-    for name, param in cell.params().items():
+    for name, param in declared.params.items():
         leaves[name] = _param(graph, name, param)
-    for name, captured in cell.captured().items():
+    for name, captured in declared.captured.items():
         leaves[name] = _captured(graph, name, captured)
     masks: list[Mask] = []
 
@@ -73,21 +99,22 @@ def trace(
         leaves[mask.name] = graph.leaf("captured" if variational else "input", mask.name, ("B",), x.width)
         return x * leaves[mask.name]
 
-    inputs = {"x": graph.leaf("input", "x", ("B",), cell.input_size)}
-    for name, width in cell.sequences().items():
+    inputs = {"x": graph.leaf("input", "x", ("B",), declared.input_size)}
+    for name, width in declared.sequences.items():
         inputs[SEQUENCE + name] = graph.leaf("input", SEQUENCE + name, ("B",), width)
     leaves |= inputs
     readable = leaves | {name.removeprefix(SEQUENCE): v for name, v in inputs.items()}
     noted: dict[str, Value] = {}
-    states = {name: graph.leaf("state", name, ("B",), width) for name, width in cell.states().items()}
-    y, new = cell.step(Scope(readable, dropout, noted.__setitem__), inputs["x"], State(states))
-    _check(cell, y, new, states)
-    _check_noted(cell, "record", record, noted)
-    _check_noted(cell, "keep", named, noted)
-    outputs = {"y": y, **_recorded(noted, record)}
-    pointed = {name: noted[name] for name in named}
-    whole = Trace(graph, inputs, states, outputs, dict(new), leaves | states, masks, named=pointed)
-    return _cut_invariants(whole) if cut else whole
+
+    def note(name: str, v: Value) -> None:
+        if not isinstance(v, Value):
+            raise ShapeError(f"note: {name} must be a value of the step, got {type(v).__name__}")
+        noted[name] = v
+
+    states = {name: graph.leaf("state", name, ("B",), width) for name, width in declared.states.items()}
+    scope = Scope(readable, dropout, note)
+    y, new = declared.results(graph, cell.step, scope, inputs["x"], State(states))
+    return Trace(graph, inputs, states, {"y": y}, new, leaves | states, masks, noted=noted)
 
 
 def _param(graph: Graph, name: str, param: Param) -> Value:
@@ -99,13 +126,11 @@ def _captured(graph: Graph, name: str, captured: Captured) -> Value:
     return graph.leaf("captured", name, ("S", "B") if captured.source_axis else ("B",), captured.width)
 
 
-def _check_noted(cell: Cell, option: str, names: Collection[str], noted: Mapping[str, Value]) -> None:
+def _check_noted(cell: str, option: str, names: Collection[str], noted: Mapping[str, Value]) -> None:
     unknown = sorted(set(names) - set(noted))
     if unknown:
         known = ", ".join(noted) or "none"
-        raise ShapeError(
-            f"{type(cell).__name__}: {option} must name values that the step notes, {known}, got {', '.join(unknown)}"
-        )
+        raise ShapeError(f"{cell}: {option} must name values that the step notes, {known}, got {', '.join(unknown)}")
 
 
 def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, Value]:
@@ -116,19 +141,6 @@ def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, 
         axes = v.axes if "B" in v.axes else (*v.axes, "B")
         found[NOTED + name] = v.graph.apply("expand", v, axes=axes, width=v.width)
     return found
-
-
-def _check(cell: Cell, y: Value, new: Mapping[str, Value], states: Mapping[str, Value]) -> None:
-    where = f"{type(cell).__name__}.step"
-    if set(new) != set(states):
-        raise ShapeError(f"{where}: new states must be {sorted(states)}, got {sorted(new)}")
-    for name, value in new.items():
-        if value.width != states[name].width or "S" in value.axes:
-            raise ShapeError(
-                f"{where}: state {name} must be [B, {states[name].width}], got {list(value.axes)} {value.width}"
-            )
-    if y.width != cell.output_size or "S" in y.axes:
-        raise ShapeError(f"{where}: output must be [B, {cell.output_size}], got {list(y.axes)} {y.width}")
 
 
 def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[Value]:

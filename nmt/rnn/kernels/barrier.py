@@ -1,101 +1,65 @@
-"""Where threads that share one time loop wait for one another, inside compiled code.
+"""Where threads that share one task wait for one another, inside compiled code.
 
-A step of a recurrent layer takes a fraction of a millisecond and has a few meeting points, so a
-thread that waits spins; after a while it lets others run, for there may be more threads than cores.
+A step of a recurrent layer takes a fraction of a millisecond and has a few meeting points, so a thread that waits
+spins, and gives way in time: there may be more threads than cores (`atomics.look_away`).
+
+A task's table begins with the cache line of its meetings: the count of arrivals, and the address of further lines. Few
+threads count in one place. Of many each would take the line from all others, who are looking at it: they count in
+groups, each on a line of its own, the last of a group counts for it, and the last of all tells everybody by the one
+write that they wait for (a combining tree; Mellor-Crummey and Scott 1991, Algorithms for scalable synchronization,
+section 3).
 """
 
-import ctypes
-import os
-import platform
-from typing import Any
+from nmt.rnn.kernels.atomics import LINE, WORD, address_in, arrive, arrived, exchange, look, look_away
+from nmt.rnn.kernels.jit import external, inner_kernel, numba_types
 
-from llvmlite import binding, ir
-from numba.core import cgutils
+COUNTER_WORDS = LINE // WORD
+"""int64 numbers at the begin of a task's table: the cache line of its meetings."""
 
-from nmt.rnn.kernels.jit import external, intrinsic, numba_types
+LINES_WORD = 1
+"""Where among them the address of the groups' lines is."""
 
-_INT64 = ir.IntType(64)
+FLAT = 8
+"""Threads that count in one place."""
+
+_MOST_GROUPS = 64
+LINES_BYTES = (_MOST_GROUPS + 1) * LINE
+"""Of the groups' lines; the first is that where groups are counted."""
+
 _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
-_YIELD = "nmt_yield_processor"
-# Looks of a thread that waits before it lets others run between them: some microseconds. The one it waits for may have
-# been woken on the very same core, and would otherwise not run until this one's share of time is over.
-SELFISH_LOOKS = 200
-# How many looks such a call of the system is worth.
-YIELD_LOOKS = 20
 
 
-def _find_yield() -> Any:
-    if os.name == "nt":
-        return ctypes.windll.kernel32.SwitchToThread  # type: ignore[attr-defined]
-    return ctypes.CDLL(None).sched_yield
+@inner_kernel
+def _group_size(parts):  # type: ignore[no-untyped-def]
+    return max(FLAT, (parts + _MOST_GROUPS - 1) // _MOST_GROUPS)
 
 
-_yield = _find_yield()
-binding.add_symbol(_YIELD, ctypes.cast(_yield, ctypes.c_void_p).value)
+@inner_kernel
+def begin_meetings(table, parts):  # type: ignore[no-untyped-def]
+    """Nobody has met yet, of so many threads: called by one of them while none of the others can meet. The table is
+    given by its address."""
+    exchange(table, 0)
+    if parts > FLAT:
+        size, lines = _group_size(parts), look(table + LINES_WORD * WORD)
+        for line in range((parts + size - 1) // size + 1):
+            exchange(lines + line * LINE, 0)
 
 
-def _counter(builder: ir.IRBuilder, pointer: ir.Value) -> ir.Value:
-    return builder.bitcast(pointer, _INT64.as_pointer())
+def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
+    place = address_in(table)
+    if parts <= FLAT:
+        arrive(place)
+    else:
+        size, lines = _group_size(parts), look(place + LINES_WORD * WORD)
+        groups, group, meeting = (parts + size - 1) // size, part // size, goal // parts
+        members = min(size, parts - group * size)
+        if arrive(lines + (1 + group) * LINE) == meeting * members and arrive(lines) == meeting * groups:
+            exchange(place, goal)
+    looks = 0
+    while arrived(place) < goal:
+        looks += look_away(looks)
 
 
-@intrinsic
-def _arrive(typing_context: Any, pointer: Any) -> Any:
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.atomic_rmw("add", _counter(builder, args[0]), ir.Constant(_INT64, 1), "acq_rel")
-
-    return _SIZE(_POINTER), codegen
-
-
-@intrinsic
-def _arrived(typing_context: Any, pointer: Any) -> Any:
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.load_atomic(_counter(builder, args[0]), "acquire", 8)
-
-    return _SIZE(_POINTER), codegen
-
-
-@intrinsic
-def pause(typing_context: Any) -> Any:
-    """Tell the core that this is a spinning loop."""
-    machine = platform.machine().lower()
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        if machine in ("x86_64", "amd64"):
-            name, kinds, operands = "llvm.x86.sse2.pause", [], []
-        else:  # the hint "yield"
-            name, kinds, operands = "llvm.aarch64.hint", [ir.IntType(32)], [ir.Constant(ir.IntType(32), 1)]
-        if machine in ("x86_64", "amd64", "aarch64", "arm64"):
-            kind = ir.FunctionType(ir.VoidType(), kinds)
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), operands)
-        return context.get_dummy_value()
-
-    return numba_types.void(), codegen
-
-
-@intrinsic
-def let_others_run(typing_context: Any) -> Any:
-    """Leave the core to another thread that wants it; return at once where there is none."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        kind = ir.FunctionType(ir.IntType(32), [])
-        function = builder.module.globals.get(_YIELD) or ir.Function(builder.module, kind, _YIELD)
-        builder.call(function, [])
-        return context.get_dummy_value()
-
-    return numba_types.void(), codegen
-
-
-def _meet(counter, goal):  # type: ignore[no-untyped-def]
-    _arrive(counter)
-    spins = 0
-    while _arrived(counter) < goal:
-        pause()
-        spins += 1
-        if spins > SELFISH_LOOKS:
-            let_others_run()
-
-
-# meet(counter, goal), inside compiled code: count this thread in and wait until `goal` have been
-# counted. The counter is an int64 in memory, zero before the first meeting of a loop; the goal grows by
-# the number of threads from one meeting to the next.
-meet = external(_meet, (_POINTER, _SIZE))
+# meet(table, part, parts, goal), inside compiled code: wait until all of so many threads are here. The goal is the
+# number of threads at their first meeting, and grows by it from one meeting to the next.
+meet = external(_meet, (_POINTER, _SIZE, _SIZE, _SIZE))

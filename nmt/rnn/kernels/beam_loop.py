@@ -15,14 +15,15 @@ import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils
 
-from nmt.rnn.kernels.barrier import meet
+from nmt.rnn.kernels.barrier import COUNTER_WORDS, begin_meetings, meet
 from nmt.rnn.kernels.jit import carray, exact_kernel, inner_kernel, intrinsic, numba_types, task
 from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.moves import address
+from nmt.rnn.kernels.pool import call_task
 from nmt.rnn.kernels.run_cpu import BOUNDS_WORD, ROWS_WORD, UNITS_WORD
 from nmt.rnn.kernels.search import FIRST_WORD, OUTPUTS_WORD, PLACES_WORD, best_continuations
 from nmt.rnn.kernels.search import ROWS_WORD as OUTPUT_ROWS_WORD
-from nmt.rnn.kernels.team import COUNTER_WORDS, call_task, given_array, run_share, task_table
+from nmt.rnn.kernels.team import given_array, run_share, task_table
 from nmt.rnn.kernels.update import embedding_rows, embedding_rows_int8
 from nmt.rnn.quantised import Quantised
 
@@ -69,6 +70,8 @@ WAITING_FIELDS = 5
 
 # Tasks that the loop calls, int64 [5, 2]: function and address of the table; 0 where there is none.
 INPUTS, STATES, STEP, OUTPUT, EMBED = range(5)
+# What their tables are called among the arrays.
+TABLES = ("inputs", "states", "step", "output", "embed")
 
 ARRAYS = (
     *("n", "rows", "sums", "words", "slots", "slot_reals", "ends", "end_reals", "end_words", "waiting", "expected"),
@@ -353,16 +356,16 @@ def _gather(n, rows, gathered):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _resize(table, division, rows):  # type: ignore[no-untyped-def]
-    """See `run_cpu.Table.resize`; the counter is zero again."""
-    table[0], table[ROWS_WORD] = 0, rows
+    """See `run_cpu.Table.resize`."""
+    table[ROWS_WORD] = rows
     table[UNITS_WORD], table[BOUNDS_WORD] = division[rows, 0], division[rows, 2]
 
 
 @inner_kernel
-def _meet(table, parts, goal):  # type: ignore[no-untyped-def]
+def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
     """Wait for all threads; the goal of the next meeting."""
     if parts > 1:
-        meet(table, goal)
+        meet(table, part, parts, goal)
     return goal + parts
 
 
@@ -417,24 +420,29 @@ def _beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
                     if tasks[which, 0] != 0:
                         run = n[WORDS] if which == INPUTS else n[PARENTS] if which == STATES else n[ROWS]
                         _resize(one, divisions[which], run)
-                output[0], output[OUTPUT_ROWS_WORD], output[PLACES_WORD] = 0, n[ROWS], n[PLACES]
+                output[OUTPUT_ROWS_WORD], output[PLACES_WORD] = n[ROWS], n[PLACES]
                 output[FIRST_WORD] = n[FIRST_TOKEN]
                 output[OUTPUTS_WORD] = n[OUTPUTS] + n[ROWS] * n[OUTPUT_STEP]
             _lap(n, moments, SEARCH_TIME)
         stepped = True
-        goal = _meet(table, parts, goal)
+        goal = _meet(table, part, parts, goal)
         if n[STATUS] != GO:
             break
         run_share(tasks[INPUTS, 0], part, parts, divisions[INPUTS, n[WORDS], 1], tasks[INPUTS, 1])
         run_share(tasks[STATES, 0], part, parts, divisions[STATES, n[PARENTS], 1], tasks[STATES, 1])
-        goal = _meet(table, parts, goal)
+        goal = _meet(table, part, parts, goal)
         run_share(tasks[STEP, 0], part, parts, divisions[STEP, n[ROWS], 1], tasks[STEP, 1])
-        goal = _meet(table, parts, goal)
+        goal = _meet(table, part, parts, goal)
         if last:
+            # Whoever runs a task leaves its table as if nobody had met: others may run it next.
+            for which, run in ((INPUTS, n[WORDS]), (STATES, n[PARENTS]), (STEP, n[ROWS])):
+                if tasks[which, 0] != 0:
+                    begin_meetings(tasks[which, 1], divisions[which, run, 1])
             _lap(n, moments, STEP_TIME)
         run_share(tasks[OUTPUT, 0], part, parts, n[OUTPUT_PARTS], tasks[OUTPUT, 1])
-        goal = _meet(table, parts, goal)
+        goal = _meet(table, part, parts, goal)
         if last:
+            begin_meetings(tasks[OUTPUT, 1], n[OUTPUT_PARTS])
             _lap(n, moments, OUTPUT_TIME)
 
 

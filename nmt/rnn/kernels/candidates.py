@@ -12,6 +12,7 @@ import numpy as np
 from nmt.rnn.device import CandidateLists
 from nmt.rnn.kernels.barrier import meet
 from nmt.rnn.kernels.jit import carray, kernel, task
+from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import words_of
 from nmt.rnn.kernels.search import (
     CHANGING,
@@ -26,7 +27,6 @@ from nmt.rnn.kernels.search import (
     rows_to_multiply,
 )
 from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
-from nmt.rnn.kernels.threads import run_parallel
 
 _ROWS = 240
 _ALONE_BELOW = 1 << 21
@@ -137,7 +137,6 @@ class BestCandidates(BestTokens):
 def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_candidates` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
     Y, W = number.type, packed.type
-    ready = rows_to_multiply(rounds=number != packed)
 
     def best_of_lists(part, parts, table):  # type: ignore[no-untyped-def]
         given = given_numbers(table, SIZES + 1)
@@ -150,9 +149,9 @@ def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
         logits, ids = carray(given_array(table, 13), (R, U), Y), carray(given_array(table, 14), U, np.int32)
         columns, starts = carray(given_array(table, 15), 1, np.int32), carray(given_array(table, 16), 1, np.int64)
         lists = carray(given_array(table, 17), R, np.int64)
-        left, goal = ready(table, part, parts, y, weights, rounded)
+        left, goal = rows_to_multiply(table, part, parts, y, weights, rounded)
         _store_logits(part, parts, left, weights, U, logits)
-        meet(table, goal)
+        meet(table, part, parts, goal)
         _best(part, parts, logits, bias, ids, columns, starts, lists, longest, first, tokens, scores)
 
     return task(best_of_lists)

@@ -13,7 +13,7 @@ import numpy as np
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels import update
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.quantised import Quantised
 from nmt.rnn.workspace import Allocate
 

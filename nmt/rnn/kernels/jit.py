@@ -4,23 +4,30 @@
 from nmt.rnn.kernels.features import FINGERPRINT  # isort: skip
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-import numba
-from llvmlite import binding, ir
-from numba import carray
-from numba import types as numba_types
-from numba.core.ccallback import CFunc
-from numba.extending import intrinsic
+from nmt.interruption import forkable, uninterrupted
+
+with uninterrupted():  # an import of compiled modules that was cut short cannot be done again
+    import numba
+    from llvmlite import binding, ir
+    from numba import carray
+    from numba import types as numba_types
+    from numba.core.ccallback import CFunc
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.extending import intrinsic, overload
 
 __all__ = [
     "FAST",
+    "INSIDE",
     "carray",
     "exact_kernel",
     "external",
     "inner_kernel",
     "intrinsic",
     "kernel",
+    "overload",
     "numba_types",
     "stamp_cache",
     "task",
@@ -37,21 +44,21 @@ def kernel(function: Callable[..., Any]) -> Any:
     division vectorise."""
     compiled = numba.njit(nogil=True, error_model="numpy", fastmath=FAST)(function)
     _enable_cache(compiled)
-    return compiled
+    return _whole(compiled)
 
 
 def inner_kernel(function: Callable[..., Any]) -> Any:
     """The same for what only compiled code calls: it becomes part of its callers and has no entrance of its own, which
     for many arrays takes longer to compile than what it does."""
-    return numba.njit(**_INSIDE, fastmath=FAST)(function)
+    return _whole(numba.njit(**INSIDE, fastmath=FAST)(function))
 
 
 def exact_kernel(function: Callable[..., Any]) -> Any:
     """An `inner_kernel` whose sums are not reassociated."""
-    return numba.njit(**_INSIDE)(function)
+    return _whole(numba.njit(**INSIDE)(function))
 
 
-_INSIDE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+INSIDE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def task(function: Callable[..., Any]) -> Any:
@@ -65,8 +72,25 @@ def task(function: Callable[..., Any]) -> Any:
     options = {"error_model": "numpy", "nogil": True, "fastmath": FAST}
     code = CFunc(function, (arguments, numba_types.void), locals={}, options=options)
     _enable_cache(code)
-    code.compile()
+    _whole(code).compile()
     return code
+
+
+def _whole(compiled: Any) -> Any:
+    """The same function, whose compiling an interruption does not cut in two: Numba keeps state of its own about it."""
+    compile_it = compiled.compile
+
+    @wraps(compile_it)
+    def compile(*args: Any, **options: Any) -> Any:
+        with uninterrupted():
+            return compile_it(*args, **options)
+
+    compiled.compile = compile
+    return compiled
+
+
+if hasattr(global_compiler_lock, "_lock"):
+    forkable(global_compiler_lock._lock)
 
 
 def _enable_cache(compiled: Any) -> None:
@@ -103,7 +127,7 @@ def external(function: Callable[..., Any], argument_types: tuple[Any, ...], *, f
     options = {"error_model": "numpy", "nogil": True, "fastmath": FAST if fast else False}
     code = CFunc(function, (signature.args, signature.return_type), locals={}, options=options)
     _enable_cache(code)
-    code.compile()
+    _whole(code).compile()
     name = f"nmt_{function.__name__}"
     binding.add_symbol(name, code.address)
     _KEEP_ALIVE.append(code)

@@ -90,9 +90,6 @@ def pointers_after(words: int) -> Any:
     return intrinsic(get)
 
 
-pointer_in = pointers_after(0)
-
-
 @cache
 def arrays_in(dtype: Any) -> Any:
     """`get(table, index)`: a flat array of this dtype by the address at a place of a table; how long is not known."""

@@ -9,9 +9,10 @@ import sys
 import tempfile
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from types import ModuleType
 
+from nmt.interruption import forkable
 from nmt.rnn.kernels.features import FINGERPRINT
 
 
@@ -38,10 +39,14 @@ def load_module(source: str, key: str) -> ModuleType:
     """Import generated source; `key` names its content. The same key is imported once per process."""
     name = f"nmt_{key}_{FINGERPRINT[:12]}"
     with _loading:
-        return sys.modules.get(name) or _import(source, name)
+        if name not in _loaded:
+            _loaded[name] = _import(source, name)
+        return _loaded[name]
 
 
-_loading = Lock()  # a module that another thread is still importing must not be seen
+_loading = forkable(RLock())
+_loaded: dict[str, ModuleType] = {}
+"""Modules that have run to their end; `sys.modules` would also have one that an interruption has cut short."""
 
 
 def _import(source: str, name: str) -> ModuleType:
@@ -55,6 +60,6 @@ def _import(source: str, name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise RuntimeError(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[name] = module  # Numba looks functions of its cache up there
     spec.loader.exec_module(module)
     return module

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from nmt.errors import ShapeError
 from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.softmax import log_sum_exp, row_loss, row_max
-from nmt.rnn.kernels.threads import run_parallel
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS
 

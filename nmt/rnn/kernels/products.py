@@ -5,7 +5,7 @@ Arrays are C-contiguous; float32 or float64, one kind in a call. A weight packed
 way in; results are float32.
 `segments` is int64 [n, 2]: start
 row and number of rows of each run of rows that takes part. Functions with (part, parts, ...) do one
-thread's share: see threads.run_parallel. Results are the same bits for any number of parts and any
+thread's share: see pool.run_parallel. Results are the same bits for any number of parts and any
 division into segments, weight gradients included.
 """
 
@@ -32,8 +32,9 @@ from nmt.rnn.kernels.packing import (
     packed_size,
     words_of,
 )
+from nmt.rnn.kernels.pool import run_team
 from nmt.rnn.kernels.segments import by_panels, share
-from nmt.rnn.kernels.team import address_of, given_array, given_numbers, run_team, task_table
+from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
 
 __all__ = [
     "PACKING",

@@ -13,13 +13,14 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
+from nmt.rnn.kernels.barrier import COUNTER_WORDS
 from nmt.rnn.kernels.emit_cpu import INTEGERS, NUMBERS, Module, emit
 from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
 from nmt.rnn.kernels.modules import load_module
+from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
-from nmt.rnn.kernels.team import COUNTER_WORDS, address_of, run_team
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.team import address_of
 from nmt.rnn.profile import operation
 from nmt.rnn.weights import PAIRS, Weights
 from nmt.rnn.workspace import Allocate
@@ -149,6 +150,15 @@ def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
     return "units" if threads > 1 and rows < limit else "rows"
 
 
+def meeting_threads(size: int, threads: int) -> int:
+    """How many of the threads it pays to divide a step of so many multiply-adds between, if they meet after every
+    product. Two must have ALONE_A_STEP together; with more the share of each must grow as the meeting does, which is by
+    one turn of a cache line whenever their number doubles (reasoned, not measured: see docs/threads.md)."""
+    while threads > 1 and 2 * size < ALONE_A_STEP * threads * (threads - 1).bit_length():
+        threads -= 1
+    return threads
+
+
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
     """Bounds that give each thread about as many steps to do; with fewer rows than threads some have none."""
     B = len(lengths)
@@ -193,6 +203,7 @@ class _Side:
     def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, turned: bool) -> None:
         self.arrays, self.turned = one.arrays, turned
         self.dtype, self.packed = dtype, packed
+        self._addresses: dict[str, int] | None = None
         self.module = emit(one, dtype, name, packed)
         self.dims = np.array(self.module.dims, np.int64)
         self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
@@ -205,12 +216,14 @@ class _Side:
             *((step, one.after, "after the loop") for step in self.module.after),
         ]
 
-    @cached_property
+    @property
     def addresses(self) -> dict[str, int]:
         """Where the machine code of each generated function begins."""
-        code = load_module(self.module.source, self.module.key)
-        names = [step.name for step, _, _ in self.steps if isinstance(step, Function)]
-        return {name: getattr(code, name).address for name in names}
+        if self._addresses is None:
+            code = load_module(self.module.source, self.module.key)
+            names = [step.name for step, _, _ in self.steps if isinstance(step, Function)]
+            self._addresses = {name: getattr(code, name).address for name in names}
+        return self._addresses
 
 
 class Executable:
@@ -291,8 +304,14 @@ class Sharing:
         """Whether they divide units, and the bounds of each one's rows, of B with `size` multiply-adds in T steps."""
         division = self.division or choose_division(B, self.threads, self.weight_bytes)
         units = self.weight_bytes > 0 and division == "units"
-        if self.weight_bytes and (size < ALONE_BELOW or (units and size < ALONE_A_STEP * T)):
+        meeting = meeting_threads(size // max(1, T), self.threads) if units else self.threads
+        if self.weight_bytes and (size < ALONE_BELOW or meeting == 1):
             return False, np.array([0, B], np.int64)
+        if units and meeting < self.threads:
+            if self.division is None and choose_division(B, meeting, self.weight_bytes) == "rows":
+                units = False
+            else:
+                return True, bounds[np.arange(meeting + 1) * self.threads // meeting]
         if 0 < B < self.threads and not units:  # nobody is woken for no rows
             return False, np.unique(bounds)
         return units, bounds
@@ -344,8 +363,8 @@ class Table:
     def exchange(self, place: int, array: np.ndarray) -> None:
         """Read another array, of the same element type, as names[place]."""
         if array is not self.arrays[place]:
-            self.arrays[place] = array
             self.numbers[_ADDRESSES + place] = address_of(array)
+            self.arrays[place] = array
 
     def resize(self, rows: int) -> None:
         """Run on so many rows, all of a single step; the arrays have room for them."""

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
-from nmt.rnn.kernels.barrier import meet
-from nmt.rnn.kernels.jit import carray, external, inner_kernel, kernel, numba_types, task
+from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
+from nmt.rnn.kernels.jit import INSIDE, carray, external, kernel, numba_types, overload, task
 from nmt.rnn.kernels.packing import PANEL_BYTES
+from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
 from nmt.rnn.kernels.softmax import row_max
-from nmt.rnn.kernels.team import COUNTER_WORDS, address_of, given_array, given_numbers, run_team, task_table
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
 
 # Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
 _ROWS = 240
@@ -51,20 +51,25 @@ def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
         round_rows(weights, source, y.shape[1], high - low, y.shape[1], target)
 
 
-@cache
-def rows_to_multiply(*, rounds: bool) -> Any:
-    """ready(table, part, parts, y, weights, rounded), at the begin of a task: what multiplies `weights`, which is y, or
-    `rounded`, filled by all threads; and the goal of their next meeting."""
+def rows_to_multiply(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
+    """At the begin of a task: what multiplies `weights`, which is y, or `rounded`, filled by all threads; and the goal
+    of their next meeting."""
+    raise NotImplementedError("for compiled code")
 
+
+@overload(rows_to_multiply, jit_options=INSIDE)
+def _rows_to_multiply(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
+    # Chosen by types, not by a variable that a task closes over: the disk cache names a task by its variables too, and
+    # another compiled function is another one in every process.
     def round_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
         _round_share(part, parts, y, weights, rounded)
-        meet(table, parts)
+        meet(table, part, parts, parts)
         return rounded, 2 * parts
 
     def keep_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
         return y, parts
 
-    return inner_kernel(round_all if rounds else keep_all)
+    return keep_all if y.dtype == weights.dtype else round_all
 
 
 def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
@@ -269,7 +274,6 @@ def _ready(rows: int, *sizes: Any) -> BestTokens:
 def _best_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
     Y, W = number.type, packed.type
-    ready = rows_to_multiply(rounds=number != packed)
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
         given = given_numbers(table, SIZES + 1)
@@ -281,9 +285,9 @@ def _best_task(number: np.dtype, packed: np.dtype) -> Any:
         logits = carray(given_array(table, 14), (parts, R, places), Y)
         counts = carray(given_array(table, 15), (parts, R), np.int64)
         tops, totals = carray(given_array(table, 16), (R, chunks), Y), carray(given_array(table, 17), (R, chunks), Y)
-        left, goal = ready(table, part, parts, y, weights, rounded)
+        left, goal = rows_to_multiply(table, part, parts, y, weights, rounded)
         _chunks(part, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
-        meet(table, goal)
+        meet(table, part, parts, goal)
         if part == parts - 1:
             best = carray(given_array(table, 10), (R, places), np.int32)
             _merge(tokens, logits, counts, tops, totals, best, carray(given_array(table, 11), (R, places), Y))

@@ -1,7 +1,7 @@
 """What happens to parameters and their gradients one by one: optimizer steps, norms, embedding
 rows, dropout.
 
-Every function does one thread's share of flat arrays: see threads.run_parallel.
+Every function does one thread's share of flat arrays: see pool.run_parallel.
 """
 
 import math

@@ -13,7 +13,7 @@ import pytest
 from nmt.rnn.kernels import bfloat16, products
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.pool import run_parallel
 from tests.rnn.kernels.company import assert_same_bits_in_any_company
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -76,5 +76,5 @@ def test_an_unknown_target_is_refused_in_one_line():
 
 
 def test_the_features_are_known_without_numba():
-    code = "import sys, nmt.rnn.kernels.features, nmt.rnn.kernels.threads\nprint('numba' in sys.modules)"
+    code = "import sys, nmt.rnn.kernels.features, nmt.rnn.cores\nprint('numba' in sys.modules)"
     assert _run("", code).stdout == "False\n"

@@ -8,7 +8,7 @@ from numba.core.errors import TypingError
 
 from nmt.rnn.kernels import products
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.pool import run_parallel
 
 # Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
 EPSILON = {"f4": 3e-6, "f8": 5e-15}

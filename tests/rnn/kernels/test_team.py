@@ -8,31 +8,32 @@ import time
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.barrier import meet
+from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
 from nmt.rnn.kernels.jit import carray, task
-from nmt.rnn.kernels.memory import number_in, pointer_in
-from nmt.rnn.kernels.team import TaskSequence, address_of, run_team
+from nmt.rnn.kernels.memory import number_in
+from nmt.rnn.kernels.pool import run_team
+from nmt.rnn.kernels.team import TaskSequence, address_of, given_array, task_table
 
 
 def _relay(part, parts, table):
     """Each thread writes its number for the round, meets the others, and reads what all have written."""
-    rounds = number_in(table, 1)
-    written, seen = carray(pointer_in(table, 2), 1, np.int64), carray(pointer_in(table, 3), 1, np.int64)
+    rounds = number_in(table, COUNTER_WORDS)
+    written, seen = carray(given_array(table, 1), 1, np.int64), carray(given_array(table, 2), 1, np.int64)
     goal = 0
     for n in range(rounds):
         written[part] = n + 1
         goal += parts
-        meet(table, goal)
+        meet(table, part, parts, goal)
         for other in range(parts):
             seen[part] += written[other] == n + 1
         goal += parts
-        meet(table, goal)
+        meet(table, part, parts, goal)
 
 
 def _late(part, parts, table):
     """One part takes much longer than a thread looks for an end before it sleeps."""
-    slow, passes = number_in(table, 1), number_in(table, 2)
-    total = carray(pointer_in(table, 3), 1, np.float64)
+    slow, passes = number_in(table, COUNTER_WORDS), number_in(table, COUNTER_WORDS + 1)
+    total = carray(given_array(table, 2), 1, np.float64)
     value = 1.0
     if part == slow:
         for _ in range(passes):
@@ -46,11 +47,11 @@ relay, late = task(_relay), task(_late)
 def run(function, parts, *numbers):
     """Run a task on a table of numbers and arrays."""
     given = [address_of(n) if isinstance(n, np.ndarray) else n for n in numbers]
-    table = np.array([77, *given], np.int64)  # whatever the counter held before
+    table = np.array([*[77] * COUNTER_WORDS, *given], np.int64)  # whatever the meetings' line held before
     run_team(function.address, parts, address_of(table), (table, numbers))
 
 
-@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("parts", [1, 2, 5, 8, 9, 17, 64])
 @pytest.mark.parametrize("pause", [0, 0.02], ids=["awake", "asleep"])
 def test_parts_run_at_once_and_see_what_the_others_wrote(parts, pause):
     for _ in range(5):
@@ -60,14 +61,13 @@ def test_parts_run_at_once_and_see_what_the_others_wrote(parts, pause):
         time.sleep(pause)
 
 
-@pytest.mark.parametrize("parts", [[1], [1, 1], [3, 1, 2], [1, 3, 3, 2]])
+@pytest.mark.parametrize("parts", [[1], [1, 1], [3, 1, 2], [1, 3, 3, 2], [9, 2, 20, 12]])
 def test_tasks_of_a_sequence_run_one_after_another(parts):
     """Each for as many threads as it is for, and their barriers begin anew every time."""
     sequence = TaskSequence(len(parts))
     seen = [np.zeros(count, np.int64) for count in parts]
     written = [np.zeros(count, np.int64) for count in parts]
-    # The second number of a table is one that `relay` reads; what one task has seen all of is the next one's rounds.
-    tables = [np.array([0, 5, address_of(w), address_of(s)], np.int64) for w, s in zip(written, seen, strict=True)]
+    tables = [task_table((5,), (w, s)) for w, s in zip(written, seen, strict=True)]
     tasks = [(relay.address, count, address_of(table)) for count, table in zip(parts, tables, strict=True)]
     for turn in range(1, 30):
         for array in written:
@@ -76,7 +76,7 @@ def test_tasks_of_a_sequence_run_one_after_another(parts):
         for count, array in zip(parts, seen, strict=True):
             assert (array == 5 * count * turn).all()
     order = np.zeros(1)
-    chained = [np.array([0, -1, 3, address_of(order)], np.int64) for _ in range(4)]
+    chained = [task_table((-1, 3), (order,)) for _ in range(4)]
     TaskSequence(4).run([(late.address, 1, address_of(table)) for table in chained], chained)
     assert order[0] == 4
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn.kernels import update
-from nmt.rnn.kernels.threads import run_parallel
+from nmt.rnn.kernels.pool import run_parallel
 
 SIZES = [1, 63, 64, 65, 1000]
 RELATIVE = {"f4": 1e-5, "f8": 1e-12}

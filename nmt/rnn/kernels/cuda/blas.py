@@ -131,4 +131,4 @@ def load_library() -> Any:
     try:
         return ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
     except DynamicLibNotFoundError as error:
-        raise DeviceError("cuda: cuBLAS must be installed, it is not; pip install 'nmt[cuda]'") from error
+        raise DeviceError("cuda: cuBLAS must be installed, it is not; pip install 'recurrent-nmt[cuda]'") from error

@@ -95,7 +95,7 @@ def _numba_cuda() -> ModuleType:
         metadata.version("numba-cuda")
     except (ImportError, metadata.PackageNotFoundError) as error:
         raise DeviceError(
-            "CUDA compiler: the package numba-cuda must be installed, it is not; pip install 'nmt[cuda]'"
+            "CUDA compiler: the package numba-cuda must be installed, it is not; pip install 'recurrent-nmt[cuda]'"
         ) from error
     return cuda
 

@@ -190,7 +190,7 @@ def _import_cupy() -> Any:
     except ImportError as error:
         raise DeviceError(
             f"cuda: the packages cupy and numba-cuda must be installed, got {_one_line(error)}; "
-            "pip install 'nmt[cuda]', or use --device cpu"
+            "pip install 'recurrent-nmt[cuda]', or use --device cpu"
         ) from error
     return cupy
 

@@ -1,0 +1,128 @@
+"""Where each command begins: what signals mean, from the first moment to the last, and streams that are closed.
+
+Nothing heavy is imported before that. A signal ends the process at once, by its exit code and not by an exception: one
+could come up anywhere, within an import or compiled code, and be lost or tell of nothing but itself. What was being
+written aside is removed first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+
+TYPE_CHECKING = False  # as in typing, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def end_by_signals() -> dict[int, Any]:
+    """Let each of SIGNALS end the process with exit code 128 + its number, SIGINT with a word; but for those that are
+    ignored, as `nohup` wants it. Handlers belong to the main thread: in any other one this does nothing.
+
+    Returns:
+        The handlers there were, for `signal.signal`.
+    """
+    former: dict[int, Any] = {}
+    for number in SIGNALS:
+        handler = signal.getsignal(number)
+        if handler is not signal.SIG_IGN and handler is not None:
+            try:
+                former[number] = signal.signal(number, _end)
+            except ValueError:
+                break  # another thread
+    return former
+
+
+def ignore_signals() -> None:
+    """Let nothing end a process that has done its work: the interpreter would die of the signal while it ends."""
+    for number in SIGNALS:
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except ValueError:
+            break
+
+
+def hold_standard_streams() -> None:
+    """Put /dev/null where a standard stream is closed, lest the next file opened take its number and be written to by
+    whoever writes to the stream. `sys.stdin` and `sys.stdout` stay None, which tells that they were closed."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    if (files := sys.modules.get("nmt.files")) is not None and (remove := getattr(files, "remove_unfinished", None)):
+        remove()
+    if number == signal.SIGINT:
+        try:
+            os.write(2, b"\ninterrupted\n" if os.isatty(2) else b"interrupted\n")
+        except OSError:
+            pass  # nobody listens
+    os._exit(128 + number)
+
+
+_end.never_raises = True  # type: ignore[attr-defined]  # see nmt.interruption.uninterrupted
+
+
+def _run(name: str) -> Any:
+    hold_standard_streams()
+    end_by_signals()
+    command = getattr(import_module(f"nmt.cli.{name}"), name)
+    try:
+        return command(prog_name=f"nmt-{name}")
+    finally:
+        ignore_signals()
+
+
+def train() -> Any:
+    """nmt-train."""
+    return _run("train")
+
+
+def translate() -> Any:
+    """nmt-translate."""
+    return _run("translate")
+
+
+def evaluate() -> Any:
+    """nmt-evaluate."""
+    return _run("evaluate")
+
+
+def score() -> Any:
+    """nmt-score."""
+    return _run("score")
+
+
+def quantize() -> Any:
+    """nmt-quantize."""
+    return _run("quantize")
+
+
+def average() -> Any:
+    """nmt-average."""
+    return _run("average")
+
+
+def shortlist() -> Any:
+    """nmt-shortlist."""
+    return _run("shortlist")
+
+
+def bundle() -> Any:
+    """nmt-bundle."""
+    return _run("bundle")
+
+
+def generate() -> Any:
+    """nmt-generate."""
+    return _run("generate")

@@ -1,0 +1,139 @@
+"""Cells that settings name by dotted path, `my_cells.MyCell`: whose code may run, and how it is brought in.
+
+Settings that came with a model were written by whoever made it, and importing runs code: for a model a module is
+imported only where its user has allowed it by name, and before that nothing looks for it either. The settings of one's
+own training are their user's word already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from nmt.errors import ConfigError, NMTError
+from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.trace import trace_step
+from nmt.rnn.own_code import make_cell, own_code
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+_imported: dict[str, Callable[[int, int], Cell]] = {}
+"""By dotted path; there is no other way from such a path to code."""
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_PAGE = "see docs/add-a-cell.md"
+
+
+def named_cells(config: Config) -> dict[str, str]:
+    """The dotted paths that settings name, by their keys."""
+    parts = {"encoder": config.model.encoder, "decoder": config.model.decoder}
+    if config.task == "lm":
+        del parts["encoder"]  # there is none, whatever its settings
+    return {f"model.{name}.rnn_type": part.rnn_type for name, part in parts.items() if "." in part.rnn_type}
+
+
+def check_allowed(cells: Any) -> tuple[str, ...]:
+    """Names of modules that may be imported for a model. Raises ConfigError: other things."""
+    is_list = isinstance(cells, list | tuple)
+    wrong = [name for name in cells if not isinstance(name, str) or not _NAME.fullmatch(name)] if is_list else [cells]
+    if wrong:
+        got = f"{wrong[0]!r:.60}"
+        raise ConfigError(f"cells: must be a list of names of modules, as my_cells, got {got}; {_PAGE}")
+    return tuple(cells)
+
+
+def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> None:
+    """Import the cells that a model's settings name.
+
+    Args:
+        config: The settings.
+        allowed: Names of modules whose cells may be imported, each with all that lies below it.
+        where: The file that the settings are of, for the error.
+
+    Raises:
+        ConfigError: A module is not allowed, or cannot be imported.
+    """
+    allowed = check_allowed(allowed)
+    for key, path in named_cells(config).items():
+        if not any(path == name or path.startswith(f"{name}.") for name in allowed):
+            module = path.rpartition(".")[0]
+            raise ConfigError(
+                f"{where}: {key} must be a cell of nmt or one whose module you allow, got {path}, whose code would "
+                f'run; if you trust {module}, allow it: --cells {module}, in Python cells=["{module}"]'
+            )
+    import_cells(config)
+
+
+def import_cells(config: Config) -> None:
+    """Import the cells that the settings of one's own training name. Raises ConfigError: one cannot be."""
+    for path in named_cells(config).values():
+        import_cell(path)
+
+
+def import_cell(path: str) -> None:
+    """Import what `my_cells.MyCell` names, of an installed module or, where there is none, of a file in the current
+    folder. Raises ConfigError."""
+    module, _, name = path.rpartition(".")
+    where, promise = f"rnn_type: {path}", "must be a cell of a module in the current folder or installed"
+    with _current_folder(), own_code(where, promise, _PAGE, ConfigError):
+        found = getattr(import_module(module), name)
+    _check_kind(path, found)
+    _imported[path] = found
+
+
+def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:
+    """The cell that an imported class or function makes, its step tried once. Raises ConfigError: it was not imported,
+    makes none, or its step does not fit."""
+    if path not in _imported:
+        raise ConfigError(f"rnn_type: {path} must be imported before it is used, it was not; call import_cells first")
+    try:
+        cell = make_cell(f"rnn_type: {path}", _imported[path], input_size, hidden_size)
+    except NMTError as error:
+        raise ConfigError(f"{error}; {_PAGE}") from error
+    try:
+        trace_step(cell, training=True)
+    except NMTError as error:
+        raise ConfigError(f"rnn_type: {path}: {error}") from error
+    return cell
+
+
+def _check_kind(path: str, found: Any) -> None:
+    """A class of cells, or a function written in that module or below it: not whatever else can be reached through it,
+    such as what it has imported for itself."""
+    made = found.func if isinstance(found, partial) else found
+    is_cell = inspect.isclass(made) and issubclass(made, Cell)
+    module = path.rpartition(".")[0]
+    if not is_cell and not (inspect.isfunction(made) and f"{made.__module__}.".startswith(f"{module}.")):
+        got = made.__name__ if inspect.isclass(made) else type(made).__name__
+        if inspect.isroutine(made):
+            got = f"{made.__name__} of {getattr(made, '__module__', None)}"
+        raise ConfigError(f"rnn_type: {path} must be a class of cells or a function of its module, got {got}; {_PAGE}")
+
+
+@contextlib.contextmanager
+def _current_folder() -> Iterator[None]:
+    """Modules of the current folder can be imported while this lasts, after all others: a file that lies there, in a
+    model's folder perhaps, never stands in for one of Python's or an installed one."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # it is gone
+        yield
+        return
+    added = "" not in sys.path and folder not in sys.path
+    if added:
+        sys.path.append(folder)
+    try:
+        yield
+    finally:
+        if added and folder in sys.path:
+            sys.path.reverse()  # the last one is ours
+            sys.path.remove(folder)
+            sys.path.reverse()

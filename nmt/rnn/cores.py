@@ -1,0 +1,69 @@
+"""How many threads can compute at once: the cores this process may use, and the share of them it is granted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_PROCESS, _MOUNTED = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+
+
+def default_threads() -> int:
+    """Cores that this process may use: those of its affinity, no more than a container's quota pays for.
+
+    Asked anew each time, for both may change while a process runs; it takes some tens of microseconds.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    quota = granted_cores()
+    return max(1, cores if quota is None else min(cores, quota))
+
+
+def usable_threads(wanted: int | None) -> int:
+    """`wanted` threads, all where None, but no more than there are cores: further ones only take turns, and no result
+    depends on how many there are."""
+    cores = default_threads()
+    return cores if wanted is None else max(1, min(wanted, cores))
+
+
+def granted_cores(process: Path = _PROCESS, mounted: Path = _MOUNTED) -> int | None:
+    """Whole cores that the tightest quota of the process's control groups comes to, rounded up; None without one.
+
+    Both kinds of Linux are read: `cpu.max` (version 2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1).
+    """
+    quotas = [cores for folder in _folders(process, mounted) if (cores := _quota(folder)) is not None]
+    return min(quotas, default=None)
+
+
+def _folders(process: Path, mounted: Path) -> Iterator[Path]:
+    """The process's control groups that may limit processor time, and those around them."""
+    try:
+        lines = process.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        names = controllers.split(",")
+        if controllers and "cpu" not in names:
+            continue
+        root = mounted / controllers if controllers else mounted
+        inside = Path(path.lstrip("/"))
+        # A container may see its own group as the root, whatever path the kernel tells.
+        yield from dict.fromkeys([root / inside, *(root / parent for parent in inside.parents), root])
+
+
+def _quota(folder: Path) -> int | None:
+    try:
+        if (folder / "cpu.max").exists():
+            given, period = (folder / "cpu.max").read_text().split()[:2]
+        else:
+            given = (folder / "cpu.cfs_quota_us").read_text()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        if given == "max" or int(given) <= 0 or int(period) <= 0:
+            return None
+        return max(1, -(-int(given) // int(period)))
+    except (OSError, ValueError):
+        return None

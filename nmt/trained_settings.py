@@ -1,0 +1,107 @@
+"""Settings that give parameters their meaning: what a checkpoint says it was trained with, and what is asked for now.
+
+Many of them change no shape: embeddings that are scaled now and were not in training, text that is lower-cased now,
+would give garbage without a word. A checkpoint holds the settings of its training; whoever reads one compares.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.subwords.joint")
+"""Without these as they were in training, parameters mean something else. Subwords themselves go by their bytes."""
+TRAINING_ONLY = ("model.*dropout", "model.initializer", "model.init_weight", "model.forget_bias")
+"""Exceptions: nothing but training reads them."""
+_SOURCE = ("model.encoder.*", "data.src.*")
+"""What a language model does not have, whatever its settings say of it."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting that is another one now than in training."""
+
+    key: str
+    before: Any
+    now: Any
+
+    def matches(self, *patterns: str) -> bool:
+        """Whether its key is one of these."""
+        return any(fnmatch.fnmatchcase(self.key, pattern) for pattern in patterns)
+
+    @property
+    def changes_meaning(self) -> bool:
+        """Whether parameters that were trained before it mean something else after it."""
+        return self.matches(*MEANING) and not self.matches(*TRAINING_ONLY) and not self.moved
+
+    @property
+    def moved(self) -> bool:
+        """Whether it is a cell of somebody's own whose module has another name or place now."""
+        names = [value for value in (self.before, self.now) if isinstance(value, str) and "." in value]
+        return self.matches("model.*.rnn_type") and len(names) == 2 and len({n.rpartition(".")[2] for n in names}) == 1
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Before and now as YAML has them."""
+        return _shown(self.before), _shown(self.now)
+
+
+def differences(saved: Any, wanted: Mapping[str, Any]) -> Iterator[Difference]:
+    """The settings that differ, by key; one that only one version of nmt knows has no counterpart.
+
+    Args:
+        saved: What a checkpoint says, which may be anything.
+        wanted: Settings as `Config.to_dict` gives them.
+    """
+    for key, now in sorted(_flat(wanted)):
+        section = saved
+        *outer, last = key.split(".")
+        for name in outer:
+            section = section.get(name) if isinstance(section, Mapping) else None
+        if isinstance(section, Mapping) and last in section and section[last] != now:
+            yield Difference(key, section[last], now)
+
+
+def check_settings(settings_path: Path, config: Config, checkpoint: Path, content: Mapping[str, Any]) -> None:
+    """Compare the settings beside a checkpoint with those it was trained with; a file that tells none passes.
+
+    Args:
+        settings_path: The file that `config` was read from.
+        checkpoint: The file that `content` is of.
+
+    Raises:
+        CheckpointError: One that decides what the parameters mean is another one.
+    """
+    for one in differences(content.get("config"), config.to_dict()):
+        if one.changes_meaning and not (config.task == "lm" and one.matches(*_SOURCE)):
+            before, now = one.shown
+            name = checkpoint.name if checkpoint.parent == settings_path.parent else checkpoint
+            raise CheckpointError(
+                f"{settings_path}: {one.key} must be {before}, which {name} was trained with, got {now}; "
+                "set it back, or train a new model with it"
+            )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings as `("model.encoder.num_layers", 1)`; tuples become lists, as in JSON."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) and value.isprintable() and len(value) <= 60:
+        return value
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."

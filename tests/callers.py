@@ -1,0 +1,247 @@
+"""Many callers of shared models at once: every answer must be the serial one, and nothing may hang.
+
+    python -m tests.callers MODEL [SOURCE] [--seconds 60] [--threads 8]
+
+MODEL is a folder; `random:SIZE` makes one of that many numbers a layer, which has learnt nothing (`random:512` has some
+7 million parameters). Translators of three types and two numbers of threads share their models; callers translate,
+draw, constrain, score and train, in batches of 1 to 200 lines, and change places after every instruction. A hang ends
+with the stacks of all threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt import Translator
+from nmt.data.batches import make_batch
+from nmt.decode import Shortlist
+from nmt.model import TranslationModel
+from nmt.saved_model import load_saved_model
+from nmt.translator import Wishes
+from tests.saved_models import sentences, write_folder, write_language_folder
+
+DTYPES = ("float32", "bfloat16", "int8")
+LARGEST = 200
+
+
+def shortlist_for(source: int, target: int) -> Shortlist:
+    """Three words for each, and a third of all for everybody."""
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(4, target, 3 * source).astype(np.int32)
+    return Shortlist(np.arange(source + 1) * 3, tokens, np.arange(3, target, 3, dtype=np.int32), target)
+
+
+def translators(folder: Path, language_folder: Path | None, dtypes: Sequence[str] = DTYPES) -> list[Translator]:
+    """Of each type two that share a model: one for each number of threads."""
+    found = []
+    for dtype in dtypes:
+        one = Translator.load(folder, compute_dtype=dtype, lm=language_folder or False)
+        sizes = one.src_subwords.vocab_size, one.tgt_subwords.vocab_size
+        for threads in (1, 2):
+            parts = one.model, one.src_subwords, one.tgt_subwords, one.config, threads
+            found.append(Translator(*parts, shortlist_for(*sizes), one.lengths, one.language_model))
+    return found
+
+
+Answers = list[Any]
+Kind = Callable[[Translator, Sequence[str]], Answers]
+"""Gives an answer for each line, which depends on nothing but the line."""
+
+
+def plain(**settings: Any) -> Kind:
+    """N best translations with scores."""
+
+    given = {"lm_weight": 0.0} | settings
+
+    def ask(translator: Translator, lines: Sequence[str]) -> Answers:
+        found = translator.translate_nbest(lines, **given)
+        return [[(t.text, t.score, t.log_prob) for t in translations] for translations in found]
+
+    return ask
+
+
+def with_wish(**texts: str) -> Kind:
+    """The same with a wish for every line."""
+
+    def ask(translator: Translator, lines: Sequence[str]) -> Answers:
+        wishes = Wishes(
+            prefixes=[texts["prefix"]] * len(lines) if "prefix" in texts else None,
+            constraints=[[texts["constraint"]]] * len(lines) if "constraint" in texts else None,
+            forbidden=[texts["forbidden"]] if "forbidden" in texts else (),
+        )
+        found = translator.translate_nbest(lines, wishes=wishes, lm_weight=0.0)
+        return [[(t.text, t.score) for t in translations] for translations in found]
+
+    return ask
+
+
+def scored(translator: Translator, lines: Sequence[str]) -> Answers:
+    """What the model thinks of a line as its own translation."""
+    found = translator.score(lines, lines, lm_weight=0.0)
+    return [(tuple(one.log_probs), one.attention.tobytes()) for one in found]
+
+
+def kinds(word: str, *, language_model: bool) -> dict[str, Kind]:
+    """Everything that is asked for; `word` is one that the model knows."""
+    found = {
+        "beam": plain(beam_size=5),
+        "greedy": plain(beam_size=1),
+        "n best": plain(beam_size=4, n_best=4, length_penalty=0.7),
+        "shortlist": plain(beam_size=3, shortlist=True),
+        "sampling": plain(sampling=True, sampling_topk=8, n_best=2, sampling_seed=3),
+        "diverse": plain(beam_size=4, beam_groups=2, n_best=2),
+        "rules": plain(beam_size=3, no_repeat_ngram_size=2, repetition_penalty=1.2, min_length=2),
+        "coverage": plain(beam_size=3, coverage_penalty=0.2),
+        "few in work": plain(beam_size=3, batch_size=4),
+        "prefix": with_wish(prefix=word),
+        "constraint": with_wish(constraint=word),
+        "forbidden": with_wish(forbidden=word),
+        "scores": scored,
+    }
+    return found | ({"language model": plain(beam_size=3, lm_weight=0.3)} if language_model else {})
+
+
+class Training:
+    """Updates of a model that nobody else has."""
+
+    def __init__(self, like: Translator, lines: Sequence[str], updates: int = 4) -> None:
+        self._ids = [like.source_ids([line])[0] or [4] for line in lines[:40]]
+        self._sizes = like.src_subwords.vocab_size, like.tgt_subwords.vocab_size
+        self._config, self._updates = like.config.model, updates
+
+    def run(self, threads: int) -> dict[str, bytes]:
+        """The parameters after some updates."""
+        source, target = self._sizes
+        model = TranslationModel(self._config, source, target, False)
+        model.initialize(3)
+        targets = [[min(token, target - 1) for token in ids] for ids in self._ids]
+        for n in range(self._updates):
+            rows = [(10 * n + k) % len(targets) for k in range(10)]
+            batch = make_batch([self._ids[r] for r in rows], [targets[r] for r in rows], rows)
+            _, gradients = model.loss_and_gradients(batch, seed=n, threads=threads)
+            for name, array in model.params.items():
+                array -= 0.1 * gradients[name]
+            model.changed()
+        return {name: array.tobytes() for name, array in model.params.items()}
+
+
+class Callers:
+    """What is asked, and the serial answers."""
+
+    def __init__(self, shared: Sequence[Translator], lines: Sequence[str], asked: dict[str, Kind]) -> None:
+        self.shared, self.lines, self.asked = shared, lines, asked
+        self.wrong: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.training = Training(shared[0], lines)
+        self.trained = self.training.run(1)
+        # Translators of one type have the same answers whatever their threads: those of the first are kept.
+        self.answers = {
+            (n // 2, name): dict(zip(lines, ask(shared[n], lines), strict=True))
+            for n in range(0, len(shared), 2)
+            for name, ask in asked.items()
+        }
+
+    def run(self, threads: int, seconds: float, calls: int | None = None) -> None:
+        """Call from so many threads for so long, or so often each."""
+        end = time.monotonic() + seconds
+        callers = [threading.Thread(target=self._call, args=(seed, end, calls)) for seed in range(threads)]
+        with switching_often():
+            for caller in callers:
+                caller.start()
+            for caller in callers:
+                caller.join()
+
+    def _call(self, seed: int, end: float, calls: int | None) -> None:
+        draw, done = random.Random(seed), 0
+        while time.monotonic() < end and (calls is None or done < calls):
+            done += 1
+            try:
+                self._one(draw, seed)
+            except BaseException as error:  # noqa: BLE001 - told at the end
+                self.wrong.append(f"{type(error).__name__}: {error}"[:300])
+
+    def _one(self, draw: random.Random, seed: int) -> None:
+        if seed == 0 and draw.random() < 0.5:
+            if self.training.run(draw.choice([1, 2])) != self.trained:
+                self.wrong.append("training: other parameters")
+            self.counts["training"] += 1
+            return
+        n, name = draw.randrange(len(self.shared)), draw.choice(list(self.asked))
+        lines = [draw.choice(self.lines) for _ in range(draw.choice([1, 1, 1, 2, 5, 17, 64, LARGEST]))]
+        found, expected = self.asked[name](self.shared[n], lines), self.answers[n // 2, name]
+        bad = sum(one != expected[line] for line, one in zip(lines, found, strict=True))
+        if bad:
+            self.wrong.append(f"{name}, translator {n}: {bad} of {len(lines)} lines")
+        self.counts[name] += len(lines)
+
+
+@contextmanager
+def switching_often() -> Any:
+    """Threads change places after every instruction, as nearly as the interpreter does that."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def random_model(folder: Path, size: int, vocab_size: int = 400) -> tuple[Path, Path]:
+    """A translator of this size that has learnt nothing, and a language model beside it."""
+    whole = {"embeddings": {"embedding_dim": max(4, size // 2)}, "hidden_size": size}
+    encoder = {"embeddings": whole["embeddings"], "hidden_size": max(2, size // 2)}
+    model = write_folder(folder / "model", encoder=encoder, decoder=whole, vocab_size=48, subwords="unigram")
+    saved = load_saved_model(model)
+    return model, write_language_folder(folder / "lm", saved.tgt_subwords, num_layers=1)
+
+
+def main() -> int:
+    """Call for a while; 1 where an answer was another one."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("source", nargs="?", help="lines to translate")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--lines", type=int, default=120)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        language: Path | None = None
+        if given.model.startswith("random:"):
+            folder, language = random_model(Path(scratch), int(given.model.partition(":")[2]))
+        else:
+            folder = Path(given.model)
+        lines = Path(given.source).read_text("utf-8").splitlines() if given.source else sentences(400, seed=3)
+        lines = list(dict.fromkeys(line for line in lines if line.strip()))[: given.lines]
+        shared = translators(folder, language)
+        parameters = shared[0].model.num_params
+        word = next(text for text in shared[0].translate(lines) if text).split()[0]
+        callers = Callers(shared, lines, kinds(word, language_model=language is not None))
+        print(f"{parameters:,} parameters, {len(callers.answers)} serial answers; calling", flush=True)
+        faulthandler.dump_traceback_later(3 * given.seconds + 120, exit=True)
+        began = time.monotonic()
+        callers.run(given.threads, given.seconds)
+        faulthandler.cancel_dump_traceback_later()
+    for name, count in sorted(callers.counts.items()):
+        print(f"{name:16} {count:8,}")
+    total = sum(callers.counts.values())
+    print(
+        f"{total:,} in {time.monotonic() - began:.0f} s, {len(callers.wrong)} calls wrong", *callers.wrong[:9], sep="\n"
+    )
+    return int(bool(callers.wrong) or not total)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,232 @@
+"""Where commands read and write: pipes answered as lines come, outputs that are inputs, full and closed streams."""
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nmt.cli.streams import output_lines
+from tests.cli.conftest import Run
+from tests.train import fake_model
+
+
+def start(*arguments: str | Path, **options: object) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, fake_model.__file__, *map(str, arguments)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, bufsize=0, **{**pipes, **options})  # type: ignore[call-overload]
+
+
+# Answers as lines come
+
+
+def test_each_line_is_answered_before_the_next_is_written(model: Path) -> None:
+    process = start("nmt-translate", model)
+    for number in (3, 4, 5):
+        for piece in (b"w", b"%d" % number, b"\n"):
+            process.stdin.write(piece)
+            time.sleep(0.01)
+        assert process.stdout.readline() == b"z%d\n" % number
+    for number in (6, 7, 8):
+        process.stdin.write(b"w%d\n" % number)
+    assert [process.stdout.readline() for _ in range(3)] == [b"z6\n", b"z7\n", b"z8\n"]
+    process.stdin.write(b"w9 w1")  # the last line has no end
+    out, errors = process.communicate(timeout=30)
+    assert (out, errors, process.returncode) == (b"z9 z1\n", b"", 0)
+
+
+def test_each_pair_is_scored_before_the_next_is_written(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("z1\nz2\nz3\n")
+    process = start("nmt-score", model, "--src", "-", "--tgt", tmp_path / "t")
+    for number in range(3):
+        process.stdin.write(b"w%d\n" % (number + 1))
+        assert process.stdout.readline().startswith(b"%d\t-0.5" % number)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors.count(b"\n")) == (0, 1)
+
+
+def test_a_large_text_through_a_pipe(model: Path) -> None:
+    text = b"".join(b"w%d\n" % (n % 20) for n in range(5000))
+    process = start("nmt-translate", model, "--batch-size", "8")
+    out, errors = process.communicate(text, timeout=60)
+    assert (out, errors, process.returncode) == (text.replace(b"w", b"z"), b"", 0)
+
+
+def test_fifos_and_descriptors_are_inputs(model: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    process = start("nmt-translate", model, tmp_path / "fifo", "-o", "/dev/stdout")
+    with (tmp_path / "fifo").open("wb") as pipe:
+        pipe.write(b"w1\nw2")
+    out, _ = process.communicate(timeout=30)
+    assert (out, process.returncode) == (b"z1\nz2\n", 0)
+
+
+# Special files
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nmt-translate", "{model}", "/dev/zero"]]
+    + [["nmt-evaluate", "--hyp", device, "--ref", "{setup}/dev.yy"] for device in ("/dev/full", "/dev/zero")]
+    + [
+        ["nmt-translate", "{model}", "--forbid", "/dev/zero"],
+        ["nmt-score", "{model}", "--src", "{setup}/dev.xx", "--tgt", "/dev/zero"],
+    ],
+)
+def test_devices_without_end_are_one_line(arguments: list[str], model: Path, setup: Path, run: Run) -> None:
+    result = run(*(a.format(model=model, setup=setup) for a in arguments), stdin=b"w1\n")
+    assert (result.code, result.err.count("\n")) == (1, 1), result.err
+    assert "line 1 must have at most 8,388,608 bytes" in result.err
+
+
+def test_settings_without_end_are_one_line(run: Run) -> None:
+    result = run("nmt-train", "/dev/zero")
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert result.err.startswith("Error: /dev/zero: cannot be read: more than 16,777,216 bytes")
+
+
+# Outputs that are inputs
+
+OVER = {
+    "itself": ["{d}/in", "-o", "{d}/in"],
+    "resumed": ["{d}/in", "-o", "{d}/in", "--resume"],
+    "a link": ["{d}/in", "-o", "{d}/link"],
+    "a hard link": ["{d}/hard", "-o", "{d}/in"],
+    "beside": ["{d}/in", "--prefix", "{d}/p", "-o", "{d}/p"],
+    "a list": ["{d}/in", "--forbid", "{d}/p", "-o", "{d}/p"],
+    "two outputs": ["{d}/in", "-o", "{d}/p", "--alignments", "{d}/p"],
+    "alignments": ["{d}/in", "--alignments", "{d}/in"],
+    "a packed one": ["{d}/packed", "-o", "{d}/packed.gz"],
+    "the model": ["{d}/in", "-o", "{model}/best.safetensors"],
+}
+
+
+@pytest.mark.parametrize("case", OVER)
+def test_an_input_is_not_written_over(case: str, model: Path, run: Run, tmp_path: Path) -> None:
+    for name in ("in", "p", "packed.gz"):
+        (tmp_path / name).write_bytes(b"w1\n")
+    (tmp_path / "link").symlink_to("in")
+    os.link(tmp_path / "in", tmp_path / "hard")
+    before = (model / "best.safetensors").read_bytes()
+    result = run("nmt-translate", model, *(a.format(d=tmp_path, model=model) for a in OVER[case]))
+    assert (result.code, result.out, result.err.count("\n")) == (1, b"", 1), result.err
+    assert "must be a file of its own, got" in result.err
+    assert (model / "best.safetensors").read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["hard", "in", "link", "p", "packed.gz"]
+    assert all((tmp_path / name).read_bytes() == b"w1\n" for name in ("in", "p", "packed.gz"))
+
+
+def test_an_input_is_not_appended_to(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"w1\n")
+    for source in (tmp_path / "in", "-"):
+        with (tmp_path / "in").open("rb") as given, (tmp_path / "in").open("ab") as taken:
+            process = start("nmt-translate", model, source, stdin=given, stdout=taken)
+            _, errors = process.communicate(timeout=30)
+        assert (process.returncode, errors.count(b"\n")) == (1, 1)
+        assert b"standard output: must be a file of its own, got that of INPUT" in errors
+        assert (tmp_path / "in").read_bytes() == b"w1\n"
+
+
+def test_scores_and_evaluations_do_not_write_over_their_inputs(model: Path, setup: Path, run: Run) -> None:
+    before = (setup / "dev.xx").read_bytes()
+    pair = ["--src", setup / "dev.xx", "-o", setup / "dev.xx"]
+    for command, other in (("nmt-score", "--tgt"), ("nmt-evaluate", "--ref")):
+        result = run(command, model, *pair, other, setup / "dev.yy")
+        assert (result.code, "must be a file of its own, got that of --src" in result.err) == (1, True), result.err
+    assert (setup / "dev.xx").read_bytes() == before
+
+
+def test_standard_input_is_read_once(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, "--prefix", "-", stdin=b"w1\n")
+    assert (result.code, "INPUT and --prefix: must not both be standard input" in result.err) == (1, True)
+    result = run("nmt-evaluate", "--hyp", "-", "--ref", "-", stdin=b"w1\n")
+    assert (result.code, "--hyp and --ref: must not both be standard input" in result.err) == (1, True)
+
+
+# Full and closed streams
+
+
+def test_errors_that_are_not_of_the_output_are_not_blamed_on_it(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="of something else"), output_lines(str(tmp_path / "out")) as writer:
+        writer.write("half")
+        raise OSError(errno.ENOSPC, "of something else")
+    assert os.listdir(tmp_path) == []
+
+
+FULL = {
+    "translate": ["nmt-translate", "{model}", "{setup}/dev.xx", "-o", "/dev/full"],
+    "score": ["nmt-score", "{model}", "--src", "{setup}/dev.xx", "--tgt", "{setup}/dev.yy", "-o", "/dev/full"],
+    "evaluate": ["nmt-evaluate", "{model}", "--src", "{setup}/dev.xx", "--ref", "{setup}/dev.yy", "-o", "/dev/full"],
+    "alignments": ["nmt-translate", "{model}", "{setup}/dev.xx", "--alignments", "/dev/full"],
+}
+FULL_STDOUT = {
+    "evaluate": ["nmt-evaluate", "--hyp", "{setup}/dev.yy", "--ref", "{setup}/dev.yy"],
+    "json": ["nmt-evaluate", "--hyp", "{setup}/dev.yy", "--ref", "{setup}/dev.yy", "--json"],
+    "score": ["nmt-score", "{model}", "--src", "{setup}/dev.xx", "--tgt", "{setup}/dev.yy"],
+    "help": ["nmt-translate", "--help"],
+    "version": ["nmt-train", "--version"],
+}
+
+
+@pytest.mark.parametrize("case", FULL)
+def test_a_full_file_is_one_line(case: str, model: Path, setup: Path, run: Run) -> None:
+    result = run(*(a.format(model=model, setup=setup) for a in FULL[case]))
+    assert (result.code, result.err.count("\n")) == (1, 1), result.err
+    assert result.err == "Error: /dev/full: must be writable, got no space left on device; make room and run again\n"
+
+
+@pytest.mark.parametrize("case", FULL_STDOUT)
+def test_a_full_standard_output_is_one_line(case: str, model: Path, setup: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        process = start(*(a.format(model=model, setup=setup) for a in FULL_STDOUT[case]), stdout=full)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert (
+        errors.startswith(b"Error: standard output: must be writable, got no space left") and errors.count(b"\n") == 1
+    )
+
+
+def closed(redirection: str, *arguments: str | Path) -> "subprocess.CompletedProcess[bytes]":
+    """A command as its entry point runs it, with a stream closed by the shell."""
+    program = "from tests.train import fake_model; import sys; sys.modules.update(fake_model.modules()); "
+    program += "from nmt.cli import entry; entry.translate()"
+    words = [sys.executable, "-c", program, *map(str, arguments)]
+    script = f'exec "$@" {redirection}'
+    root = Path(__file__).parents[2]
+    return subprocess.run(
+        ["bash", "-c", script, "bash", *words], capture_output=True, timeout=60, check=False, cwd=root
+    )
+
+
+def test_closed_streams(model: Path, setup: Path, tmp_path: Path) -> None:
+    whole = (setup / "dev.yy").read_bytes()
+    done = closed("<&-", model)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"Error: standard input: must be open") and done.stderr.count(b"\n") == 1
+    done = closed(">&-", model, setup / "dev.xx")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"Error: standard output: must be open") and done.stderr.count(b"\n") == 1
+    done = closed("2>&-", model, setup / "dev.xx")
+    assert (done.returncode, done.stdout, done.stderr) == (0, whole, b"")
+    done = closed("<&- >&- 2>&-", model, setup / "dev.xx", "-o", tmp_path / "out")
+    assert (done.returncode, done.stdout, done.stderr, (tmp_path / "out").read_bytes()) == (0, b"", b"", whole)
+    assert closed("2>&-", model, "nowhere").returncode == 1
+
+
+def test_a_full_standard_error_changes_nothing(model: Path, setup: Path) -> None:
+    whole = (setup / "dev.yy").read_bytes()
+    with open("/dev/full", "wb") as full:
+        process = start("nmt-evaluate", model, "--src", setup / "dev.xx", "--ref", setup / "dev.yy", stderr=full)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0 and b"BLEU" in out and whole
+
+
+def test_a_reader_who_has_had_enough(model: Path, setup: Path) -> None:
+    process = start("nmt-translate", model, setup / "train.xx", "--batch-size", "1")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=30) == 141

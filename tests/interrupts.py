@@ -1,0 +1,154 @@
+"""Ctrl-C at random moments, each in a process of its own: the next call must be right, and nothing may hang.
+
+    python -m tests.interrupts [--count 300]
+
+A process is forked from one in which everything has run already, calls again and again, is interrupted, and then
+compares the next answer with that of the process before. `compiling` begins with nothing compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt import Translator
+from nmt.rnn import Scan, Weights, compiled, initial_params, stepper
+from nmt.rnn.cells import LSTMCell
+from nmt.rnn.kernels import modules
+from tests.callers import Training, kinds, random_model
+from tests.saved_models import sentences
+
+_SECONDS = 120.0
+"""After which a process hangs."""
+
+Work = Callable[[], Any]
+
+
+class Interrupts:
+    """What is interrupted, with the answers there must be, and for how long an interruption may be waited for."""
+
+    def __init__(self, folder: Path, size: int = 192) -> None:
+        model, _ = random_model(folder, size)
+        self._scratch = folder
+        self.translator = Translator.load(model, threads=2)
+        self.lines = list(dict.fromkeys(sentences(40, seed=3)))[:12]
+        self.training = Training(self.translator, self.lines, updates=2)
+        self.asked = kinds("kara", language_model=False)
+        self.works: dict[str, tuple[Work, float]] = {
+            "searching": (self.search, 0.4),
+            "scoring": (lambda: self.asked["scores"](self.translator, self.lines), 0.3),
+            "training": (lambda: self.training.run(2), 0.3),
+            "compiling": (self.compile, 4.0),
+        }
+        self.answers = {name: work() for name, (work, _) in self.works.items()}
+
+    def search(self) -> Any:
+        """All kinds of search, one after another, for one line and for some."""
+        names = ("beam", "greedy", "n best", "shortlist", "sampling", "rules", "prefix")
+        return [
+            self.asked[name](self.translator, self.lines[:count])
+            for name in names
+            if name != "shortlist"
+            for count in (1, 5)
+        ]
+
+    def compile(self) -> Any:
+        """A layer forward and back, whose program has to be compiled where the caches are empty."""
+        cell = LSTMCell(5, 7)
+        scan, weights = Scan(cell, threads=2, division="units"), Weights(initial_params(cell, 1))
+        x = np.random.default_rng(2).standard_normal((6, 3, 5)).astype(np.float32)
+        result = scan.forward(weights, x, training=True)
+        gradients = {name: np.zeros_like(array) for name, array in weights.items()}
+        found = scan.backward(result.tape, np.ones_like(result.y), gradients=gradients)
+        return result.y.tobytes(), found.x.tobytes(), [array.tobytes() for array in gradients.values()]
+
+    def interrupt(self, name: str, seed: int) -> str:
+        """Interrupt this kind of work in a forked process; what came of it, `right` if all is well."""
+        child = os.fork()
+        if not child:
+            self._live(name, seed)
+        end = time.monotonic() + _SECONDS
+        while time.monotonic() < end:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return {0: "right", 1: "wrong", 2: "an error"}.get(os.waitstatus_to_exitcode(status), f"died: {status}")
+            time.sleep(0.01)
+        os.kill(child, signal.SIGABRT)  # tells where all threads are
+        os.waitpid(child, 0)
+        return "hangs"
+
+    def _live(self, name: str, seed: int) -> None:
+        """The forked process."""
+        code = 2
+        try:
+            faulthandler.enable()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            work, longest = self.works[name]
+            if name == "compiling":
+                self._forget_programs(seed)
+            draw = random.Random(seed)
+            timer = threading.Timer(draw.uniform(0, longest), os.kill, (os.getpid(), signal.SIGINT))
+            timer.daemon = True
+            try:
+                timer.start()
+                while True:
+                    work()
+            except KeyboardInterrupt:
+                pass
+            code = 0 if work() == self.answers[name] else 1
+        except BaseException:  # noqa: BLE001 - shown, and told by the exit code
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+    def _forget_programs(self, seed: int) -> None:
+        """Nothing generated is compiled any more, neither in memory nor on disk."""
+        folder = self._scratch / f"cache-{seed}"
+        folder.mkdir()
+        modules.cache_folder.cache_clear()
+        os.environ["NMT_CACHE_DIR"] = str(folder)
+        modules._loaded.clear()
+        compiled.compile_step.cache_clear()
+        stepper._compile.cache_clear()
+
+
+def main() -> int:
+    """Interrupt as often as is asked; 1 if anything was not right."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    scratch = Path(tempfile.mkdtemp())
+    try:
+        interrupts = Interrupts(scratch)
+        found: Counter[tuple[str, str]] = Counter()
+        for n in range(given.count):
+            name = list(interrupts.works)[n % len(interrupts.works)]
+            found[name, interrupts.interrupt(name, given.seed + n)] += 1
+            if (n + 1) % 20 == 0:
+                print(f"{n + 1}: {dict(found)}", flush=True)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    for (name, outcome), count in sorted(found.items()):
+        print(f"{name:10} {outcome:10} {count:5}")
+    return int(any(outcome != "right" for _, outcome in found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,213 @@
+"""Shared models and many callers: serial answers; and each race that there was, made certain."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from nmt.decode import SearchOptions, search
+from nmt.rnn import repeated
+from nmt.rnn.kernels import modules, run_cpu
+from nmt.rnn.profile import operation, recording
+from nmt.rnn.weights import Weights
+from tests import small_models
+from tests.callers import Callers, kinds, random_model, translators
+from tests.saved_models import sentences
+
+VOCAB = 31
+SOURCES = [[4 + (7 * n + k * n) % (VOCAB - 4) for k in range(1 + n * 5 % 11)] for n in range(23)]
+
+
+@pytest.fixture
+def divided(monkeypatch):
+    """However small they are, steps are divided between threads."""
+    monkeypatch.setattr(run_cpu, "ALONE_BELOW", 0)
+    monkeypatch.setattr(run_cpu, "ALONE_A_STEP", 0)
+
+
+@pytest.mark.parametrize("size", [12, 96])
+def test_many_callers_get_the_serial_answers(tmp_path, size, divided):
+    """All that can be asked for, of three types and two numbers of threads, and a training beside."""
+    folder, language = random_model(tmp_path, size)
+    shared = translators(folder, language)
+    lines = list(dict.fromkeys(sentences(60, seed=3)))[:40]
+    word = next(text for text in shared[0].translate(lines) if text).split()[0]
+    callers = Callers(shared, lines, kinds(word, language_model=True))
+    callers.run(8, seconds=120, calls=12)
+    assert not callers.wrong
+    assert len(callers.counts) > 12
+
+
+# ---------------------------------------------------------------- each race by itself
+
+
+@pytest.mark.parametrize("other", [1, 2, 3])
+def test_a_search_keeps_its_threads_whatever_another_one_has(divided, other):
+    """Another search begins in the middle of this one, with other threads."""
+    model = small_models.build(VOCAB, scale=0.7)
+    expected = search(model, SOURCES, beam_size=3, threads=1)
+    nested = []
+
+    def ask(count):
+        if len(nested) < 4:
+            nested.append(search(model, SOURCES[:3], beam_size=3, threads=other, batch_size=1))
+
+    assert search(model, SOURCES, beam_size=3, threads=2, batch_size=2, on_ended=ask) == expected
+    assert search(model, SOURCES, beam_size=3, threads=1, batch_size=2, on_ended=ask) == expected
+    assert nested and all(one == expected[:3] for one in nested)
+
+
+def test_a_search_finds_what_the_one_before_has_used(divided):
+    """The plain search leaves a step's tables as the steps of other searches want them, and these likewise."""
+    model = small_models.build(VOCAB, scale=0.7)
+    by_steps = SearchOptions(min_length=2, no_repeat_ngram_size=2)
+    plain = search(model, SOURCES, beam_size=3, threads=1)
+    ruled = search(model, SOURCES, beam_size=3, threads=1, options=by_steps)
+    for _ in range(20):
+        for n in (3, 5):
+            assert search(model, SOURCES[n : n + 1], beam_size=3, threads=2) == plain[n : n + 1]
+            assert search(model, SOURCES[n : n + 1], beam_size=3, threads=2, options=by_steps) == ruled[n : n + 1]
+
+
+def test_short_runs_of_new_weights_are_not_those_of_old_ones(monkeypatch):
+    """A caller comes between the moments when another one notices the change and has prepared new runs."""
+    model, other = small_models.build(VOCAB, seed=1), small_models.build(VOCAB, seed=2)
+    ids, length = np.array([[5], [6], [7]], np.int32), np.array([3])
+    model.encode(ids, length, 1)
+    for name, array in other.params.items():
+        model.params[name][...] = array
+    model.changed()
+    between, prepare = [], repeated.ShortRuns._sides
+
+    def planted(self, *args):
+        if not between:
+            between.append(None)
+            between[0] = model.encode(ids, length, 1).memory.copy()
+        return prepare(self, *args)
+
+    expected = other.encode(ids, length, 1).memory
+    monkeypatch.setattr(repeated.ShortRuns, "_sides", planted)
+    np.testing.assert_array_equal(model.encode(ids, length, 1).memory, expected)
+    np.testing.assert_array_equal(between[0], expected)
+
+
+def test_gradients_of_several_callers_of_one_model():
+    """Each has memory of its own."""
+    from nmt.data.batches import make_batch
+
+    model = small_models.build(VOCAB)
+    batches = [make_batch(SOURCES[n : n + 5], SOURCES[n + 2 : n + 7], range(5)) for n in range(8)]
+
+    def gradients(n):
+        stats, found = model.loss_and_gradients(batches[n], seed=n, threads=1)
+        return stats, {name: array.copy() for name, array in found.items()}
+
+    expected = [gradients(n) for n in range(8)]
+    wrong = []
+
+    def work(n):
+        for _ in range(15):
+            stats, found = gradients(n)
+            same = all(np.array_equal(found[name], array) for name, array in expected[n][1].items())
+            wrong.extend([] if same and stats == expected[n][0] else [n])
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        callers = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong
+
+
+def test_memory_of_an_interrupted_batch_is_nobody_elses():
+    from nmt.data.batches import make_batch
+
+    model = small_models.build(VOCAB)
+    batch = make_batch(SOURCES[:5], SOURCES[5:10], range(5))
+    expected = model.loss(batch, threads=1)
+    used = model._idle_workspaces[0]
+    real, model._output = model._output, lambda *args: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.loss(batch, threads=1)
+    model._output = real
+    assert model.loss(batch, threads=1) == expected
+    assert used not in model._idle_workspaces
+
+
+def test_a_recording_is_of_the_thread_that_asks():
+    def elsewhere():
+        with operation("elsewhere"):
+            pass
+
+    with recording() as profile:
+        with operation("here"):
+            other = threading.Thread(target=elsewhere)
+            other.start()
+            other.join()
+    assert list(profile.operations) == ["here"]
+
+
+def test_packed_forms_may_be_made_while_another_caller_counts_them():
+    weights = Weights({f"w{n}": np.ones((4, 8), np.float32) for n in range(300)})
+    stop, errors = threading.Event(), []
+
+    def count():
+        while not stop.is_set():
+            try:
+                weights.changed()
+                _ = weights.packed_bytes
+            except RuntimeError as error:
+                errors.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        for n in range(300):
+            weights.derived(f"w{n}", ("form",), lambda out: np.zeros(1))
+    finally:
+        stop.set()
+        counting.join()
+        sys.setswitchinterval(before)
+    assert not errors
+
+
+def test_a_module_whose_import_was_interrupted_is_imported_again(tmp_path, monkeypatch):
+    """The first time its code stops half way."""
+    monkeypatch.setattr(modules, "cache_folder", lambda: tmp_path)
+    source = (
+        "import os\nfirst = 1\nif os.environ.pop('NMT_TEST_INTERRUPT', ''):\n    raise KeyboardInterrupt\nsecond = 2\n"
+    )
+    monkeypatch.setenv("NMT_TEST_INTERRUPT", "yes")
+    with pytest.raises(KeyboardInterrupt):
+        modules.load_module(source, "interrupted")
+    assert modules.load_module(source, "interrupted").second == 2
+
+
+def test_a_session_whose_reading_was_interrupted_goes_on_right():
+    """What has been read lies along the text that was being typed, not along the one before."""
+    from nmt.decode.session import Session
+
+    model = small_models.build(VOCAB)
+    session, calls = Session(model, SOURCES[4]), []
+    session.complete([5, 6, 7])
+    step = session._decoder.step
+
+    def interrupted(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return step(*args)
+
+    session._decoder.step = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        session.complete([8, 9, 10, 11])
+    session._decoder.step = step
+    assert session.complete([5, 6, 7, 9]) == Session(model, SOURCES[4]).complete([5, 6, 7, 9])

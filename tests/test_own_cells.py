@@ -1,0 +1,486 @@
+"""Cells named by dotted path: code that comes with a model runs only where its module is allowed by name, and what
+authors get wrong is one line that names their file and line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nmt import Generator, Translator
+from nmt.cli.evaluate import evaluate
+from nmt.cli.generate import generate
+from nmt.cli.quantize import quantize
+from nmt.cli.score import score
+from nmt.cli.shortlist import shortlist
+from nmt.cli.translate import translate
+from nmt.config import config_from_dict, dump_config, load_config
+from nmt.errors import ConfigError, NMTError, ShapeError
+from nmt.model import cells as model_cells
+from nmt.model_folder import read_checkpoint
+from nmt.own_cells import check_allowed, import_allowed_cells, import_cell, import_cells
+from nmt.quantised_model import save_quantised
+from nmt.rnn import Cell, LSTMCell, Scan, State, check, graph, tanh
+from nmt.saved_model import load_saved_model, save_bundle
+from nmt.tensor_file import write_tensors
+from tests.saved_models import sentences, write_folder, write_language_folder
+
+ROOT = Path(__file__).resolve().parent.parent
+MINE = """
+from nmt.rnn import GRUCell
+
+class MyCell(GRUCell):
+    pass
+"""
+TRAP = """
+import pathlib
+pathlib.Path(__file__).with_name("ran").write_text("code of a model was run")
+from nmt.rnn import LSTMCell as Cell
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A current folder; modules that are imported from it are forgotten."""
+    known = set(sys.modules)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def model_of(path, cell, **options):
+    """A model folder whose settings, those in its checkpoint too, name a cell that it was not trained with, as a
+    stranger would edit it."""
+    write_folder(path, **options)
+    rename_cells(path, "encoder", "decoder", cell=cell)
+    return path
+
+
+def rename_cells(path, *parts, cell):
+    settings = load_config(path / "config.yaml").to_dict()
+    for part in parts:
+        settings["model"][part]["rnn_type"] = cell
+    (path / "config.yaml").write_text(dump_config(config_from_dict(settings)))
+    tensors, content = read_checkpoint(path / "best.safetensors")
+    write_tensors(path / "best.safetensors", tensors, content | {"config": settings})
+
+
+def own_model(folder, make=write_folder):
+    """A whole model of one's own cells."""
+    (folder / "my_cells.py").write_text(MINE)
+    import_cell("my_cells.MyCell")
+    return make(folder / "model", encoder={"rnn_type": "my_cells.MyCell"}, decoder={"rnn_type": "my_cells.MyCell"})
+
+
+# ---------------------------------------------------------------- whose code runs
+
+
+def commands(model, folder):
+    text = folder / "text"
+    text.write_text("kara\n")
+    return {
+        "translate": (translate, model, text),
+        "ensemble": (translate, folder / "good", text, "--ensemble", model),
+        "evaluate": (evaluate, model, "--src", text, "--ref", text),
+        "score": (score, model, "--src", text, "--tgt", text),
+        "quantize": (quantize, model, "-o", folder / "new"),
+        "shortlist": (shortlist, model, "--src", text, "--tgt", text),
+    }
+
+
+@pytest.mark.parametrize("command", ["translate", "ensemble", "evaluate", "score", "quantize", "shortlist"])
+def test_no_command_runs_code_of_a_strangers_model(command, folder):
+    (folder / "evil.py").write_text(TRAP)
+    if command == "ensemble":
+        write_folder(folder / "good")
+    model = model_of(folder / "model", "evil.Cell")
+    function, *arguments = commands(model, folder)[command]
+    result = CliRunner().invoke(function, [str(a) for a in arguments])
+    assert result.exit_code == 1 and not (folder / "ran").exists()
+    assert "evil.Cell" in result.stderr and "--cells evil" in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_a_command_run_in_a_strangers_folder_runs_nothing_of_it(folder):
+    model = model_of(folder / "model", "evil.Cell")
+    for name in ("evil.py", "json.py", "numba.py", "sitecustomize.py"):
+        (model / name).write_text(TRAP)
+    nmt_translate = Path(sys.executable).with_name("nmt-translate")
+    if not nmt_translate.exists():
+        pytest.skip("the commands are not installed beside this Python")
+    done = subprocess.run([nmt_translate, "."], cwd=model, input="kara\n", capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == "" and not (model / "ran").exists()
+    assert done.stderr == (
+        "Error: config.yaml: model.encoder.rnn_type must be a cell of nmt or one whose module you allow, got evil.Cell,"
+        ' whose code would run; if you trust evil, allow it: --cells evil, in Python cells=["evil"]\n'
+    )
+
+
+def test_nothing_looks_for_a_module_that_is_not_allowed(folder, monkeypatch):
+    """To look for `package.module` would import the package."""
+    (folder / "package").mkdir()
+    (folder / "package" / "__init__.py").write_text(TRAP)
+    (folder / "package" / "module.py").write_text(MINE)
+    model = model_of(folder / "model", "package.module.MyCell")
+    asked = []
+
+    class Witness:
+        def find_spec(self, name, path=None, target=None):
+            asked.append(name)
+
+    monkeypatch.setattr(sys, "meta_path", [Witness(), *sys.meta_path])
+    before = list(sys.path)
+    with pytest.raises(ConfigError, match="--cells package.module"):
+        Translator.load(model)
+    assert not [name for name in asked if name.startswith("package")] and not (folder / "package" / "ran").exists()
+    assert sys.path == before
+
+
+def test_language_models_beside_and_generators_need_the_same_word(folder):
+    (folder / "evil.py").write_text(TRAP)
+    good = write_folder(folder / "good")
+    lm = write_language_folder(folder / "lm", load_saved_model(good).tgt_subwords)
+    rename_cells(lm, "decoder", cell="evil.Cell")
+    for load in (lambda: Generator.load(lm), lambda: Translator.load(good, lm=lm)):
+        with pytest.raises(ConfigError, match=r"lm/config.yaml: model.decoder.rnn_type .*--cells evil"):
+            load()
+    result = CliRunner().invoke(generate, [str(lm)])
+    assert result.exit_code == 1 and "--cells evil" in result.stderr
+    (good / "config.yaml").write_text((good / "config.yaml").read_text().replace("  lm: null", f"  lm: {lm}"))
+    with pytest.raises(ConfigError, match="--cells evil"):
+        Translator.load(good)
+    assert not (folder / "ran").exists()
+    # It has no encoder: what its settings name there is nobody's cell.
+    rename_cells(lm, "decoder", cell="lstm")
+    rename_cells(lm, "encoder", cell="evil.Cell")
+    Generator.load(lm)
+    assert not (folder / "ran").exists()
+
+
+def test_a_model_of_ones_own_cells_translates_where_they_are_allowed(folder):
+    model = own_model(folder)
+    lines = sentences(5, seed=5)
+    found = Translator.load(model, cells=["my_cells"]).translate_nbest(lines, n_best=2)
+    assert found == Translator.load(model, cells=["json", "my_cells.MyCell"]).translate_nbest(lines, n_best=2)
+    text = "\n".join(lines) + "\n"
+    options = ["--scores", "--cells", "json", "--cells", "my_cells"]
+    result = CliRunner().invoke(translate, [str(model), *options], input=text)
+    scores = [float(line.split("\t")[2]) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0 and scores == pytest.approx([best.score for best, *_ in found], abs=1e-4)
+    save_quantised(folder / "int8", load_saved_model(model, cells=["my_cells"]))
+    assert len(Translator.load(folder / "int8", cells=["my_cells"]).translate(lines)) == 5
+    with pytest.raises(ConfigError, match="--cells my_cells"):
+        save_quantised(folder / "more", load_saved_model(model))
+    assert not (folder / "more").exists()
+
+
+def test_a_bundle_of_ones_own_cells_asks_for_the_same_word(folder):
+    """It takes no code along, and making it runs none."""
+    model = own_model(folder)
+    save_bundle(folder / "m.nmt", load_saved_model(model))
+    lines = sentences(5, seed=5)
+    with pytest.raises(ConfigError, match=r"m.nmt: model.encoder.rnn_type .*--cells my_cells"):
+        Translator.load(folder / "m.nmt")
+    found = Translator.load(folder / "m.nmt", cells=["my_cells"]).translate_nbest(lines)
+    assert found == Translator.load(model, cells=["my_cells"]).translate_nbest(lines)
+
+
+@pytest.mark.parametrize("names", ["my_cells", [3], ["my cells"], [""], ["../x"], ["a..b"], None, {"my_cells"}])
+def test_what_is_allowed_is_a_list_of_modules(names, folder):
+    with pytest.raises(ConfigError, match="cells: must be a list of names of modules"):
+        check_allowed(names)
+    with pytest.raises(ConfigError, match="cells: must be a list"):
+        Translator.load(folder, cells=names)
+
+
+def config_of(cell):
+    side = {"rnn_type": cell}
+    data = {"train": "unused", "dev": "unused", "src": {"lang": "xx"}, "tgt": {"lang": "yy"}}
+    return config_from_dict({"model_dir": "unused", "data": data, "model": {"encoder": side, "decoder": side}})
+
+
+@pytest.mark.parametrize("allowed", [["my_cell"], ["my_cells2"], ["my_cells.Other"], ["my_cells.MyCell.x"], []])
+def test_a_name_allows_itself_and_what_lies_below(allowed):
+    with pytest.raises(ConfigError, match="allow"):
+        import_allowed_cells(config_of("my_cells.MyCell"), allowed, "here")
+
+
+def test_a_package_allows_its_modules(folder):
+    (folder / "some_cells").mkdir()
+    (folder / "some_cells" / "__init__.py").write_text("")
+    (folder / "some_cells" / "deep.py").write_text(MINE)
+    import_allowed_cells(config_of("some_cells.deep.MyCell"), ["some_cells"], "here")
+    assert type(model_cells.recurrent_cell("some_cells.deep.MyCell", 3, 4)).__name__ == "MyCell"
+
+
+def test_files_of_the_folder_stand_in_for_no_other_module(folder):
+    """Neither for Python's nor for installed ones: the current folder comes last, and goes again."""
+    (folder / "colorsys.py").write_text(TRAP)
+    (folder / "my_helpers.py").write_text("NUMBER = 3\n")
+    (folder / "his_cells.py").write_text("import colorsys\nfrom my_helpers import NUMBER\n" + MINE)
+    sys.modules.pop("colorsys", None)
+    before = list(sys.path)
+    import_cell("his_cells.MyCell")
+    assert sys.path == before and not (folder / "ran").exists()
+    assert hasattr(sys.modules["colorsys"], "rgb_to_hsv")
+
+
+def test_a_path_that_was_not_imported_leads_to_no_code(folder):
+    (folder / "evil.py").write_text(TRAP)
+    with pytest.raises(ConfigError, match=r"rnn_type: evil\.Cell must be imported"):
+        model_cells.recurrent_cell("evil.Cell", 3, 4)
+    assert not (folder / "ran").exists()
+
+
+# ---------------------------------------------------------------- what authors get wrong
+
+BASE = """from nmt.rnn import Cell, Param, State, split, tanh
+
+class Base(Cell):
+    def __init__(self, input_size, hidden_size):
+        self.input_size, self.output_size = input_size, hidden_size
+
+    def params(self):
+        return {"W": Param((self.input_size, self.output_size))}
+
+    def states(self):
+        return {"h": self.output_size}
+
+"""
+AT = BASE.count("\n")
+"""Lines before those of the cases."""
+
+
+def stepping(*lines):
+    body = "".join(f"        {line}\n" for line in lines)
+    return f"class Bad(Base):\n    def step(self, p, x, s):\n{body}"
+
+
+# What is written, and words of the line; {n} is the n-th line of it, AT the file.
+MISTAKES = {
+    "a module that raises": ("raise ValueError('two\\nlines')", "got ValueError: two lines (AT:{1})"),
+    "a module that leaves": ("import sys\nsys.exit(0)", "got SystemExit: 0 (AT:{2})"),
+    "a module that misses another": ("import no_such_thing", "No module named 'no_such_thing' (AT:{1})"),
+    "a module that is no Python": ("def step(:", "invalid syntax (bad_cells.py, line {1}) (AT:{1})"),
+    "nothing of the name": ("", "has no attribute 'Bad'"),
+    "a module that is asked and raises": ("def __getattr__(name):\n    return 1 / 0", "(AT:{2})"),
+    "a number": ("Bad = 3", "must be a class of cells or a function of its module, got int"),
+    "a function of another module": ("from os.path import join as Bad", "got join of posixpath"),
+    "a class of something else": (
+        "class Bad:\n    pass",
+        "must be a class of cells or a function of its module, got Bad",
+    ),
+    "other arguments": (
+        "class Bad(Base):\n    def __init__(self, size):\n        pass",
+        "must make a cell of (input_size, hidden_size), got TypeError: Bad.__init__() takes 2 positional arguments but "
+        "3 were given (AT:{2})",
+    ),
+    "a constructor that raises": (
+        "class Bad(Base):\n    def __init__(self, D, H):\n        raise KeyError('x')",
+        "got KeyError: 'x' (AT:{3})",
+    ),
+    "a function that makes nothing": ("def Bad(D, H):\n    return None", "must make a Cell, got NoneType"),
+    "a function that leaves": ("def Bad(D, H):\n    raise SystemExit(0)", "got SystemExit"),
+    "sizes of its own": ("def Bad(D, H):\n    return Base(D, 2 * H)", "must be written by the cell"),
+    "a step that raises": (
+        stepping("return 1 / 0"),
+        "Bad.step: must return its output and a State, got ZeroDivisionError: division by zero (AT:{3})",
+    ),
+    "a step that leaves": (stepping("raise SystemExit(0)"), "got SystemExit: 0 (AT:{3})"),
+    "a step of other arguments": ("class Bad(Base):\n    def step(self, x):\n        pass", "(AT:{2})"),
+    "a step that returns nothing": (
+        stepping("pass"),
+        "Bad.step: must return its output and a State, got NoneType (AT:{2})",
+    ),
+    "a step that returns one thing": (stepping("return tanh(x @ p.W)"), "got Value (AT:{2})"),
+    "a step that returns three": (stepping("return x, x, x"), "got 3 things: Value, Value, Value"),
+    "an output that is none": (
+        stepping("return 3, State(h=s.h)"),
+        "output must be a value computed from x, s and p, got int",
+    ),
+    "a state that is none": (
+        stepping("return s.h, State(h=None)"),
+        "state h must be a value computed from x, s and p, got NoneType",
+    ),
+    "another width": (stepping("return s.h, State(h=x)"), "Bad.step: state h must be [B, 4], got ['B'] 3 (AT:{2})"),
+    "widths that do not go together": (
+        stepping("h = s.h", "return h + x, s"),
+        "Bad.step: add: widths must be equal, got 4, 3; check the cell's parameters (AT:{4})",
+    ),
+    "a parameter that is not there": (stepping("return x @ p.V, s"), "(AT:{3})"),
+    "text for a value": (stepping("return tanh('x'), s"), "tanh: must be given values of the step, got str (AT:{3})"),
+    "text for a number": (
+        stepping("return s.h + 'x', s"),
+        "operands must be values of the step or numbers, got str (AT:{3})",
+    ),
+    "an array for a value": (stepping("import numpy", "return s.h * numpy.ones(4), s"), "(AT:{4})"),
+    "half a gate": (stepping("return split(s.h, 0)[0], s"), "split: the width must be a multiple of 0"),
+    "a number noted": (
+        stepping("p.note(h=3)", "return s.h, s"),
+        "note: h must be a value of the step, got int (AT:{3})",
+    ),
+    "an array for a width": (
+        "import numpy\nclass Bad(Base):\n    def states(self):\n        return {'h': numpy.ones((2, 2))}",
+        "got array([[1., 1.], [1., 1.]]) for 'h' (AT:{3})",
+    ),
+    "parameters that raise": (
+        "class Bad(Base):\n    def params(self):\n        return self.nothing",
+        "Bad.params: must return a dict with a Param for each name, got AttributeError: 'Bad' object has no attribute "
+        "'nothing' (AT:{3})",
+    ),
+    "parameters that are none": (
+        "class Bad(Base):\n    def params(self):\n        return {'W': (3, 4)}",
+        "Bad.params: must return a dict with a Param for each name, got (3, 4) for 'W' (AT:{2})",
+    ),
+    "no states": (
+        "class Bad(Base):\n    def states(self):\n        pass",
+        "Bad.states: must return a dict with a width for each name, got NoneType",
+    ),
+    "starts that raise": (
+        "class Bad(Base):\n    def starts(self):\n        return 1 / 0",
+        "Bad.starts: must return a tuple",
+    ),
+    "starts of no states": (
+        "class Bad(Base):\n    def starts(self):\n        return ('c',)",
+        "Bad.starts: must return a tuple of names of its states, got ('c',) (AT:{2})",
+    ),
+    "learned starts of another width": (
+        "class Bad(Base):\n    def learned(self):\n        return {'h': 'W'}",
+        "must return a dict with a parameter as wide for names of its states, got {'h': 'W'} (AT:{2})",
+    ),
+    "half a width": ("class Bad(Base):\n    def states(self):\n        return {'h': 2.5}", "got 2.5 for 'h'"),
+    "no sizes": (
+        "class Bad(Base):\n    def __init__(self, D, H):\n        pass",
+        "Bad: input_size must be a whole number of at least 1, got None",
+    ),
+    "an error that cannot be read": (
+        "class Odd(Exception):\n    def __str__(self):\n        return 1 / 0\nraise Odd",
+        "got Odd (AT:{4})",
+    ),
+}
+
+
+def write_mistake(folder, case):
+    code, words = MISTAKES[case]
+    words = words.replace("(AT:", "(bad_cells.py:")
+    (folder / "bad_cells.py").write_text(BASE + code + "\n")
+    lines = {f"{{{n}}}": str(AT + n) for n in range(1, 6)}
+    for name, line in lines.items():
+        words = words.replace(name, line)
+    return words
+
+
+def made(path):
+    import_cell(path)
+    return model_cells.recurrent_cell(path, 3, 4)
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_what_an_author_gets_wrong_is_one_line_with_its_place(case, folder):
+    words = write_mistake(folder, case)
+    with pytest.raises(NMTError) as caught:
+        made("bad_cells.Bad")
+    line = str(caught.value)
+    assert words in line and "\n" not in line, line
+    assert line.startswith("rnn_type: bad_cells.Bad") and isinstance(caught.value, ConfigError)
+
+
+@pytest.mark.parametrize("path", ["no_such_module.Cell", "no.such.Cell", "os.path.join", "nmt.errors.NMTError"])
+def test_a_path_to_no_cell_is_one_line(path, folder):
+    with pytest.raises(ConfigError, match=rf"^rnn_type: {path} must be a c.*docs/add-a-cell\.md$"):
+        made(path)
+
+
+@pytest.mark.parametrize("size", [6, 2])
+def test_sizes_are_those_that_were_asked_for(folder, size):
+    code = f"from nmt.rnn import LSTMCell\ndef wrong(D, H):\n    return LSTMCell(D, {size})\n"
+    (folder / "wide_cells.py").write_text(code)
+    with pytest.raises(ConfigError, match=f"of input_size 3 and output_size 4, got 3 and {size}"):
+        made("wide_cells.wrong")
+
+
+@pytest.mark.parametrize("case", ["a module that leaves", "a step that raises", "other arguments"])
+def test_training_with_such_a_cell_ends_at_once(case, folder):
+    """Before the texts are read, and with a code that is not 0."""
+    words = write_mistake(folder, case)
+    settings = ["model.encoder.rnn_type=bad_cells.Bad", f"model_dir={folder / 'model'}"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    command = [sys.executable, "-m", "nmt.cli.train", str(ROOT / "configs" / "quickstart.yaml"), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == "" and not (folder / "model").exists()
+    assert done.stderr.startswith("Error: rnn_type: bad_cells.Bad") and done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_bugs_of_ours_keep_their_traceback(folder, monkeypatch):
+    (folder / "fine_cells.py").write_text(BASE + stepping("return s.h * x @ p.W, s").replace("Bad", "Fine"))
+    import_cell("fine_cells.Fine")
+    code = compile("def broken(self, *args, **attrs):\n    return {}['a bug']\n", graph.__file__, "exec")
+    names = {}
+    exec(code, names)
+    monkeypatch.setattr(graph.Graph, "apply", names["broken"])
+    with pytest.raises(KeyError, match="a bug"):
+        model_cells.recurrent_cell("fine_cells.Fine", 3, 4)
+
+
+def test_an_interrupt_is_nobodys_mistake(folder):
+    (folder / "slow_cells.py").write_text("raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        import_cell("slow_cells.Cell")
+
+
+class Raises(LSTMCell):
+    def step(self, p, x, s):
+        return tanh(x @ p.W_x), self.missing
+
+
+def test_the_core_says_it_too(capsys):
+    """In a notebook, where cells come by no name; the author's error is the cause."""
+    with pytest.raises(
+        ShapeError, match=rf"^Raises\.step: .* no attribute 'missing' \(.*{Path(__file__).name}:\d+\)$"
+    ) as caught:
+        Scan(Raises(3, 4))
+    assert isinstance(caught.value.__cause__, AttributeError)
+    assert not check(Raises) and "Raises.step: must return" in capsys.readouterr().out
+    assert not check(lambda D, H: 1 / 0) and "must make a cell" in capsys.readouterr().out
+    assert not check(lambda D, H: None) and "must make a Cell, got NoneType" in capsys.readouterr().out
+
+
+class Keeping(Cell):
+    """Keeps a value of the first call, of training, for the second."""
+
+    input_size = output_size = 3
+
+    def __init__(self, use):
+        self.use, self.kept = use, None
+
+    def step(self, p, x, s):
+        self.kept = self.kept or tanh(x)
+        return self.use(p.dropout(x, 0.5), self.kept), State()
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [(lambda x, kept: kept, "output must be .*, got one of another call"), (lambda x, kept: x + kept, "got one kept")],
+)
+def test_values_of_one_call_are_of_no_use_to_the_next(use, words):
+    with pytest.raises(ShapeError, match=rf"^Keeping\.step: .*{words}"):
+        Scan(Keeping(use))
+
+
+def test_a_cell_without_a_step_says_so():
+    class Empty(Cell):
+        input_size = output_size = 3
+
+    with pytest.raises(ShapeError, match=r"Empty\.step: must be written by the cell, got none"):
+        Scan(Empty())
+
+
+def test_ones_own_settings_need_no_other_word(folder):
+    (folder / "my_cells.py").write_text(MINE)
+    import_cells(config_of("my_cells.MyCell"))
+    assert type(model_cells.recurrent_cell("my_cells.MyCell", 3, 4)).__name__ == "MyCell"

@@ -1,0 +1,93 @@
+"""The distribution is `recurrent-nmt`: `nmt` on the package index is somebody else's code, and nobody is sent there."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+OURS, TAKEN = "recurrent-nmt", "nmt"
+INSTALLERS = r"(?:pip[0-9.]*|pipx|\$\(PIP\)|uv(?:\s+pip|\s+tool)?|uvx|poetry|pdm|rye|hatch|conda|mamba)"
+COMMAND = re.compile(
+    rf"{INSTALLERS}\s+(?:install|add|inject|run|download|wheel)\b([^\n]*(?:\\\n[^\n]*)*)(?:\n([^\n]*))?"
+)
+
+
+def requirement_name(word):
+    """The distribution that a word of a command, or a requirement, names; None where it names none."""
+    found = re.match(r"([A-Za-z0-9][\w.-]*?)\s*(?:\[[^\]]*\])?\s*(?:[=<>!~;@].*)?$", word.strip("'\"`(),.\\"))
+    return re.sub(r"[-_.]+", "-", found[1]).lower() if found else None
+
+
+def sent_to(text):
+    """The distributions that commands in a text install; a command's words may stand on its next line."""
+    for line, following in COMMAND.findall(text):
+        of_command, *rest = re.split(r"[`;&|]", line)
+        words = [word for word in of_command.split() if word.strip("'\"\\")] or ([] if rest else following.split())
+        yield from filter(None, map(requirement_name, words))
+
+
+def tracked_texts():
+    """Every text file that belongs to the project."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is no checkout: nobody says which files belong to the project")
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file() and path != Path(__file__).resolve() and b"\0" not in (content := path.read_bytes()):
+            yield name, content.decode("utf-8")
+
+
+def test_nobody_is_sent_to_the_distribution_of_others():
+    texts = dict(tracked_texts())
+    assert "README.md" in texts and "nmt/errors.py" in texts
+    assert [name for name, text in texts.items() if TAKEN in sent_to(text)] == []
+    extras = "|".join(PROJECT["optional-dependencies"])
+    assert [name for name, text in texts.items() if re.search(rf"(?<![\w-])nmt\[(?:{extras})\b", text)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run `pip install nmt`.",
+        "pip install 'nmt[cuda]'",
+        'python -m pip install -U "nmt[cuda,dev]>=0.1" numpy',
+        "pip3 install numpy NMT==0.1.0",
+        "uv pip install nmt",
+        "uv add nmt[cuda]",
+        "uv tool install nmt",
+        "pipx install nmt",
+        "got none; pip install\n    'nmt[cuda]', or use --device cpu",
+        'must be installed, it is not; pip install "\n "nmt[cuda]"',
+        "pip install \\\n  --upgrade nmt",
+    ],
+)
+def test_any_way_of_saying_it_is_found(text):
+    assert TAKEN in sent_to(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install 'recurrent-nmt[cuda]'",
+        "pip install -e .",
+        "pip install numpy\nnmt-train c.yaml",
+        "`pip install numpy`: nmt is ours",
+    ],
+)
+def test_what_is_right_is_left_alone(text):
+    assert TAKEN not in sent_to(text)
+
+
+def test_the_project_names_itself_rightly():
+    assert PROJECT["name"] == OURS
+    needed = {
+        name: [requirement_name(one) for one in found] for name, found in PROJECT["optional-dependencies"].items()
+    }
+    assert OURS in needed["cuda"], "the extra cuda takes in cuda-compiler"
+    assert TAKEN not in [
+        name for names in (*needed.values(), map(requirement_name, PROJECT["dependencies"])) for name in names
+    ]

@@ -1,0 +1,253 @@
+"""Settings that were edited after training: what changes the meaning of parameters is refused, all else is free."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from nmt import Generator, Translator
+from nmt.cli.average import average
+from nmt.cli.bundle import bundle
+from nmt.cli.quantize import quantize
+from nmt.cli.translate import translate
+from nmt.config import config_from_dict, dump_config, load_config
+from nmt.errors import CheckpointError
+from nmt.model_folder import build_model, load_folder_config, read_checkpoint, set_params
+from nmt.quantised_model import save_quantised
+from nmt.saved_model import load_saved_model, save_bundle
+from nmt.tensor_file import write_tensors
+from nmt.train.average import save_average
+from nmt.train.resume import compare_settings
+from nmt.trained_settings import differences
+from tests.saved_models import sentences, write_folder, write_language_folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("trained") / "model", tied="none")
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "model")
+
+
+def edit(folder, key, value):
+    """Change one key of a folder's config.yaml."""
+    values = load_config(folder / "config.yaml").to_dict()
+    section = values
+    *outer, last = key.split(".")
+    for name in outer:
+        section = section[name]
+    assert section[last] != value, "this changes nothing"
+    section[last] = value
+    (folder / "config.yaml").write_text(dump_config(config_from_dict(values)), "utf-8")
+    return folder
+
+
+BOUND = {
+    "model.encoder.embeddings.scale": True,
+    "model.decoder.embeddings.scale": True,
+    "data.src.lowercase": True,
+    "data.tgt.lowercase": True,
+    "data.src.normalize": "nfkc",
+    "data.tgt.normalize": "none",
+    "model.decoder.attention": "general",
+    "model.decoder.residual": True,
+    "model.decoder.init_hidden": "last",
+    "model.encoder.rnn_type": "gru",
+    "model.encoder.num_layers": 2,
+    "model.decoder.input_feeding": False,
+    "model.encoder.max_positions": 99,
+    "data.subwords.joint": False,
+}
+FREE = {
+    "name": "another",
+    "seed": 7,
+    "threads": 2,
+    "device": "auto",
+    "compute_dtype": "bfloat16",
+    "model_dir": "elsewhere",
+    "data.train": "elsewhere/train",
+    "data.dev": "elsewhere/dev",
+    "data.test": "elsewhere/test",
+    "data.src.lang": "other",
+    "data.src.max_length": 7,
+    "data.subwords.vocab_size": 99,
+    "data.subwords.character_coverage": 0.99,
+    "model.encoder.dropout": 0.5,
+    "model.encoder.embeddings.dropout": 0.5,
+    "model.decoder.hidden_dropout": 0.5,
+    "model.decoder.variational_dropout": True,
+    "model.initializer": "uniform",
+    "model.init_weight": 0.3,
+    "model.forget_bias": 0.0,
+    "training.optimizer": "sgd",
+    "training.batch_size": 5,
+    "decoding.beam_size": 3,
+    "decoding.batch_size": 3,
+    "decoding.length_penalty": "none",
+}
+NOISE = {
+    "model.encoder.variational_dropout": True,
+    "model.decoder.dropout": 0.5,
+    "model.decoder.embeddings.dropout": 0.5,
+}
+# With these alone the settings are valid no more, so that nobody comes to comparing them.
+NEED_OTHERS = {"model.encoder.max_positions"}
+
+
+@pytest.mark.parametrize("key", sorted(BOUND.keys() - NEED_OTHERS))
+def test_what_gives_parameters_their_meaning_must_stay(key, folder):
+    before = dict(_leaves(load_folder_config(folder).to_dict()))[key]
+    edit(folder, key, BOUND[key])
+    with pytest.raises(CheckpointError) as caught:
+        Translator.load(folder, threads=1)
+    before, now = (str(value).lower() for value in (before, BOUND[key]))
+    assert str(caught.value) == (
+        f"{folder}/config.yaml: {key} must be {before}, which best.safetensors was trained with, got {now}; "
+        "set it back, or train a new model with it"
+    )
+
+
+@pytest.mark.parametrize("key", FREE)
+def test_what_does_not_is_free(key, folder):
+    load_saved_model(edit(folder, key, FREE[key])).build()
+
+
+def _leaves(section, prefix=""):
+    for key, value in section.items():
+        yield from _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
+
+
+def test_every_setting_is_one_or_the_other(trained):
+    """A new one of the model is bound unless somebody says that it is free; of other sections it is free."""
+    settings = load_folder_config(trained).to_dict()
+    changed = json.loads(json.dumps(settings), object_hook=lambda section: {k: _other(v) for k, v in section.items()})
+    found = {one.key: one.changes_meaning for one in differences(changed, settings)}
+    assert found.keys() == {key for key, _ in _leaves(settings)}
+    assert {key for key, bound in found.items() if bound} >= BOUND.keys()
+    assert not any(found[key] for key in FREE)
+    assert all(bound for key, bound in found.items() if key.startswith("model.") and key not in FREE | NOISE)
+
+
+def _other(value):
+    return value if isinstance(value, dict) else "another"
+
+
+def test_every_command_says_it(folder, tmp_path):
+    edit(folder, "model.encoder.embeddings.scale", True)
+    last = ["--checkpoint", folder / "best.safetensors"]
+    calls = {
+        translate: [folder],
+        bundle: [folder, tmp_path / "m.nmt"],
+        quantize: [folder, "-o", tmp_path / "int8"],
+        average: [folder, *last, "-o", tmp_path / "mean"],
+    }
+    for command, arguments in calls.items():
+        result = CliRunner().invoke(command, [str(a) for a in arguments], input="kara\n")
+        assert result.exit_code == 1 and result.stdout == "" and result.stderr.count("\n") == 1, command
+        assert "model.encoder.embeddings.scale must be false, which best.safetensors was trained with" in result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"model"}, "nothing is left half done"
+
+
+def test_what_was_made_of_a_model_remembers_too(folder, tmp_path):
+    save_quantised(tmp_path / "int8", load_saved_model(folder))
+    save_average(folder, [folder / "best.safetensors"], tmp_path / "mean")
+    for made in ("int8", "mean"):
+        Translator.load(tmp_path / made, threads=1)
+        edit(tmp_path / made, "data.src.lowercase", True)
+        with pytest.raises(CheckpointError, match="data.src.lowercase must be false, which best.safetensors was"):
+            Translator.load(tmp_path / made)
+    save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
+    lines = sentences(4, seed=2)
+    assert Translator.load(tmp_path / "m.nmt").translate(lines) == Translator.load(folder).translate(lines)
+
+
+def test_checkpoints_of_other_settings_are_not_averaged(folder, tmp_path):
+    other = write_folder(tmp_path / "other", encoder={"embeddings": {"embedding_dim": 4, "scale": True}})
+    with pytest.raises(CheckpointError, match=r"scale must be true, which .*other/best.safetensors was"):
+        save_average(folder, [folder / "best.safetensors", other / "best.safetensors"], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
+
+
+def test_language_models_beside_and_alone(folder, tmp_path):
+    lm = write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
+    edit(lm, "model.encoder.num_layers", 3)  # there is none
+    edit(lm, "data.src.lowercase", True)
+    Translator.load(folder, lm=lm)
+    edit(lm, "data.tgt.lowercase", True)
+    for load in (lambda: Generator.load(lm), lambda: Translator.load(folder, lm=lm)):
+        with pytest.raises(CheckpointError, match=r"lm/config.yaml: data.tgt.lowercase must be false"):
+            load()
+
+
+@pytest.mark.parametrize("record", [None, 3, [], {}, {"model": 3}, {"model": {"encoder": None}}, "missing"])
+def test_a_checkpoint_without_a_record_still_loads(record, folder):
+    path = folder / "best.safetensors"
+    tensors, content = read_checkpoint(path)
+    content["config"] = record
+    if record == "missing":
+        del content["config"]
+    write_tensors(path, tensors, content)
+    expected = Translator.load(folder, threads=1).translate(["kara losu"])
+    edit(folder, "decoding.batch_size", 3)
+    assert Translator.load(folder, threads=1).translate(["kara losu"]) == expected
+
+
+def test_what_a_record_holds_is_shown_in_one_line(folder):
+    path = folder / "best.safetensors"
+    tensors, content = read_checkpoint(path)
+    content["config"]["model"]["encoder"]["rnn_type"] = "a\nb" * 500
+    write_tensors(path, tensors, content)
+    with pytest.raises(CheckpointError) as caught:
+        Translator.load(folder)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "bound"),
+    [
+        ("my_cells.MyCell", "pkg.cells.MyCell", False),
+        ("my_cells.MyCell", "my_cells.Other", True),
+        ("my_cells.gru", "gru", True),
+        ("lstm", "my_cells.lstm", True),
+    ],
+)
+def test_a_cell_may_move_to_another_module(before, now, bound):
+    settings = [{"model": {"encoder": {"rnn_type": name}}} for name in (before, now)]
+    (found,) = differences(*settings)
+    assert found.changes_meaning is bound and found.shown == (before, now)
+
+
+def test_resuming_and_loading_compare_alike(folder):
+    """What loading refuses, resuming does too."""
+    config = load_folder_config(folder).to_dict()
+    for key in sorted(BOUND.keys() - NEED_OTHERS):
+        changed = load_folder_config(edit(folder, key, BOUND[key])).to_dict()
+        with pytest.raises(CheckpointError, match=f"{key} must stay"):
+            compare_settings(folder, config, changed)
+        (folder / "config.yaml").write_text(dump_config(config_from_dict(config)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"params/output.b": None}, r"must hold output.b \[48\], which the settings ask for, got no such parameter"),
+        ({"params/more": [3, 4]}, r"and no others, got 'more' \[3, 4\] too"),
+        ({"params/output.b": [7]}, r"must hold output.b as \[48\], which the settings ask for, got \[7\]"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_named_with_their_shapes(change, words, folder):
+    saved = load_saved_model(folder)
+    model = build_model(saved.config, saved.src_subwords.vocab_size, saved.tgt_subwords.vocab_size)
+    tensors = dict(saved.params)
+    for name, shape in change.items():
+        tensors.pop(name, None)
+        if shape is not None:
+            tensors[name] = np.zeros(shape, np.float32)
+    with pytest.raises(CheckpointError, match=words) as caught:
+        set_params(model, tensors, folder / "best.safetensors")
+    assert "None" not in str(caught.value)

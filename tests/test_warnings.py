@@ -1,0 +1,178 @@
+"""What may be wrong with a translation is said: in its `warnings`, and by commands once a kind with the lines."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from nmt import Generator, Translator
+from nmt.cli.evaluate import evaluate
+from nmt.cli.generate import generate
+from nmt.cli.score import score
+from nmt.cli.shortlist import shortlist
+from nmt.cli.translate import translate
+from nmt.errors import DataError
+from nmt.notices import Notices
+from nmt.saved_model import load_saved_model
+from nmt.tensor_file import map_tensors, write_tensors
+from nmt.translation import CUT, EMPTY, NOT_A_NUMBER, UNSAYABLE, Wishes
+from tests.saved_models import write_folder, write_language_folder
+
+LONG = "kara " * 1200
+TEXT = f"kara losu\n\n{LONG}\nmiti\n\u200b\n"
+
+
+def call(command, *arguments, given=None):
+    result = CliRunner().invoke(command, [str(a) for a in arguments], input=given)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("warnings") / "model")
+
+
+@pytest.fixture(scope="module")
+def lm(folder):
+    return write_language_folder(folder.parent / "lm", load_saved_model(folder).tgt_subwords)
+
+
+@pytest.fixture(scope="module")
+def broken(folder, lm):
+    """The same models with a bias that is no number."""
+    found = []
+    for one in (folder, lm):
+        other = one.parent / f"{one.name}-broken"
+        shutil.copytree(one, other)
+        tensors, content = map_tensors(one / "best.safetensors")
+        tensors["params/output.b"][:] = np.nan
+        write_tensors(other / "best.safetensors", tensors, content)
+        found.append(other)
+    return found
+
+
+def all_words(folder):
+    """Every subword but the special ones, as a rule to forbid it."""
+    return [[i] for i in range(1, load_saved_model(folder).tgt_subwords.vocab_size)]
+
+
+def test_a_source_that_is_cut(folder):
+    translator = Translator.load(folder)
+    short, blank, long = translator.translate_nbest(["kara losu", "", LONG], n_best=2, min_length=1)
+    assert [one.warnings for one in (*short, *blank)] == [()] * 3
+    assert [one.warnings for one in long] == [(CUT,)] * 2
+    assert translator.session(LONG).complete(min_length=1)[0].warnings == (CUT,)
+    assert CUT in translator.score([LONG], ["kara"])[0].warnings
+    assert CUT not in translator.score(["kara"], [LONG])[0].warnings
+
+
+def test_an_empty_translation(folder):
+    translator = Translator.load(folder)
+    found = [one[0] for one in translator.translate_nbest(["kara losu", "", "\u200b"])]
+    assert [(one.text, one.warnings) for one in found] == [("", (EMPTY,)), ("", ()), ("", ())]
+
+
+def test_nothing_can_be_said(folder, monkeypatch):
+    words = all_words(folder)
+    monkeypatch.setattr(Translator, "_wished", lambda *given: {"forbidden": words})
+    (found,) = Translator.load(folder).translate_nbest(["kara losu"], wishes=Wishes(forbidden=["x"]))
+    assert [(one.text, one.warnings) for one in found] == [("", (UNSAYABLE,))]
+
+
+def test_scores_that_are_no_numbers(broken):
+    model, lm = broken
+    translator, generator = Translator.load(model), Generator.load(lm)
+    assert NOT_A_NUMBER in translator.translate_nbest(["kara losu"])[0][0].warnings
+    assert translator.translate_nbest(["kara losu"], beam_size=1)[0][0].warnings == (UNSAYABLE,)
+    assert NOT_A_NUMBER in translator.score(["kara"], ["losu"])[0].warnings
+    assert [line.warnings for line in generator.score(["kara", ""])] == [(NOT_A_NUMBER,), ()]
+    (found,) = generator.generate(["kara"])
+    assert [(one.text, one.warnings) for one in found] == [("kara", (UNSAYABLE,))]
+
+
+def test_a_list_of_strings_is_warned_of_by_the_logger(folder, caplog):
+    with caplog.at_level("WARNING", "nmt"):
+        Translator.load(folder).translate(["kara", "", LONG, "losu"], min_length=1)
+    assert [record.getMessage() for record in caplog.records] == [f"warning: {CUT} (line 3)"]
+
+
+def test_commands_tell_each_kind_once(folder, broken, tmp_path):
+    (tmp_path / "s").write_text(TEXT)
+    long, empty = f"{CUT} (line 3)", f"{EMPTY} (2 lines: 1, 3)"
+    for form in ("text", "json"):
+        result = call(translate, folder, tmp_path / "s", "--output-format", form)
+        assert result.stderr == f"warning: {tmp_path / 's'}: {empty}\nwarning: {tmp_path / 's'}: {long}\n"
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [CUT in record["translations"][0].get("warnings", []) for record in records] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    result = call(evaluate, folder, "--src", tmp_path / "s", "--ref", tmp_path / "s")
+    assert f"warning: {tmp_path / 's'}: {long}\n" in result.stderr and empty in result.stderr
+    result = call(score, folder, "--src", tmp_path / "s", "--tgt", tmp_path / "s")
+    assert result.stderr.count("warning: ") == 1 and long in result.stderr
+    result = call(score, broken[0], "--src", tmp_path / "s", "--tgt", tmp_path / "s", "--output-format", "json")
+    assert f"{NOT_A_NUMBER} (5 lines: 1, 2, 3, 4, 5)" in result.stderr
+    assert json.loads(result.stdout.splitlines()[0])["log_prob"] is None
+    result = call(score, broken[1], "--tgt", "-", given="kara\n" * 7)
+    assert f"warning: standard input: {NOT_A_NUMBER} (7 lines: 1, 2, 3, 4, 5, ...)\n" in result.stderr
+    result = call(generate, broken[1], "-", "-n", "2", given="kara\nlosu\n")
+    assert result.stderr == f"warning: standard input: {UNSAYABLE} (2 lines: 1, 2)\n"
+
+
+def test_learning_a_shortlist_tells_of_cut_lines(folder, tmp_path):
+    other = tmp_path / "model"
+    shutil.copytree(folder, other)
+    (tmp_path / "s").write_text(f"kara losu\n{LONG}\n")
+    (tmp_path / "t").write_text("losu\nmiti\n")
+    sides = ["--src", tmp_path / "s", "--tgt", tmp_path / "t", "--dev-src", tmp_path / "t", "--dev-tgt", tmp_path / "t"]
+    result = call(shortlist, other, *sides)
+    assert (result.exit_code, result.stderr) == (0, f"warning: {tmp_path / 's'}: {CUT} (line 2)\n")
+
+
+def test_notices_count_and_name_the_first():
+    notices = Notices()
+    for number in range(2000):
+        notices.add(number, ["a", "a"] if number % 2 else ["b"] * (number == 6))
+    assert notices.told() == ["a (1,000 lines: 2, 4, 6, 8, 10, ...)", "b (line 7)"]
+
+
+def test_wishes_have_an_entry_for_each_sentence(folder):
+    translator = Translator.load(folder)
+    for wishes in (Wishes(prefixes=["kara"]), Wishes(constraints=[["kara"]] * 3), Wishes(glossary=[])):
+        with pytest.raises(DataError, match="must have an entry for each sentence, 2, got"):
+            translator.translate_nbest(["kara", "losu"], wishes=wishes)
+
+
+def test_one_prefix_for_all(folder, tmp_path):
+    translator = Translator.load(folder)
+    lines = ["kara losu", "", "miti"]
+    one = translator.translate_nbest(lines, wishes=Wishes(prefixes="losu nura"))
+    assert one == translator.translate_nbest(lines, wishes=Wishes(prefixes=["losu nura"] * 3))
+    assert [found[0].text[:9] for found in one] == ["losu nura", "", "losu nura"]
+    given = "".join(f"{line}\n" for line in lines)
+    (tmp_path / "p").write_text("losu nura\n" * 3)
+    shown = [
+        call(translate, folder, *o, given=given) for o in (["--prefix-text", "losu nura"], ["--prefix", tmp_path / "p"])
+    ]
+    assert shown[0].stdout == shown[1].stdout == "".join(f"{found[0].text}\n" for found in one)
+    result = call(translate, folder, "--prefix-text", "x", "--prefix", tmp_path / "p", given=given)
+    assert (result.exit_code, "Give --prefix, a text for each line, or --prefix-text" in result.stderr) == (2, True)
+
+
+def test_constraints_for_all(folder, tmp_path):
+    given = "kara losu\nmiti\n"
+    (tmp_path / "c").write_text("kara\t\nlosu\n")
+    own = call(translate, folder, "--constraints", tmp_path / "c", "--constraint-text", "nura", given=given)
+    (tmp_path / "c").write_text("kara\tnura\nlosu\tnura\n")
+    assert own.stdout == call(translate, folder, "--constraints", tmp_path / "c", given=given).stdout
+    (tmp_path / "c").write_text("nura\tyolo\nnura\tyolo\n")
+    both = call(translate, folder, "--constraint-text", "nura", "--constraint-text", "yolo", given=given)
+    assert both.stdout == call(translate, folder, "--constraints", tmp_path / "c", given=given).stdout
+    assert all("nura" in line for line in both.stdout.splitlines())
