@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt.data.alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
 from nmt.special_tokens import UNK_ID
-from nmt.translation import Detail, Translation
+from nmt.translation import Detail, Translation, distinct
 
 if TYPE_CHECKING:
     from nmt.data.subwords import Subwords
@@ -44,9 +44,10 @@ def text_without_unknown(
 
 
 def ranked_by_agreement(translations: list[Translation], measure: str) -> list[Translation]:
-    """Different texts in order of expected utility (`chrf` or `bleu`), which becomes their score."""
+    """Texts that differ by more than spaces in order of expected utility (`chrf` or `bleu`), which becomes their
+    score."""
     from nmt.evaluate import expected_utilities, sentence_utility
 
     utilities = expected_utilities([t.text for t in translations], sentence_utility(measure))
-    distinct = {t.text: replace(t, score=u) for u, t in zip(utilities, translations, strict=True)}
-    return sorted(distinct.values(), key=lambda t: -t.score)
+    ranked = sorted((replace(t, score=u) for u, t in zip(utilities, translations, strict=True)), key=lambda t: -t.score)
+    return distinct(ranked, [t.text for t in ranked], len(ranked))

@@ -9,9 +9,10 @@ import pytest
 
 from nmt.config import config_from_dict
 from nmt.data.subwords import train_subwords
+from nmt.details import ranked_by_agreement
 from nmt.errors import CheckpointError
 from nmt.evaluate import sentence_utility
-from nmt.translation import CUT, MAX_SOURCE_SUBWORDS, distinct
+from nmt.translation import CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.translator import Translator, Wishes
 from tests.train import fake_model
 
@@ -142,6 +143,8 @@ def test_translations_of_a_line_differ_by_more_than_spaces(translator: Translato
     assert [t.text for t in found] == ["w1 w2", "w1", ""]  # the fake search leaves out one word after the other
     assert distinct("abcd", ["x y", "x  y", " z", "x y "], 2) == ["a", "c"]
     assert len(translator.translate_nbest(["w1 w2"], n_best=5, sampling=True)[0]) == 5, "samples stay as drawn"
+    candidates = [Translation(text, 0.0, 0.0) for text in ("x y", "x  y", "z")]
+    assert [t.text for t in ranked_by_agreement(candidates, "chrf")] == ["x y", "z"]
 
 
 def test_the_configured_number_of_translations(translator: Translator) -> None:

@@ -244,7 +244,9 @@ def _settle(job: _Job, translator: Translator) -> None:
     tell_unused(search, decoding)
     if search["n_best"] is None:  # lines of text are one for each input line, whatever the config says
         search["n_best"] = 1 if job.form == "text" else decoding.n_best
-    search["beam_size"] = max(search["beam_size"] or decoding.beam_size, search["n_best"])
+    search["beam_size"] = search["beam_size"] or decoding.beam_size
+    if not (decoding.sampling if search["sampling"] is None else search["sampling"]):
+        search["beam_size"] = max(search["beam_size"], search["n_best"])
     search["batch_size"] = search["batch_size"] or decoding.batch_size
 
 

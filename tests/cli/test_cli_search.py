@@ -240,6 +240,12 @@ def test_options_that_change_nothing_are_named(options: list[str], warning: str,
     assert (result.code, result.err) == (0, warning)
 
 
+def test_samples_are_not_counted_against_the_largest_beam(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, "--sampling", "--n-best", "1001", stdin=b"w1\n")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.count(b"\n") == 1001
+
+
 @pytest.mark.parametrize("option", ["--mass", "--most-missed"])
 def test_a_share_that_is_no_number(option: str) -> None:
     result = CliRunner().invoke(shortlist, ["model", option, "nan"])
