@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import ref
 
 import numpy as np
 
@@ -35,7 +35,17 @@ class _Running:
     """Alive as long as a search runs, however it ends."""
 
 
-_running: WeakSet[_Running] = WeakSet()
+# Where two searches begin at the same moment one of them may be missing here: both are right, and a little slower. The
+# references have no callbacks: an interruption that comes while one runs is lost.
+_running: list[ref[_Running]] = []
+
+
+def _share_of(threads: int, search: _Running) -> int:
+    """Of threads that a search may use, while others are running. Two searches with a thread each are done sooner than
+    two that take turns at sharing every step."""
+    global _running
+    _running = [*(other for other in _running if other() is not None), ref(search)]
+    return max(1, threads // len(_running))
 
 
 def search(
@@ -64,9 +74,7 @@ def search(
     if not src_ids:
         return []
     this = _Running()
-    _running.add(this)
-    # Two searches with a thread each are done sooner than two that take turns at sharing every step.
-    threads = max(1, (threads or default_threads()) // len(_running))
+    threads = _share_of(threads or default_threads(), this)
     size = min(batch_size or len(src_ids), len(src_ids))
     options = options or SearchOptions()
     limits = options.limits(src_ids, max_length_ratio, max_length_extra)
