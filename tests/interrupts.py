@@ -1,9 +1,10 @@
 """Ctrl-C at random moments, each in a process of its own: the next call must be right, and nothing may hang.
 
-    python -m tests.interrupts [--count 300]
+    python -m tests.interrupts [--count 300] [--forks 100]
 
 A process is forked from one in which everything has run already, calls again and again, is interrupted, and then
-compares the next answer with that of the process before. `compiling` begins with nothing compiled.
+compares the next answer with that of the process before. `compiling` begins with nothing compiled. Then four children
+at once, forked after use, must give the same answers.
 """
 
 from __future__ import annotations
@@ -117,6 +118,22 @@ class Interrupts:
         finally:
             os._exit(code)
 
+    def children(self, count: int = 4) -> bool:
+        """Whether so many children at once, forked now, all find what their parent did."""
+        forked = []
+        for _ in range(count):
+            child = os.fork()
+            if not child:
+                signal.alarm(int(_SECONDS))
+                code = 1
+                try:
+                    works = self.works["searching"][0], self.works["scoring"][0], self.works["training"][0]
+                    code = int([work() for work in works] != [self.answers[n] for n in list(self.answers)[:3]])
+                finally:
+                    os._exit(code)
+            forked.append(child)
+        return all(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 for child in forked)
+
     def _forget_programs(self, seed: int) -> None:
         """Nothing generated is compiled any more, neither in memory nor on disk."""
         folder = self._scratch / f"cache-{seed}"
@@ -132,6 +149,7 @@ def main() -> int:
     """Interrupt as often as is asked; 1 if anything was not right."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--forks", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     scratch = Path(tempfile.mkdtemp())
@@ -143,11 +161,13 @@ def main() -> int:
             found[name, interrupts.interrupt(name, given.seed + n)] += 1
             if (n + 1) % 20 == 0:
                 print(f"{n + 1}: {dict(found)}", flush=True)
+        bad = sum(not interrupts.children() for _ in range(given.forks))
+        print(f"{given.forks} times four forked children: {bad} times another answer, or none")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     for (name, outcome), count in sorted(found.items()):
         print(f"{name:10} {outcome:10} {count:5}")
-    return int(any(outcome != "right" for _, outcome in found))
+    return int(bad > 0 or any(outcome != "right" for _, outcome in found))
 
 
 if __name__ == "__main__":

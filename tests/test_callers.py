@@ -13,6 +13,7 @@ from nmt.rnn.profile import operation, recording
 from nmt.rnn.weights import Weights
 from tests import small_models
 from tests.callers import Callers, kinds, random_model, translators
+from tests.interrupts import Interrupts
 from tests.saved_models import sentences
 
 VOCAB = 31
@@ -42,7 +43,7 @@ def test_many_callers_get_the_serial_answers(tmp_path, size, divided):
 # ---------------------------------------------------------------- each race by itself
 
 
-@pytest.mark.parametrize("other", [1, 2, 3])
+@pytest.mark.parametrize("other", [1, 4, 6])  # of which two searches have half each
 def test_a_search_keeps_its_threads_whatever_another_one_has(divided, other):
     """Another search begins in the middle of this one, with other threads."""
     model = small_models.build(VOCAB, scale=0.7)
@@ -211,3 +212,48 @@ def test_a_session_whose_reading_was_interrupted_goes_on_right():
         session.complete([8, 9, 10, 11])
     session._decoder.step = step
     assert session.complete([5, 6, 7, 9]) == Session(model, SOURCES[4]).complete([5, 6, 7, 9])
+
+
+# ---------------------------------------------------------------- interruptions, forks, loops
+
+
+@pytest.fixture(scope="module")
+def interrupts(tmp_path_factory):
+    return Interrupts(tmp_path_factory.mktemp("interrupts"), size=24)
+
+
+@pytest.mark.parametrize("name", ["searching", "scoring", "training", "compiling"])
+def test_after_an_interruption_the_next_call_is_right(interrupts, name):
+    found = [interrupts.interrupt(name, seed) for seed in range(2 if name == "compiling" else 5)]
+    assert set(found) == {"right"}
+
+
+def test_children_forked_after_use_find_what_their_parent_did(interrupts):
+    assert all(interrupts.children() for _ in range(2))
+
+
+def test_a_pool_of_processes_that_are_forked(interrupts):
+    from multiprocessing import get_context
+
+    expected = interrupts.translator.translate(interrupts.lines)
+    _OF_CHILDREN.append(interrupts.translator)
+    with get_context("fork").Pool(2) as processes:
+        assert processes.map(_translate_in_a_child, interrupts.lines, chunksize=3) == expected
+    _OF_CHILDREN.clear()
+
+
+_OF_CHILDREN = []
+
+
+def _translate_in_a_child(line):
+    return _OF_CHILDREN[0].translate([line])[0]
+
+
+def test_a_loop_that_hands_calls_to_threads(interrupts):
+    import asyncio
+
+    async def everything():
+        calls = [asyncio.to_thread(interrupts.translator.translate, [line]) for line in interrupts.lines]
+        return await asyncio.gather(*calls)
+
+    assert [one for (one,) in asyncio.run(everything())] == interrupts.translator.translate(interrupts.lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import numpy as np
 
@@ -30,6 +31,23 @@ _LEAST_WORK = 8
 """Sentences in work below which a thread of its own is not worth reading all weights."""
 
 
+class _Running:
+    """Alive as long as a search runs, however it ends."""
+
+
+# Where two searches begin at the same moment one of them may be missing here: both are right, and a little slower. The
+# references have no callbacks: an interruption that comes while one runs is lost.
+_running: list[ref[_Running]] = []
+
+
+def _share_of(threads: int, search: _Running) -> int:
+    """Of threads that a search may use, while others are running. Two searches with a thread each are done sooner than
+    two that take turns at sharing every step."""
+    global _running
+    _running = [*(other for other in _running if other() is not None), ref(search)]
+    return max(1, threads // len(_running))
+
+
 def search(
     model: TranslationModel | LanguageModel | Ensemble | Fusion,
     src_ids: Sequence[Sequence[int]],
@@ -49,12 +67,14 @@ def search(
     `batch_size` sentences are in work at a time (all of them where None): when one ends the next one joins. A
     translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
     counted, and what options make it say besides. The result depends neither on what else is in work nor on the
-    number of threads. `on_ended` is called with the number of sentences that have ended since its last call; it may
-    raise to stop. With `options.sampling` there are `beam_size` samples of each sentence.
+    number of threads, of which searches that callers run at the same time have each a share. `on_ended` is called with
+    the number of sentences that have ended since its last call; it may raise to stop. With `options.sampling` there are
+    `beam_size` samples of each sentence.
     """
     if not src_ids:
         return []
-    threads = threads or default_threads()
+    this = _Running()
+    threads = _share_of(threads or default_threads(), this)
     size = min(batch_size or len(src_ids), len(src_ids))
     options = options or SearchOptions()
     limits = options.limits(src_ids, max_length_ratio, max_length_extra)

@@ -82,7 +82,7 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     def view(self, prefix: str) -> Weights:
         """The parameters below `prefix.`, sharing arrays and packed forms."""
-        inner = Weights()
+        inner = Weights.__new__(Weights)  # everything is the store's, its lock too
         inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
         inner._lock, inner._version = self._lock, self._version
         inner._prefix = f"{self._prefix}{prefix}."
