@@ -77,6 +77,7 @@ class BeamLoop:
         steps = np.arange(len(settings.divisors))
         arrays |= {"divisors": settings.divisors, "rewards": settings.word_reward * steps.astype(np.float64)}
         quantised = isinstance(embedding, Quantised)
+        self._search_task = loop.search_task(self._x.dtype)
         self._embedding_task = loop.embedding_task(self._x.dtype, quantised=quantised)
         ids = arrays["rows"][loop.DISTINCT]
         arrays["embed"], self._embedding = loop.embedding_table(ids, embedding, scale, self._x)
@@ -131,7 +132,7 @@ class BeamLoop:
         n[loop.STEP_TIME : loop.NUMBERS] = 0
         while True:
             table = task_table((), [self._arrays[name] for name in loop.ARRAYS])
-            run_team(loop.beam_loop.address, self._threads, address_of(table), (table, self._arrays))
+            run_team(self._search_task.address, self._threads, address_of(table), (table, self._arrays))
             if n[loop.STATUS] != loop.WANTS_WIDTH:
                 break
             self._widen()
@@ -162,7 +163,7 @@ class BeamLoop:
         scan, C, W = self._stepper.scan, self._capacity, _FIRST_WIDTH
         V = len(self._layer.weights[self._layer.bias])
         self._n = n = np.zeros(loop.NUMBERS, np.int64)
-        n[loop.ROOM], n[loop.SLOTS], n[loop.WIDTH], n[loop.SCORE_BYTES] = C, slots, W, scan.dtype.itemsize
+        n[loop.ROOM], n[loop.SLOTS], n[loop.WIDTH] = C, slots, W
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
         self._continued = {k: aligned((C, int(w)), scan.dtype, zeros=True) for k, w in scan.states.items()}
         self._arrays = {name: np.zeros(1, np.int64) for name in loop.ARRAYS} | {

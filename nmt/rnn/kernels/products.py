@@ -18,7 +18,7 @@ from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.jit import carray, external, kernel, numba_types, task
+from nmt.rnn.kernels.jit import carray, external, inner_kernel, kernel, numba_types, task
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
 from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import (
@@ -77,7 +77,7 @@ _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
 _F4, _F8, _BF16, _INT8 = 0, 1, 2, 3
 
 
-@kernel
+@inner_kernel
 def _tile(kind, c, ldc, a, lda, panel, K, columns, accumulate, rows):  # type: ignore[no-untyped-def]
     if kind == _F4:
         tile_f4(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
@@ -89,7 +89,7 @@ def _tile(kind, c, ldc, a, lda, panel, K, columns, accumulate, rows):  # type: i
         tile_int8(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
 
 
-@kernel
+@inner_kernel
 def _all_rows(kind, width, size, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
     """A product whose panels are `width` columns of elements of `size` bytes."""
     for m0 in range(0, M, _ROW_BLOCK):
@@ -145,7 +145,7 @@ PACKING: dict[tuple[np.dtype, bool], Any] = {
 }
 
 
-@kernel
+@inner_kernel
 def rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
     """The product_rows of what `packed` holds; b is an address in it."""
     if holds_pairs(packed):
@@ -158,7 +158,7 @@ def rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignor
         product_rows_f8(a, lda, b, c, ldc, M, N, K, accumulate)
 
 
-@kernel
+@inner_kernel
 def round_rows(packed, a, lda, M, K, out):  # type: ignore[no-untyped-def]
     """M rows of K float32 at address `a` as the pairs or quads that multiply what `packed` holds."""
     if holds_pairs(packed):
@@ -167,7 +167,7 @@ def round_rows(packed, a, lda, M, K, out):  # type: ignore[no-untyped-def]
         to_quads(a, lda, M, K, out)
 
 
-@kernel
+@inner_kernel
 def columns_of(N, part, parts):  # type: ignore[no-untyped-def]
     """First and last + 1 of the columns, whole panels, that are one thread's of N float32 columns."""
     panels = (N + _PANEL_F4 - 1) // _PANEL_F4

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
-from nmt.rnn.kernels.jit import INSIDE, carray, external, kernel, numba_types, overload, task
+from nmt.rnn.kernels.jit import INSIDE, carray, external, inner_kernel, kernel, numba_types, overload, task
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
@@ -28,7 +28,7 @@ def _chunk_columns(itemsize):  # type: ignore[no-untyped-def]
     return max(1, _COLUMNS // width) * width
 
 
-@kernel
+@inner_kernel
 def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
     """Put token v with score x among the best so far, behind equal ones; returns how many there are."""
     room = tokens.shape[0]
@@ -81,14 +81,14 @@ def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
     return out
 
 
-@kernel
+@inner_kernel
 def _logits(y, first, rows, weights, column, columns, out):  # type: ignore[no-untyped-def]
     """out[rows, :columns] = y[first : first + rows] @ weights[:, column : column + columns], packed like y."""
     K, source, target = y.shape[1], address(y, first * y.shape[1]), address(out, 0)
     rows_product(weights, source, K, address(weights, column * K), target, out.shape[1], rows, columns, K, 0)
 
 
-@kernel
+@inner_kernel
 def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
     """row += bias; its largest entry and the sum of exp(row - largest) into the first places of two arrays."""
     for j in range(row.shape[0]):
@@ -100,7 +100,7 @@ def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
     total[0] = sum_of_powers
 
 
-@kernel
+@inner_kernel
 def _join(tops, totals, norm):  # type: ignore[no-untyped-def]
     """The logarithm of the sum over a row's chunks in their order, from what `_reduce` found, into norm[0]."""
     top, total = tops[0], totals.dtype.type(0)
@@ -145,7 +145,7 @@ _join_chunks_f4 = external(_join_f4, (_POINTER, _POINTER, _SIZE, _POINTER), fast
 _join_chunks_f8 = external(_join_f8, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
 
 
-@kernel
+@inner_kernel
 def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ignore[no-untyped-def]
     """`_reduce` of a row of logits [rows, columns] into place [r, chunk]."""
     row, share = address(block, i * block.shape[1]), address(bias, low)
@@ -156,7 +156,7 @@ def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ig
         _reduce_row_f8(row, share, count, top, total)
 
 
-@kernel
+@inner_kernel
 def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
     """`_join` of row r; `norm` has one place."""
     count = tops.shape[1]
@@ -167,7 +167,7 @@ def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
     return norm[0]
 
 
-@kernel
+@inner_kernel
 def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals):  # type: ignore[no-untyped-def]
     """This part's columns, a chunk after another: best tokens so far, largest entry and sum of every chunk."""
     columns = _chunk_columns(y.itemsize)
@@ -188,15 +188,15 @@ def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, 
                     counts[part, r] = count
 
 
-@kernel
+@inner_kernel
 def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[no-untyped-def]
     """The best of all parts, normalised by the sum over all chunks in their order."""
     place = np.empty(1, tops.dtype)
     for r in range(best.shape[0]):
-        norm, count = _norm_of(tops, totals, r, place), 0
+        norm, count = _norm_of(tops, totals, r, place), np.int64(0)
         for part in range(counts.shape[0]):
             for k in range(counts[part, r]):
-                count = _insert(logits[part, r, k], tokens[part, r, k], count, best[r], scores[r])
+                count = _insert(logits[part, r, k], np.int64(tokens[part, r, k]), count, best[r], scores[r])
         for k in range(count):
             scores[r, k] -= norm
         for k in range(count, best.shape[1]):
@@ -341,7 +341,9 @@ def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ig
             _logits(y, row0, rows, weights, low, high - low, block)
             for i in range(rows):
                 _reduce_row(block, i, high - low, bias, low, tops, totals, row0 + i, chunk)
-                out[row0 + i, low:high] = block[i, : high - low]
+                source, target = block[i], out[row0 + i, low:high]
+                for j in range(high - low):  # see packing.pack
+                    target[j] = source[j]
 
 
 @kernel
