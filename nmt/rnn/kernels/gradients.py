@@ -5,7 +5,7 @@ import numpy as np
 
 from nmt.rnn.kernels.bfloat16 import holds_pairs, pair_rows
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import inner_kernel, kernel
+from nmt.rnn.kernels.jit import external_by_elements, inner_kernel, kernel, numba_types
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8
 from nmt.rnn.kernels.moves import address, copy_panel_row, copy_tile_row_f4, copy_tile_row_f8
 from nmt.rnn.kernels.packing import PANEL_BYTES
@@ -20,14 +20,9 @@ _INPUT_BLOCK = 96 * _MAX_ROWS
 _PANELS_AT_A_TIME = 4
 
 
-@inner_kernel
-def _tile(inputs, c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows):  # type: ignore[no-untyped-def]
-    if holds_pairs(inputs):
-        tile_bf16(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows)
-    elif inputs.itemsize == 4:
-        tile_f4(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows)
-    else:
-        tile_f8(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows)
+# _tile(inputs, c, ldc, ...): the tile of what `inputs` holds.
+_TILES = {numba_types.uint32: tile_bf16, numba_types.float32: tile_f4, numba_types.float64: tile_f8}
+_tile = external_by_elements("tile", _TILES)
 
 
 @inner_kernel

@@ -9,7 +9,17 @@ import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
-from nmt.rnn.kernels.jit import INSIDE, carray, external, inner_kernel, kernel, numba_types, overload, task
+from nmt.rnn.kernels.jit import (
+    INSIDE,
+    carray,
+    external,
+    external_by_elements,
+    inner_kernel,
+    kernel,
+    numba_types,
+    overload,
+    task,
+)
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
@@ -143,6 +153,10 @@ _reduce_row_f4 = external(_reduce_f4, (_POINTER, _POINTER, _SIZE, _POINTER, _POI
 _reduce_row_f8 = external(_reduce_f8, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
 _join_chunks_f4 = external(_join_f4, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
 _join_chunks_f8 = external(_join_f8, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
+_reduce_in = external_by_elements(
+    "reduce_in", {numba_types.float32: _reduce_row_f4, numba_types.float64: _reduce_row_f8}
+)
+_join_in = external_by_elements("join_in", {numba_types.float32: _join_chunks_f4, numba_types.float64: _join_chunks_f8})
 
 
 @inner_kernel
@@ -150,20 +164,14 @@ def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ig
     """`_reduce` of a row of logits [rows, columns] into place [r, chunk]."""
     row, share = address(block, i * block.shape[1]), address(bias, low)
     top, total = address(tops, r * tops.shape[1] + chunk), address(totals, r * tops.shape[1] + chunk)
-    if block.itemsize == 4:
-        _reduce_row_f4(row, share, count, top, total)
-    else:
-        _reduce_row_f8(row, share, count, top, total)
+    _reduce_in(block, row, share, count, top, total)
 
 
 @inner_kernel
 def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
     """`_join` of row r; `norm` has one place."""
     count = tops.shape[1]
-    if tops.itemsize == 4:
-        _join_chunks_f4(address(tops, r * count), address(totals, r * count), count, address(norm, 0))
-    else:
-        _join_chunks_f8(address(tops, r * count), address(totals, r * count), count, address(norm, 0))
+    _join_in(tops, address(tops, r * count), address(totals, r * count), count, address(norm, 0))
     return norm[0]
 
 
