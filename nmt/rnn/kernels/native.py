@@ -15,6 +15,7 @@ from numba import types as numba_types
 from numba.core.compiler import Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
 
 from nmt.interruption import uninterrupted
 from nmt.rnn.kernels import machine_code
@@ -120,5 +121,6 @@ def read(name: str) -> Record | None:
         if symbol in _BY_SYMBOL:
             _ = _BY_SYMBOL[symbol].address
     if machine_code.unresolved(symbols):
-        _ = cpu_target.target_context  # which tells LLVM what Numba's runtime has
+        with global_compiler_lock:
+            rtsys.initialize(cpu_target.target_context)  # which tells LLVM what Numba's runtime has
     return None if machine_code.unresolved(symbols) else found
