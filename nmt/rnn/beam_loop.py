@@ -15,11 +15,12 @@ from nmt.rnn.aligned import aligned
 from nmt.rnn.beam_settings import BeamSettings
 from nmt.rnn.device import CandidateLists, OutputLayer
 from nmt.rnn.kernels import beam_loop as loop
+from nmt.rnn.kernels.ahead import compile_ahead
 from nmt.rnn.kernels.barrier import FLAT, LINES_WORD
 from nmt.rnn.kernels.candidates import BestCandidates
 from nmt.rnn.kernels.pool import run_team
 from nmt.rnn.kernels.run_cpu import divisions
-from nmt.rnn.kernels.search import BestTokens
+from nmt.rnn.kernels.search import BestTokens, best_task
 from nmt.rnn.kernels.team import MeetingLines, address_of, task_table
 from nmt.rnn.prepared_step import Call
 from nmt.rnn.profile import moment, record_parts
@@ -78,6 +79,9 @@ class BeamLoop:
         arrays |= {"divisors": settings.divisors, "rewards": settings.word_reward * steps.astype(np.float64)}
         quantised = isinstance(embedding, Quantised)
         self._search_task = loop.search_task(self._x.dtype)
+        if self._threads > 1:
+            types = self._stepper.scan.dtype, self._stepper.scan.packed
+            compile_ahead([(loop.search_task, types[:1]), (best_task, types)])
         self._embedding_task = loop.embedding_task(self._x.dtype, quantised=quantised)
         ids = arrays["rows"][loop.DISTINCT]
         arrays["embed"], self._embedding = loop.embedding_table(ids, embedding, scale, self._x)

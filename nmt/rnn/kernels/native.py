@@ -48,9 +48,16 @@ class Native:
         return code_name(self.function, f"{self.argument_types} {options}")
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether its address is known."""
+        return self._address != 0
+
+    @property
     def address(self) -> int:
         """Where its code begins. From then on other code can call it by its symbol."""
         if not self._address:
+            for wait in before_compiling:
+                wait(self)
             # Numba's lock, for who compiles holds it already where it asks for what it calls.
             with uninterrupted(), global_compiler_lock:
                 if not self._address:
@@ -85,6 +92,9 @@ class Native:
 
 
 _BY_SYMBOL: dict[str, Native] = {}
+
+before_compiling: list[Callable[[Native], None]] = []
+"""What is called when an address is first asked for: to wait until others have compiled it."""
 
 
 def _entrance(description: Any, name: str) -> ir.Module:

@@ -244,7 +244,7 @@ class BestTokens:
         tops, totals = np.empty((R, chunks), number), np.empty((R, chunks), number)
         self._own = rounded, tokens, logits, counts, tops, totals
         self.table = task_table((R, H, V, places, chunks, words, *(0,) * CHANGING), self._own)
-        self.address, self.code = address_of(self.table), _best_task(number, packed).address
+        self.address, self.code = address_of(self.table), best_task(number, packed).address
 
     def give(self, first: int, arrays: tuple[np.ndarray, ...]) -> None:
         """From now on: the first token, and y, weights, bias, and the tokens and log-probabilities to fill."""
@@ -279,7 +279,7 @@ def _ready(rows: int, *sizes: Any) -> BestTokens:
 
 
 @cache
-def _best_task(number: np.dtype, packed: np.dtype) -> Any:
+def best_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
     Y, W = number.type, packed.type
 

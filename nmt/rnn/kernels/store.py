@@ -42,11 +42,15 @@ class Store:
         self.folder = folder
         self._said = False
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name, whatever is in it."""
+        return self.folder is not None and self._path(name).exists()
+
     def read(self, name: str) -> Record | None:
         """What was written under a name; None where it is not there as it was written."""
         if self.folder is None:
             return None
-        path = self.folder / f"{name}{_SUFFIX}"
+        path = self._path(name)
         try:
             content = _read_own(path)
         except OSError:
@@ -62,11 +66,14 @@ class Store:
         """Keep it for later processes, where that can be done."""
         if self.folder is None:
             return
-        with suppress(OSError), replacing(self.folder / f"{name}{_SUFFIX}") as aside:
+        with suppress(OSError), replacing(self._path(name)) as aside:
             # Whatever the umask is: others may not write to it.
             handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(_packed(record))
+
+    def _path(self, name: str) -> Path:
+        return Path(self.folder or "", f"{name}{_SUFFIX}")
 
 
 def _packed(record: Record) -> bytes:
