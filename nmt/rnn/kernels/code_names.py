@@ -57,7 +57,8 @@ def content_of(function: Any) -> str | None:
 
 def _code(code: CodeType) -> str:
     nested = [_code(part) for part in code.co_consts if isinstance(part, CodeType)]
-    constants = [repr(part) for part in code.co_consts if not isinstance(part, (CodeType, frozenset))]
+    plain = [part for part in code.co_consts if not isinstance(part, CodeType)]
+    constants = [sorted(map(repr, part)) if isinstance(part, frozenset) else repr(part) for part in plain]
     return repr((code.co_code.hex(), constants, code.co_names, code.co_varnames, nested))
 
 

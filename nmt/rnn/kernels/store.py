@@ -2,8 +2,8 @@
 
 A file is written aside and renamed, so that two processes which compile the same at once both leave it whole. It is
 read only from a folder and a file that nobody else may write to, and only while its bytes are those that were written:
-a file that is damaged counts as missing. Where nothing can be read or written all works as well, compiled anew in every
-process.
+a file that is damaged counts as missing. What nobody has read for a month is removed: code of sources that have changed
+since. Where nothing can be read or written all works as well, compiled anew in every process.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ import tempfile
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from time import time
 from typing import Any, NamedTuple
 
-from nmt.files import replacing
+from nmt.files import TEMPORARY_SUFFIX, replacing
 
 _logger = logging.getLogger("nmt")
 _MAGIC = b"nmt code 1\n"
 _DIGEST = 32
 _SUFFIX = ".code"
-_FOLDER = "code"
+_FOLDER = "nmt-code"
+_DAY = 24 * 3600
+_KEPT = 30 * _DAY
+"""Seconds for which a file is kept that nobody reads."""
 
 
 class Record(NamedTuple):
@@ -40,7 +44,7 @@ class Store:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._said = False
+        self._said = self._swept = False
 
     def has(self, name: str) -> bool:
         """Whether there is a file of that name, whatever is in it."""
@@ -56,6 +60,9 @@ class Store:
         except OSError:
             return None
         found = None if content is None else _unpacked(content)
+        if found is not None and _age(path) > _DAY:
+            with suppress(OSError):
+                os.utime(path)
         if found is None and not self._said:
             self._said = True
             fact = "a file of somebody else" if content is None else "other bytes"
@@ -71,9 +78,28 @@ class Store:
             handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(_packed(record))
+        if not self._swept:
+            self._swept = True
+            self._sweep(self.folder)
+
+    def _sweep(self, folder: Path) -> None:
+        """Remove what has not been read for long, and what processes that were killed have left."""
+        with suppress(OSError):
+            for path in [*folder.glob(f"*{_SUFFIX}"), *folder.glob(f".*{_SUFFIX}.*{TEMPORARY_SUFFIX}")]:
+                if _age(path) > _KEPT:
+                    with suppress(OSError):
+                        path.unlink()
 
     def _path(self, name: str) -> Path:
         return Path(self.folder or "", f"{name}{_SUFFIX}")
+
+
+def _age(path: Path) -> float:
+    """Seconds since a file was written, or read as the last one; 0 where it is gone."""
+    try:
+        return time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _packed(record: Record) -> bytes:

@@ -61,7 +61,7 @@ def run(folder, code=WORK, **environment):
 
 def contents(folder):
     """Every file's name, bytes and time."""
-    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in (Path(folder) / "code").iterdir()}
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in (Path(folder) / "nmt-code").iterdir()}
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +148,22 @@ def test_what_cannot_be_written_is_not(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_nobody_reads_is_removed_after_a_month(tmp_path):
+    """Also what a process that was killed has left; what is read is as good as new."""
+    kept, day = Store(tmp_path), 24 * 3600
+    for name in ("read", "unread", "recent"):
+        kept.write(name, RECORD)
+    (tmp_path / ".left.code.77.nmt-tmp").write_bytes(b"half")
+    (tmp_path / "somebody's").write_bytes(b"not ours")
+    now = (tmp_path / "read.code").stat().st_mtime
+    for path in tmp_path.iterdir():
+        age = 29 * day if path.name == "recent.code" else 31 * day
+        os.utime(path, (now - age, now - age))
+    assert Store(tmp_path).read("read") == RECORD
+    Store(tmp_path).write("new", RECORD)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.code", "read.code", "recent.code", "somebody's"]
+
+
 # ---------------------------------------------------------------- the folder
 
 
@@ -164,10 +180,10 @@ def found(tmp_path, monkeypatch):
 def test_the_folder_is_made_for_us_alone(found, tmp_path):
     former = os.umask(0)
     try:
-        assert found() == tmp_path / "here" / "code"
+        assert found() == tmp_path / "here" / "nmt-code"
     finally:
         os.umask(former)
-    assert found() == tmp_path / "here" / "code"
+    assert found() == tmp_path / "here" / "nmt-code"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes")
@@ -176,7 +192,7 @@ def test_a_folder_that_others_may_write_to_is_not_used_and_said_once(found, tmp_
     assert found().parent.parent == tmp_path / "temporary"
     assert stores.store() is stores.store()
     assert len(caplog.messages) == 1
-    assert str(tmp_path / "here" / "code") in caplog.text
+    assert str(tmp_path / "here" / "nmt-code") in caplog.text
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can give a folder away")
@@ -222,7 +238,7 @@ def test_code_that_is_damaged_is_compiled_anew(filled, tmp_path):
     folder, printed = filled
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     names = contents(tmp_path).keys()
-    for path in (tmp_path / "code").iterdir():
+    for path in (tmp_path / "nmt-code").iterdir():
         path.write_bytes(path.read_bytes()[:-100])
     answer, said = run(tmp_path)
     assert answer == printed
@@ -250,8 +266,8 @@ def test_without_any_store_all_works_as_well(filled, tmp_path):
 def test_code_that_calls_what_nobody_knows_is_not_loaded(filled, tmp_path):
     """LLVM would end the process."""
     shutil.copytree(filled[0], tmp_path, dirs_exist_ok=True)
-    kept = Store(tmp_path / "code")
-    for path in (tmp_path / "code").iterdir():
+    kept = Store(tmp_path / "nmt-code")
+    for path in (tmp_path / "nmt-code").iterdir():
         facts, code = kept.read(path.stem)
         assert json.dumps(facts)
         kept.write(path.stem, Record({**facts, "symbols": [*facts["symbols"], "nmt_unknown"]}, code))
