@@ -53,8 +53,10 @@ def compile_ahead(wanted: Iterable[tuple[Any, Sequence[Any]]]) -> None:
 
 
 def _is_there(native: Native) -> bool:
+    if native.is_loaded:
+        return True
     name = native.code_name
-    return name is None or name in _begun or native.is_loaded or store().has(name)
+    return name is None or name in _begun or store().has(name)
 
 
 def compile_wanted(names: list[tuple[str, str, list[str]]]) -> None:

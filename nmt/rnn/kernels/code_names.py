@@ -80,9 +80,7 @@ def _value(value: Any) -> str | None:
 def compiled_by() -> str:
     """The kernels' files, the target, and whatever compiles, in words."""
     host = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
-    settings = sorted(
-        (k, v) for k, v in os.environ.items() if k.startswith("NUMBA_") and k not in _HARMLESS and k != "NUMBA_DEBUG"
-    )
+    settings = sorted((k, v) for k, v in os.environ.items() if k.startswith("NUMBA_") and k not in _HARMLESS)
     versions = [version(name) for name in ("numba", "llvmlite", "numpy")]
     where = platform.machine(), sys.platform, sys.implementation.cache_tag
     return repr((FINGERPRINT, TARGET, host, where, versions, settings))

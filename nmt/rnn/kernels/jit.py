@@ -17,6 +17,7 @@ with uninterrupted():  # an import of compiled modules that was cut short cannot
     from numba import types as numba_types
     from numba.core.compiler import CompileResult
     from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.errors import TypingError
     from numba.core.serialize import dumps
     from numba.extending import intrinsic, overload
 
@@ -149,14 +150,16 @@ def external(
     return found
 
 
-def external_by_elements(name: str, choices: dict[Any, Any]) -> Any:
+def external_by_elements(name: str, choices: dict[Any, Any], *, optional: bool = False) -> Any:
     """What compiled code calls with an array and arguments: the `external` for its elements' type, which gets the
-    arguments alone; nothing happens for other types. Only what is called is compiled."""
+    arguments alone. Only what is called is compiled. Other types are refused, or with `optional` nothing happens."""
     natives = {elements: chosen.native for elements, chosen in choices.items()}
     argument_types = next(iter(natives.values())).argument_types
 
     def call(typing_context: Any, array: Any, *arguments: Any) -> Any:
         if array.dtype not in natives:
+            if not optional:
+                raise TypingError(f"{name}: elements must be of {', '.join(map(str, natives))}, got {array}")
             return numba_types.void(array, *argument_types), lambda context, *_: context.get_dummy_value()
         return _call_of(natives[array.dtype], array)
 

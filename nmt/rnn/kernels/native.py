@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from llvmlite import binding, ir
@@ -39,9 +40,15 @@ class Native:
         self.function, self.argument_types, self.options, self.symbol = function, argument_types, options, symbol
         self._address = 0
         if symbol:
+            former = _BY_SYMBOL.get(symbol)
+            if former and (former.function.__module__, former.function.__qualname__) != (
+                function.__module__,
+                function.__qualname__,
+            ):
+                raise RuntimeError(f"{symbol}: two functions have this name")
             _BY_SYMBOL[symbol] = self
 
-    @property
+    @cached_property
     def code_name(self) -> str | None:
         """That of its content (see code_names.py)."""
         options = sorted((key, sorted(v) if isinstance(v, set) else v) for key, v in self.options.items())

@@ -128,7 +128,8 @@ _OF_ELEMENTS = {
 rows_product = external_by_elements("rows_product", _OF_ELEMENTS)
 # round_rows(packed, a, lda, M, K, out): M rows of K float32 at address `a` as the pairs or quads that multiply what
 # `packed` holds; other elements are multiplied as they are.
-round_rows = external_by_elements("round_rows", {numba_types.uint32: to_pairs, numba_types.int32: to_quads})
+_ROUNDED = {numba_types.uint32: to_pairs, numba_types.int32: to_quads}
+round_rows = external_by_elements("round_rows", _ROUNDED, optional=True)
 
 
 @inner_kernel

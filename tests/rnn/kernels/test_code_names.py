@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from nmt.rnn.kernels import beam_loop, candidates, code_names, features, products, search, team
 from nmt.rnn.kernels.code_names import code_name
@@ -121,3 +123,20 @@ def test_nothing_is_kept_once_a_file_has_changed(monkeypatch, tmp_path):
     (copied / "jit.py").write_text("")
     monkeypatch.setattr(code_names, "fingerprint", lambda: features.fingerprint(copied))
     assert not code_names.sources_are_unchanged()
+
+
+def test_two_functions_never_have_one_symbol():
+    Native(closing_over, (), {}, "nmt_test_symbol")
+    with pytest.raises(RuntimeError, match="nmt_test_symbol"):
+        Native(natives, (), {}, "nmt_test_symbol")
+    del _BY_SYMBOL["nmt_test_symbol"]
+
+
+def test_elements_that_have_no_code_are_refused():
+    @numba.njit
+    def multiply(packed):
+        a = products.address(packed, 0)
+        products.rows_product(packed, a, 1, a, a, 1, 1, 1, 1, 0)
+
+    with pytest.raises(TypingError, match="elements must be of"):
+        multiply(np.zeros(1, np.int16))
