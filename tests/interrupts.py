@@ -31,6 +31,7 @@ from nmt import Translator
 from nmt.rnn import Scan, Weights, compiled, initial_params, stepper
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels import modules
+from nmt.rnn.kernels.store import store
 from tests.callers import Training, kinds, random_model
 from tests.saved_models import sentences
 
@@ -138,7 +139,7 @@ class Interrupts:
         """Nothing generated is compiled any more, neither in memory nor on disk."""
         folder = self._scratch / f"cache-{seed}"
         folder.mkdir()
-        modules.cache_folder.cache_clear()
+        store.cache_clear()
         os.environ["NMT_CACHE_DIR"] = str(folder)
         modules._loaded.clear()
         compiled.compile_step.cache_clear()

@@ -180,9 +180,8 @@ def test_packed_forms_may_be_made_while_another_caller_counts_them():
     assert not errors
 
 
-def test_a_module_whose_import_was_interrupted_is_imported_again(tmp_path, monkeypatch):
+def test_a_module_whose_import_was_interrupted_is_imported_again(monkeypatch):
     """The first time its code stops half way."""
-    monkeypatch.setattr(modules, "cache_folder", lambda: tmp_path)
     source = (
         "import os\nfirst = 1\nif os.environ.pop('NMT_TEST_INTERRUPT', ''):\n    raise KeyboardInterrupt\nsecond = 2\n"
     )

@@ -15,11 +15,12 @@ from nmt.rnn.aligned import aligned
 from nmt.rnn.beam_settings import BeamSettings
 from nmt.rnn.device import CandidateLists, OutputLayer
 from nmt.rnn.kernels import beam_loop as loop
+from nmt.rnn.kernels.ahead import compile_ahead
 from nmt.rnn.kernels.barrier import FLAT, LINES_WORD
 from nmt.rnn.kernels.candidates import BestCandidates
 from nmt.rnn.kernels.pool import run_team
 from nmt.rnn.kernels.run_cpu import divisions
-from nmt.rnn.kernels.search import BestTokens
+from nmt.rnn.kernels.search import BestTokens, best_task
 from nmt.rnn.kernels.team import MeetingLines, address_of, task_table
 from nmt.rnn.prepared_step import Call
 from nmt.rnn.profile import moment, record_parts
@@ -77,6 +78,10 @@ class BeamLoop:
         steps = np.arange(len(settings.divisors))
         arrays |= {"divisors": settings.divisors, "rewards": settings.word_reward * steps.astype(np.float64)}
         quantised = isinstance(embedding, Quantised)
+        self._search_task = loop.search_task(self._x.dtype)
+        if self._threads > 1:
+            types = self._stepper.scan.dtype, self._stepper.scan.packed
+            compile_ahead([(loop.search_task, types[:1]), (best_task, types)])
         self._embedding_task = loop.embedding_task(self._x.dtype, quantised=quantised)
         ids = arrays["rows"][loop.DISTINCT]
         arrays["embed"], self._embedding = loop.embedding_table(ids, embedding, scale, self._x)
@@ -131,7 +136,7 @@ class BeamLoop:
         n[loop.STEP_TIME : loop.NUMBERS] = 0
         while True:
             table = task_table((), [self._arrays[name] for name in loop.ARRAYS])
-            run_team(loop.beam_loop.address, self._threads, address_of(table), (table, self._arrays))
+            run_team(self._search_task.address, self._threads, address_of(table), (table, self._arrays))
             if n[loop.STATUS] != loop.WANTS_WIDTH:
                 break
             self._widen()
@@ -162,7 +167,7 @@ class BeamLoop:
         scan, C, W = self._stepper.scan, self._capacity, _FIRST_WIDTH
         V = len(self._layer.weights[self._layer.bias])
         self._n = n = np.zeros(loop.NUMBERS, np.int64)
-        n[loop.ROOM], n[loop.SLOTS], n[loop.WIDTH], n[loop.SCORE_BYTES] = C, slots, W, scan.dtype.itemsize
+        n[loop.ROOM], n[loop.SLOTS], n[loop.WIDTH] = C, slots, W
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
         self._continued = {k: aligned((C, int(w)), scan.dtype, zeros=True) for k, w in scan.states.items()}
         self._arrays = {name: np.zeros(1, np.int64) for name in loop.ARRAYS} | {

@@ -69,6 +69,7 @@ def test_cache_knows_what_a_kernel_is_made_of(tmp_path, monkeypatch):
     from numba import float32
 
     from nmt.rnn.kernels.cuda import compile as compiler
+    from nmt.rnn.kernels.store import Store
 
     def make(number):
         def kernel(x):
@@ -76,7 +77,7 @@ def test_cache_knows_what_a_kernel_is_made_of(tmp_path, monkeypatch):
 
         return Kernel(kernel, (float32[::1],), 32)
 
-    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(compiler, "store", lambda: Store(tmp_path))
     first = compile_kernel(make(1), (9, 0))
     assert compile_kernel(make(1), (9, 0)) == first
     assert len(list(tmp_path.iterdir())) == 1

@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import binding, ir
 from numba.core import cgutils
 
-from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
+from nmt.rnn.kernels.jit import inner_kernel, intrinsic, numba_types
 
 WORD, LINE = 8, 64
 """Bytes of a number, and of a cache line: what different threads write is kept on different lines."""
@@ -223,7 +223,7 @@ def wake(typing_context: Any, condition: Any) -> Any:
     return numba_types.void(_SIZE), codegen
 
 
-@kernel
+@inner_kernel
 def look_away(looks):  # type: ignore[no-untyped-def]
     """What a thread that waits does between two looks, after so many: how many looks it was worth."""
     pause()

@@ -34,13 +34,13 @@ STATUS, BUDGET, ROWS, WORDS, PARENTS, WORKING, TAKEN, WAITING, FREE, ENDED, PARI
 # What is asked for:
 SIZE, BEAM, N_BEST, EOS, NEVER, FIRST_TOKEN, VOCAB, MORE, FIRST_NAME, BOUNDED = range(13, 23)
 # What there is: memory for rows, slots, tokens of a hypothesis and waiting sentences; moves, and names, none where the
-# decoder captures nothing; bytes of a score; threads of the output layer's task; where the outputs of no rows would
-# lie, and how much further for each row.
+# decoder captures nothing; threads of the output layer's task; where the outputs of no rows would lie, and how much
+# further for each row.
 ROOM, SLOTS, WIDTH, LINE, CONTINUED, GATHERED, NAMES = range(23, 30)
-SCORE_BYTES, OUTPUT_PARTS, OUTPUTS, OUTPUT_STEP = range(30, 34)
+OUTPUT_PARTS, OUTPUTS, OUTPUT_STEP = range(30, 33)
 # What a profile wants to know: whether it is wanted, nanoseconds by phase, and rows by part of the step.
-TIMED, STEP_TIME, OUTPUT_TIME, SEARCH_TIME, INPUTS_RUN, STATES_RUN, STEPS_RUN = range(34, 41)
-NUMBERS = 41
+TIMED, STEP_TIME, OUTPUT_TIME, SEARCH_TIME, INPUTS_RUN, STATES_RUN, STEPS_RUN = range(33, 40)
+NUMBERS = 40
 
 GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED = range(6)
 """Status: in the loop; why it was left: no row is left; a sentence has ended and no other one waits; all slots are
@@ -369,81 +369,83 @@ def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
     return goal + parts
 
 
-def _beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
-    """Search until a status says why not on. Every thread runs it with its part."""
-    n = carray(given_array(table, 0), NUMBERS, np.int64)
-    C, Z, K = n[ROOM], n[SLOTS], n[BEAM]
-    rows = carray(given_array(table, 1), (ROW_FIELDS, C + 1), np.int64)
-    sums = carray(given_array(table, 2), (2, C), np.float64)
-    words = carray(given_array(table, 3), (2, C, n[WIDTH]), np.int32)
-    slots = carray(given_array(table, 4), (SLOT_FIELDS, Z), np.int64)
-    slot_reals = carray(given_array(table, 5), (3, Z), np.float64)
-    ends = carray(given_array(table, 6), (2, Z, K), np.int64)
-    end_reals = carray(given_array(table, 7), (2, Z, K), np.float64)
-    end_words = carray(given_array(table, 8), (Z, K, n[WIDTH]), np.int32)
-    waiting = carray(given_array(table, 9), (WAITING_FIELDS, n[LINE]), np.int64)
-    expected = carray(given_array(table, 10), (2, n[LINE]), np.float64)
-    starts = carray(given_array(table, 11), n[NAMES], np.int64)
-    inputs, states = carray(given_array(table, 12), 1, np.int64), carray(given_array(table, 13), 1, np.int64)
-    step, output = carray(given_array(table, 14), 1, np.int64), carray(given_array(table, 15), 1, np.int64)
-    embed, tasks = carray(given_array(table, 16), 1, np.int64), carray(given_array(table, 17), (5, 2), np.int64)
-    divisions = carray(given_array(table, 18), (3, C + 1, 3), np.int64)
-    continued = carray(given_array(table, 19), (n[CONTINUED], 4), np.int64)
-    gathered = carray(given_array(table, 20), (n[GATHERED], 4), np.int64)
-    rewards, divisors = carray(given_array(table, 21), 1, np.float64), carray(given_array(table, 22), 1, np.float64)
-    tokens = carray(given_array(table, 23), C * (K + 1), np.int32)
-    numbering, moments = carray(given_array(table, 25), 1, np.int64), carray(given_array(table, 26), 3, np.int64)
-    last, goal, stepped = part == parts - 1, parts, False
-    if last:
-        _lap(n, moments, SEARCH_TIME)
-        n[SEARCH_TIME] = 0
-    while True:
+@cache
+def search_task(number: np.dtype) -> Any:
+    """The task of a whole search whose scores are these numbers."""
+    F = number.type
+
+    def beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
+        """Search until a status says why not on. Every thread runs it with its part."""
+        n = carray(given_array(table, 0), NUMBERS, np.int64)
+        C, Z, K = n[ROOM], n[SLOTS], n[BEAM]
+        rows = carray(given_array(table, 1), (ROW_FIELDS, C + 1), np.int64)
+        sums = carray(given_array(table, 2), (2, C), np.float64)
+        words = carray(given_array(table, 3), (2, C, n[WIDTH]), np.int32)
+        slots = carray(given_array(table, 4), (SLOT_FIELDS, Z), np.int64)
+        slot_reals = carray(given_array(table, 5), (3, Z), np.float64)
+        ends = carray(given_array(table, 6), (2, Z, K), np.int64)
+        end_reals = carray(given_array(table, 7), (2, Z, K), np.float64)
+        end_words = carray(given_array(table, 8), (Z, K, n[WIDTH]), np.int32)
+        waiting = carray(given_array(table, 9), (WAITING_FIELDS, n[LINE]), np.int64)
+        expected = carray(given_array(table, 10), (2, n[LINE]), np.float64)
+        starts = carray(given_array(table, 11), n[NAMES], np.int64)
+        inputs, states = carray(given_array(table, 12), 1, np.int64), carray(given_array(table, 13), 1, np.int64)
+        step, output = carray(given_array(table, 14), 1, np.int64), carray(given_array(table, 15), 1, np.int64)
+        embed, tasks = carray(given_array(table, 16), 1, np.int64), carray(given_array(table, 17), (5, 2), np.int64)
+        divisions = carray(given_array(table, 18), (3, C + 1, 3), np.int64)
+        continued = carray(given_array(table, 19), (n[CONTINUED], 4), np.int64)
+        gathered = carray(given_array(table, 20), (n[GATHERED], 4), np.int64)
+        rewards, divisors = carray(given_array(table, 21), 1, np.float64), carray(given_array(table, 22), 1, np.float64)
+        tokens = carray(given_array(table, 23), C * (K + 1), np.int32)
+        scores = carray(given_array(table, 24), C * (K + 1), F)
+        numbering, moments = carray(given_array(table, 25), 1, np.int64), carray(given_array(table, 26), 3, np.int64)
+        last, goal, stepped = part == parts - 1, parts, False
         if last:
-            if stepped:
-                if n[SCORE_BYTES] == 4:
-                    scores_4 = carray(given_array(table, 24), C * (K + 1), np.float32)
-                    _continuations(n, rows, sums, slots, tokens, scores_4)
-                else:
-                    scores_8 = carray(given_array(table, 24), C * (K + 1), np.float64)
-                    _continuations(n, rows, sums, slots, tokens, scores_8)
-                new = _sort_out(n, rows, sums, words, slots, slot_reals, ends, end_reals, end_words, rewards, divisors)
-                _follow(n, rows, continued, new)
-            _admit(n, rows, sums, slots, slot_reals, waiting, expected, continued)
-            n[STATUS] = _next_status(n, rows, slots)
-            if n[STATUS] == GO:
-                n[BUDGET] -= 1
-                _ready(n, rows, slots, starts, numbering)
-                embed[ROWS_TO_EMBED] = n[WORDS]
-                call_task(tasks[EMBED, 0], 0, 1, tasks[EMBED, 1])
-                _gather(n, rows, gathered)
-                for which, one in ((INPUTS, inputs), (STATES, states), (STEP, step)):
-                    if tasks[which, 0] != 0:
-                        run = n[WORDS] if which == INPUTS else n[PARENTS] if which == STATES else n[ROWS]
-                        _resize(one, divisions[which], run)
-                output[OUTPUT_ROWS_WORD], output[PLACES_WORD] = n[ROWS], n[PLACES]
-                output[FIRST_WORD] = n[FIRST_TOKEN]
-                output[OUTPUTS_WORD] = n[OUTPUTS] + n[ROWS] * n[OUTPUT_STEP]
             _lap(n, moments, SEARCH_TIME)
-        stepped = True
-        goal = _meet(table, part, parts, goal)
-        if n[STATUS] != GO:
-            break
-        run_share(tasks[INPUTS, 0], part, parts, divisions[INPUTS, n[WORDS], 1], tasks[INPUTS, 1])
-        run_share(tasks[STATES, 0], part, parts, divisions[STATES, n[PARENTS], 1], tasks[STATES, 1])
-        goal = _meet(table, part, parts, goal)
-        run_share(tasks[STEP, 0], part, parts, divisions[STEP, n[ROWS], 1], tasks[STEP, 1])
-        goal = _meet(table, part, parts, goal)
-        if last:
-            # Whoever runs a task leaves its table as if nobody had met: others may run it next.
-            for which, run in ((INPUTS, n[WORDS]), (STATES, n[PARENTS]), (STEP, n[ROWS])):
-                if tasks[which, 0] != 0:
-                    begin_meetings(tasks[which, 1], divisions[which, run, 1])
-            _lap(n, moments, STEP_TIME)
-        run_share(tasks[OUTPUT, 0], part, parts, n[OUTPUT_PARTS], tasks[OUTPUT, 1])
-        goal = _meet(table, part, parts, goal)
-        if last:
-            begin_meetings(tasks[OUTPUT, 1], n[OUTPUT_PARTS])
-            _lap(n, moments, OUTPUT_TIME)
+            n[SEARCH_TIME] = 0
+        while True:
+            if last:
+                if stepped:
+                    _continuations(n, rows, sums, slots, tokens, scores)
+                    new = _sort_out(
+                        n, rows, sums, words, slots, slot_reals, ends, end_reals, end_words, rewards, divisors
+                    )
+                    _follow(n, rows, continued, new)
+                _admit(n, rows, sums, slots, slot_reals, waiting, expected, continued)
+                n[STATUS] = _next_status(n, rows, slots)
+                if n[STATUS] == GO:
+                    n[BUDGET] -= 1
+                    _ready(n, rows, slots, starts, numbering)
+                    embed[ROWS_TO_EMBED] = n[WORDS]
+                    call_task(tasks[EMBED, 0], 0, 1, tasks[EMBED, 1])
+                    _gather(n, rows, gathered)
+                    for which, one in ((INPUTS, inputs), (STATES, states), (STEP, step)):
+                        if tasks[which, 0] != 0:
+                            run = n[WORDS] if which == INPUTS else n[PARENTS] if which == STATES else n[ROWS]
+                            _resize(one, divisions[which], run)
+                    output[OUTPUT_ROWS_WORD], output[PLACES_WORD] = n[ROWS], n[PLACES]
+                    output[FIRST_WORD] = n[FIRST_TOKEN]
+                    output[OUTPUTS_WORD] = n[OUTPUTS] + n[ROWS] * n[OUTPUT_STEP]
+                _lap(n, moments, SEARCH_TIME)
+            stepped = True
+            goal = _meet(table, part, parts, goal)
+            if n[STATUS] != GO:
+                break
+            run_share(tasks[INPUTS, 0], part, parts, divisions[INPUTS, n[WORDS], 1], tasks[INPUTS, 1])
+            run_share(tasks[STATES, 0], part, parts, divisions[STATES, n[PARENTS], 1], tasks[STATES, 1])
+            goal = _meet(table, part, parts, goal)
+            run_share(tasks[STEP, 0], part, parts, divisions[STEP, n[ROWS], 1], tasks[STEP, 1])
+            goal = _meet(table, part, parts, goal)
+            if last:
+                # Whoever runs a task leaves its table as if nobody had met: others may run it next.
+                for which, run in ((INPUTS, n[WORDS]), (STATES, n[PARENTS]), (STEP, n[ROWS])):
+                    if tasks[which, 0] != 0:
+                        begin_meetings(tasks[which, 1], divisions[which, run, 1])
+                _lap(n, moments, STEP_TIME)
+            run_share(tasks[OUTPUT, 0], part, parts, n[OUTPUT_PARTS], tasks[OUTPUT, 1])
+            goal = _meet(table, part, parts, goal)
+            if last:
+                begin_meetings(tasks[OUTPUT, 1], n[OUTPUT_PARTS])
+                _lap(n, moments, OUTPUT_TIME)
 
-
-beam_loop = task(_beam_loop)
+    return task(beam_loop)

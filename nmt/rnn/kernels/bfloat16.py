@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import external, intrinsic, kernel, numba_types
+from nmt.rnn.kernels.jit import external, inner_kernel, intrinsic, numba_types
 from nmt.rnn.kernels.moves import advance, exchange
 
 __all__ = ["PAIR_LANES", "add_products", "holds_pairs", "pair_block", "pair_columns", "pair_rows", "to_pairs"]
@@ -172,7 +172,7 @@ def pair_block(typing_context: Any, target: Any, target_stride: Any, source: Any
     return numba_types.void(_POINTER, _SIZE, _POINTER, _SIZE), codegen
 
 
-@kernel
+@inner_kernel
 def pair_rows(target, earlier, later, count):  # type: ignore[no-untyped-def]
     """target[j] = the pair of earlier[j] and later[j], `count` of them; all three are addresses."""
     whole = count // PAIR_LANES * PAIR_LANES
@@ -182,7 +182,7 @@ def pair_rows(target, earlier, later, count):  # type: ignore[no-untyped-def]
         _zip_one(advance(target, j * 4), advance(earlier, j * 4), advance(later, j * 4))
 
 
-@kernel
+@inner_kernel
 def pair_columns(target, source, count):  # type: ignore[no-untyped-def]
     """The pairs of neighbours among `count` numbers; after an odd last one comes a zero."""
     pairs = count // 2

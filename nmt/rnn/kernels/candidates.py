@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.rnn.device import CandidateLists
 from nmt.rnn.kernels.barrier import meet
-from nmt.rnn.kernels.jit import carray, kernel, task
+from nmt.rnn.kernels.jit import carray, inner_kernel, kernel, task
 from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import words_of
 from nmt.rnn.kernels.search import (
@@ -45,10 +45,12 @@ def _store_logits(part, parts, y, weights, columns, out):  # type: ignore[no-unt
             rows = min(_ROWS, y.shape[0] - row0)
             _logits(y, row0, rows, weights, low, high - low, block)
             for i in range(rows):
-                out[row0 + i, low:high] = block[i, : high - low]
+                source, target = block[i], out[row0 + i, low:high]
+                for j in range(high - low):  # see packing.pack
+                    target[j] = source[j]
 
 
-@kernel
+@inner_kernel
 def _reduce_list(logits, r, places, bias, first, count, own, top, total):  # type: ignore[no-untyped-def]
     """Row r's logits at places[first : first + count], biases added, into own[0, :count]; of each chunk the largest
     entry and the sum, into top and total [1, chunks], and the logarithm of the whole sum is returned."""
@@ -61,7 +63,7 @@ def _reduce_list(logits, r, places, bias, first, count, own, top, total):  # typ
     return _norm_of(top, total, 0, np.empty(1, logits.dtype))
 
 
-@kernel
+@inner_kernel
 def _best(part, parts, logits, bias, ids, places, starts, lists, longest, first, tokens, scores):  # type: ignore[no-untyped-def]
     """This part's rows: the best tokens of each row's list, normalised over the list."""
     width = _chunk_columns(logits.itemsize)
@@ -70,14 +72,14 @@ def _best(part, parts, logits, bias, ids, places, starts, lists, longest, first,
     for r in range(lists.shape[0] * part // parts, lists.shape[0] * (part + 1) // parts):
         start, count = starts[lists[r]], starts[lists[r] + 1] - starts[lists[r]]
         chunks = (count + width - 1) // width
-        found = 0
+        found = np.int64(0)
         if count:
             top, total = tops[:chunks].reshape((1, chunks)), totals[:chunks].reshape((1, chunks))
             base = _reduce_list(logits, r, places, bias, start, count, own, top, total)
             for chunk in range(chunks):
                 if found < tokens.shape[1] or top[0, chunk] > scores[r, found - 1]:
                     for k in range(chunk * width, min(count, (chunk + 1) * width)):
-                        token = ids[places[start + k]]
+                        token = np.int64(ids[places[start + k]])
                         if token >= first:
                             found = _insert(own[chunk, k - chunk * width], token, found, tokens[r], scores[r])
             for k in range(found):

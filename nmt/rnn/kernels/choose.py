@@ -4,17 +4,17 @@ import math
 
 import numpy as np
 
-from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.jit import inner_kernel, kernel
 from nmt.rnn.kernels.search import _insert
 
 _FIRST_PLACES = 32
 """Tokens looked at first for a nucleus; four times as many each time that they are too few."""
 
 
-@kernel
+@inner_kernel
 def _best_of_row(row, tokens, scores):  # type: ignore[no-untyped-def]
     """Fill tokens and scores with the best entries above -inf; returns how many there are."""
-    count = 0
+    count = np.int64(0)
     for v in range(row.shape[0]):
         if row[v] > -math.inf:
             count = _insert(row[v], v, count, tokens, scores)
@@ -37,7 +37,7 @@ def top_tokens(rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
     return tokens, scores
 
 
-@kernel
+@inner_kernel
 def _draw_from(tokens, scores, count, top, temperature, total, uniform):  # type: ignore[no-untyped-def]
     """The token at which the running sum of exp((score - top) / temperature) passes `uniform` of the total."""
     running, chosen = 0.0, -1
@@ -50,7 +50,7 @@ def _draw_from(tokens, scores, count, top, temperature, total, uniform):  # type
     return chosen
 
 
-@kernel
+@inner_kernel
 def _sum(scores, top, temperature):  # type: ignore[no-untyped-def]
     total = 0.0
     for k in range(scores.shape[0]):

@@ -129,15 +129,15 @@ def _choose_target() -> Target:
     return target
 
 
-def _fingerprint() -> str:
+def fingerprint(folder: Path = Path(__file__).parent) -> str:
     """A digest of all sources here: any of them may be compiled into another's machine code."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 TARGET = _choose_target()
-# Code compiled from one file into another's cached function goes stale unnoticed when the first
-# changes; caches are therefore keyed by all those sources at once.
-FINGERPRINT = _fingerprint()
+# Code compiled from one file into another's stored function would go stale unnoticed when the first
+# changes; code is therefore named by all those sources at once.
+FINGERPRINT = fingerprint()

@@ -5,7 +5,7 @@ import numpy as np
 
 from nmt.rnn.kernels.bfloat16 import holds_pairs, pair_rows
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.jit import external_by_elements, inner_kernel, kernel, numba_types
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8
 from nmt.rnn.kernels.moves import address, copy_panel_row, copy_tile_row_f4, copy_tile_row_f8
 from nmt.rnn.kernels.packing import PANEL_BYTES
@@ -20,17 +20,12 @@ _INPUT_BLOCK = 96 * _MAX_ROWS
 _PANELS_AT_A_TIME = 4
 
 
-@kernel
-def _tile(inputs, c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows):  # type: ignore[no-untyped-def]
-    if holds_pairs(inputs):
-        tile_bf16(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows)
-    elif inputs.itemsize == 4:
-        tile_f4(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows)
-    else:
-        tile_f8(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows)
+# _tile(inputs, c, ldc, ...): the tile of what `inputs` holds.
+_TILES = {numba_types.uint32: tile_bf16, numba_types.float32: tile_f4, numba_types.float64: tile_f8}
+_tile = external_by_elements("tile", _TILES)
 
 
-@kernel
+@inner_kernel
 def _copy_tile_row(out, at, X, source):  # type: ignore[no-untyped-def]
     if out.itemsize == 4:
         copy_tile_row_f4(address(out, at), address(X, source))
@@ -38,7 +33,7 @@ def _copy_tile_row(out, at, X, source):  # type: ignore[no-untyped-def]
         copy_tile_row_f8(address(out, at), address(X, source))
 
 
-@kernel
+@inner_kernel
 def _pack_inputs(X, x_col, K, pieces, rows, out):  # type: ignore[no-untyped-def]
     """Columns in tiles of nearly equal width, one after the other: [tile][row][width]."""
     tiles = (K + _MAX_ROWS - 1) // _MAX_ROWS
@@ -62,7 +57,7 @@ def _pack_inputs(X, x_col, K, pieces, rows, out):  # type: ignore[no-untyped-def
             seen += 1
 
 
-@kernel
+@inner_kernel
 def _pack_panels(G, g_col, columns, width, pieces, rows, out):  # type: ignore[no-untyped-def]
     """[panel][row][width] of the next `columns` columns, the last panel filled up with zeros."""
     full = columns // width
@@ -79,7 +74,7 @@ def _pack_panels(G, g_col, columns, width, pieces, rows, out):  # type: ignore[n
             seen += 1
 
 
-@kernel
+@inner_kernel
 def _numbers_of(pieces, rows):  # type: ignore[no-untyped-def]
     """The rows of all pieces, one after the other."""
     numbers, seen = np.empty(rows, np.int64), 0
@@ -90,7 +85,7 @@ def _numbers_of(pieces, rows):  # type: ignore[no-untyped-def]
     return numbers
 
 
-@kernel
+@inner_kernel
 def _pack_input_pairs(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def]
     """`_pack_inputs` in pairs of bfloat16 along the rows: [tile][pair][width]; an odd last row is
     paired with zeros."""
@@ -118,7 +113,7 @@ def _pack_input_pairs(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def
             at += width
 
 
-@kernel
+@inner_kernel
 def _pack_panel_pairs(G, g_col, columns, width, numbers, out):  # type: ignore[no-untyped-def]
     """`_pack_panels` in pairs of bfloat16 along the rows: [panel][pair][width]."""
     rows = len(numbers)
@@ -135,7 +130,7 @@ def _pack_panel_pairs(G, g_col, columns, width, numbers, out):  # type: ignore[n
             out[at + count : at + width] = 0
 
 
-@kernel
+@inner_kernel
 def _add_panel(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-untyped-def]
     """dW[k0:k0+K, n0:n0+columns] += inputs.T @ panel, tile by tile."""
     tiles = (K + _MAX_ROWS - 1) // _MAX_ROWS
@@ -148,7 +143,7 @@ def _add_panel(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-
         at += height
 
 
-@kernel
+@inner_kernel
 def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate, packed_type):  # type: ignore[no-untyped-def]
     """The sum below; packed blocks hold elements like those of the array `packed_type`."""
     width = PANEL_BYTES // dW.itemsize

@@ -1,8 +1,9 @@
-"""The one way functions here are compiled: without the interpreter lock, cached on disk."""
+"""The one way functions here are compiled: without the interpreter lock, kept on disk (see store.py)."""
 
 # Features first: a forced target has to be known before Numba reads its settings.
-from nmt.rnn.kernels.features import FINGERPRINT  # isort: skip
+from nmt.rnn.kernels.code_names import code_name, sources_are_unchanged  # isort: skip
 
+import pickle
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -11,12 +12,18 @@ from nmt.interruption import forkable, uninterrupted
 
 with uninterrupted():  # an import of compiled modules that was cut short cannot be done again
     import numba
-    from llvmlite import binding, ir
+    from llvmlite import ir
     from numba import carray
     from numba import types as numba_types
-    from numba.core.ccallback import CFunc
+    from numba.core.compiler import CompileResult
     from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.errors import TypingError
+    from numba.core.serialize import dumps
     from numba.extending import intrinsic, overload
+
+    from nmt.rnn.kernels.native import Native, read, symbols_of
+
+from nmt.rnn.kernels.store import Record, store
 
 __all__ = [
     "FAST",
@@ -24,12 +31,12 @@ __all__ = [
     "carray",
     "exact_kernel",
     "external",
+    "external_by_elements",
     "inner_kernel",
     "intrinsic",
     "kernel",
     "overload",
     "numba_types",
-    "stamp_cache",
     "task",
     "with_arity",
 ]
@@ -42,8 +49,8 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first call for the types it meets; `error_model="numpy"` lets loops with a
     division vectorise."""
-    compiled = numba.njit(nogil=True, error_model="numpy", fastmath=FAST)(function)
-    _enable_cache(compiled)
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", fastmath=FAST)(function)
+    compiled._cache = _KernelStore(function)
     return _whole(compiled)
 
 
@@ -59,21 +66,6 @@ def exact_kernel(function: Callable[..., Any]) -> Any:
 
 
 INSIDE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
-def task(function: Callable[..., Any]) -> Any:
-    """Compile a function (part, parts, table) at once; `.address` is that of its code, for `team.run_team`.
-
-    The table is an address: of int64 numbers and addresses, which the function knows the order of. A call
-    with three numbers costs a fraction of one that hands over twenty arrays. The function must return
-    nothing and raise nothing.
-    """
-    arguments = (numba_types.int64, numba_types.int64, numba_types.voidptr)
-    options = {"error_model": "numpy", "nogil": True, "fastmath": FAST}
-    code = CFunc(function, (arguments, numba_types.void), locals={}, options=options)
-    _enable_cache(code)
-    _whole(code).compile()
-    return code
 
 
 def _whole(compiled: Any) -> Any:
@@ -93,60 +85,100 @@ if hasattr(global_compiler_lock, "_lock"):
     forkable(global_compiler_lock._lock)
 
 
-def _enable_cache(compiled: Any) -> None:
-    try:
-        compiled.enable_caching()
-    except RuntimeError:
-        # Numba found no folder it may write to, or no file behind the source: everything works,
-        # compiled anew each time.
-        return
-    stamp_cache(compiled)
+class _KernelStore:
+    """The store, as Numba asks for what was compiled before."""
+
+    cache_path = None
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The compiled function for these types; None where it is not there."""
+        name = code_name(self._function, str(signature))
+        found = None if name is None else read(name)
+        if found is None:
+            return None
+        context.refresh()
+        # Numba's own form, which could name any function: it comes whole and from a file of our own (see store.py).
+        return CompileResult._rebuild(context, *pickle.loads(found.code))
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep it for later processes, where its content has a name."""
+        name = code_name(self._function, str(signature))
+        if name is not None and not result.library.has_dynamic_globals and sources_are_unchanged():
+            facts = {"symbols": symbols_of(result.library)}
+            store().write(name, Record(facts, dumps(result._reduce())))
 
 
-def stamp_cache(compiled: Any) -> None:
-    """Tie a function's disk cache to the kernel sources, besides its own file.
+# ---------------------------------------------------------------- functions by address
 
-    Numba stamps a cache with the date of the function's own file only, but callees from other files
-    are compiled in. Where a later Numba keeps the stamp elsewhere, its own rule stays in force.
+_BY_ADDRESS: Any = {"nogil": True, "error_model": "numpy"}
+
+
+def task(function: Callable[..., Any]) -> Native:
+    """A function (part, parts, table), compiled when first used; `.address` is that of its code, for `team.run_team`.
+
+    The table is an address: of int64 numbers and addresses, which the function knows the order of. A call
+    with three numbers costs a fraction of one that hands over twenty arrays. The function must return
+    nothing and raise nothing.
     """
-    cache_file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if cache_file is not None and hasattr(cache_file, "_source_stamp"):
-        cache_file._source_stamp = (FINGERPRINT, cache_file._source_stamp)
+    arguments = (numba_types.int64, numba_types.int64, numba_types.voidptr)
+    return Native(function, arguments, _BY_ADDRESS | {"fastmath": FAST})
 
 
-def external(function: Callable[..., Any], argument_types: tuple[Any, ...], *, fast: bool = False) -> Any:
-    """Compile once per process, under a name of its own; return what compiled code calls.
+def external(
+    function: Callable[..., Any], argument_types: tuple[Any, ...], *, fast: bool = False, name: str | None = None
+) -> Any:
+    """Compile once per process, under a name of its own, when the first caller is; return what compiled code calls.
 
     A function called in the usual way is compiled again into each of its callers. The large ones
-    are instead machine code that callers reach by symbol, also callers from a disk cache: they name
+    are instead machine code that callers reach by symbol, also callers from the store: they name
     it, they do not contain it. The function must return nothing and raise nothing. Callable inside
     compiled code only. `fast`: sums may be reassociated, as in a `kernel`; here all callers get the same
-    bits, which compiled into each of them they need not.
+    bits, which compiled into each of them they need not. `name`: where several functions have one.
     """
-    signature = numba_types.void(*argument_types)
-    options = {"error_model": "numpy", "nogil": True, "fastmath": FAST if fast else False}
-    code = CFunc(function, (signature.args, signature.return_type), locals={}, options=options)
-    _enable_cache(code)
-    _whole(code).compile()
-    name = f"nmt_{function.__name__}"
-    binding.add_symbol(name, code.address)
-    _KEEP_ALIVE.append(code)
+    options = _BY_ADDRESS | {"fastmath": FAST if fast else False}
+    name = name or function.__name__.lstrip("_")
+    native = Native(function, argument_types, options, f"nmt_{name}")
 
     def call(typing_context: Any, *arguments: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            kinds = [context.get_value_type(argument) for argument in argument_types]
-            callee = builder.module.globals.get(name)
-            if callee is None:
-                callee = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), kinds), name)
-            builder.call(callee, args)
-            return context.get_dummy_value()
+        return _call_of(native)
 
-        return signature, codegen
-
-    return intrinsic(with_arity(call, len(argument_types), function.__name__))
+    found: Any = intrinsic(with_arity(call, len(argument_types), name))
+    found.native, found.code_name = native, native.code_name
+    return found
 
 
-_KEEP_ALIVE: list[Any] = []
+def external_by_elements(name: str, choices: dict[Any, Any], *, optional: bool = False) -> Any:
+    """What compiled code calls with an array and arguments: the `external` for its elements' type, which gets the
+    arguments alone. Only what is called is compiled. Other types are refused, or with `optional` nothing happens."""
+    natives = {elements: chosen.native for elements, chosen in choices.items()}
+    argument_types = next(iter(natives.values())).argument_types
+
+    def call(typing_context: Any, array: Any, *arguments: Any) -> Any:
+        if array.dtype not in natives:
+            if not optional:
+                raise TypingError(f"{name}: elements must be of {', '.join(map(str, natives))}, got {array}")
+            return numba_types.void(array, *argument_types), lambda context, *_: context.get_dummy_value()
+        return _call_of(natives[array.dtype], array)
+
+    return intrinsic(with_arity(call, 1 + len(argument_types), name))
+
+
+def _call_of(native: Native, *before: Any) -> Any:
+    """The signature and code of a call by symbol, with arguments before those that are handed over."""
+    _ = native.address  # LLVM wants to know the symbol as soon as it is called somewhere
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        kinds = [context.get_value_type(argument) for argument in native.argument_types]
+        callee = builder.module.globals.get(native.symbol)
+        if callee is None:
+            callee = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), kinds), native.symbol)
+        builder.call(callee, args[len(before) :])
+        return context.get_dummy_value()
+
+    return numba_types.void(*before, *native.argument_types), codegen
 
 
 def with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[..., Any]:

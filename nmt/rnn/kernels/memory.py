@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import from_dtype
 
-from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types, with_arity
+from nmt.rnn.kernels.jit import inner_kernel, intrinsic, kernel, numba_types, with_arity
 
 MAX_SCOPES = 48
 """Arrays of one function that are told apart; more of them share the last scope."""
@@ -125,7 +125,7 @@ def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
             array[t, b, :] = 0
 
 
-@kernel
+@inner_kernel
 def active_prefix(lengths, first, last, t):  # type: ignore[no-untyped-def]
     """The fewest rows from `first` on that hold every row below `last` still active at step t."""
     for n in range(last - 1, first - 1, -1):

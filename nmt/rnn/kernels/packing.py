@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from nmt.rnn.kernels.bfloat16 import PAIR_LANES, pair_block, pair_columns, pair_rows
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import OFFSET, TAIL, quad_words
-from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.jit import inner_kernel, kernel
 from nmt.rnn.kernels.moves import address, copy_panel_row, transpose_f4, transpose_f8
 
 PANEL_BYTES = TARGET.panel_width(np.float32) * 4
@@ -52,11 +52,14 @@ def pack(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
         columns = N - full * width
         for k in range(K):
             target = out[(full * K + k) * width : (full * K + k + 1) * width]
-            target[:columns] = weights[row0 + k, full * width :]
+            row = weights[row0 + k, full * width :]
+            # By a loop: to assign one array to another Numba compiles the text of an error about their shapes, too.
+            for j in range(columns):
+                target[j] = row[j]
             target[columns:] = 0
 
 
-@kernel
+@inner_kernel
 def _transpose_block(out, at, stride, weights, source):  # type: ignore[no-untyped-def]
     if out.itemsize == 4:
         transpose_f4(address(out, at), stride, address(weights, source), weights.shape[1])
@@ -126,7 +129,7 @@ def pack_transposed_bf16(part, parts, weights, row0, row1, out):  # type: ignore
             out[at + k * width + columns : at + (k + 1) * width] = 0
 
 
-@kernel
+@inner_kernel
 def _finish_panel(out, at, scales, sums, columns):  # type: ignore[no-untyped-def]
     """The tail of a panel: starts and scales of its columns."""
     floats, width = out.view(np.float32), PANEL_BYTES // 4

@@ -119,7 +119,7 @@ def _attend(worker):  # type: ignore[no-untyped-def]
             exchange(worker + _AWAKE, 1)
 
 
-@kernel
+@inner_kernel
 def _post(worker, function, part, parts, table):  # type: ignore[no-untyped-def]
     """Give a worker who was taken something to do; function 0: Python."""
     exchange(worker + _FUNCTION, function)
@@ -133,7 +133,7 @@ def _post(worker, function, part, parts, table):  # type: ignore[no-untyped-def]
         unlock(worker + _OWN_GUARD)
 
 
-@kernel
+@inner_kernel
 def _await_end(worker):  # type: ignore[no-untyped-def]
     """Wait until a worker has done what was posted."""
     looks = 0

@@ -18,7 +18,7 @@ from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.jit import carray, external, kernel, numba_types, task
+from nmt.rnn.kernels.jit import carray, external, external_by_elements, inner_kernel, kernel, numba_types, task
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
 from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import (
@@ -74,64 +74,36 @@ _ROW_BLOCK = 24 * _MAX_ROWS
 _POINTER, _SIZE = numba_types.voidptr, numba_types.int64
 
 
-_F4, _F8, _BF16, _INT8 = 0, 1, 2, 3
+def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
+    """A product of rows by tiles; panels are `width` columns of elements of `size` bytes."""
 
+    def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+        for m0 in range(0, M, _ROW_BLOCK):
+            block = min(_ROW_BLOCK, M - m0)
+            # Tiles of nearly equal height: a lone last row would cost as much time as five.
+            tiles = (block + _MAX_ROWS - 1) // _MAX_ROWS
+            height, taller = block // tiles, block % tiles
+            for n0 in range(0, N, width):
+                columns, panel, m = min(width, N - n0), advance(b, n0 * K * size), m0
+                for n in range(tiles):
+                    rows = height + (1 if n < taller else 0)
+                    target = advance(c, (m * ldc + n0) * size)
+                    tile(target, ldc, advance(a, m * lda * size), lda, 1, panel, K, columns, accumulate, rows)
+                    m += rows
 
-@kernel
-def _tile(kind, c, ldc, a, lda, panel, K, columns, accumulate, rows):  # type: ignore[no-untyped-def]
-    if kind == _F4:
-        tile_f4(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
-    elif kind == _F8:
-        tile_f8(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
-    elif kind == _BF16:
-        tile_bf16(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
-    else:
-        tile_int8(c, ldc, a, lda, 1, panel, K, columns, accumulate, rows)
-
-
-@kernel
-def _all_rows(kind, width, size, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    """A product whose panels are `width` columns of elements of `size` bytes."""
-    for m0 in range(0, M, _ROW_BLOCK):
-        block = min(_ROW_BLOCK, M - m0)
-        # Tiles of nearly equal height: a lone last row would cost as much time as five.
-        tiles = (block + _MAX_ROWS - 1) // _MAX_ROWS
-        height, taller = block // tiles, block % tiles
-        for n0 in range(0, N, width):
-            columns, panel, m = min(width, N - n0), advance(b, n0 * K * size), m0
-            for tile in range(tiles):
-                rows = height + (1 if tile < taller else 0)
-                target = advance(c, (m * ldc + n0) * size)
-                _tile(kind, target, ldc, advance(a, m * lda * size), lda, panel, K, columns, accumulate, rows)
-                m += rows
-
-
-def _product_rows_f4(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    _all_rows(_F4, _PANEL_F4, 4, a, lda, b, c, ldc, M, N, K, accumulate)
-
-
-def _product_rows_f8(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    _all_rows(_F8, _PANEL_F8, 8, a, lda, b, c, ldc, M, N, K, accumulate)
-
-
-def _product_rows_bf16(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    _all_rows(_BF16, _PANEL_F4, 4, a, lda, b, c, ldc, M, N, K, accumulate)
-
-
-def _product_rows_int8(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    _all_rows(_INT8, _PANEL_F4, 4, a, lda, b, c, ldc, M, N, K, accumulate)
+    return product_rows
 
 
 _ROWS_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
 # product_rows(a, lda, b, c, ldc, M, N, K, accumulate), inside compiled code: C[M, N] (+)= A[M, K] @
 # B on one thread; a and c are addresses with row strides in elements, b the packed matrix,
 # accumulate 0 or 1.
-product_rows_f4 = external(_product_rows_f4, _ROWS_ARGUMENTS)
-product_rows_f8 = external(_product_rows_f8, _ROWS_ARGUMENTS)
+product_rows_f4 = external(_product_rows(tile_f4, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_f4")
+product_rows_f8 = external(_product_rows(tile_f8, _PANEL_F8, 8), _ROWS_ARGUMENTS, name="product_rows_f8")
 # Of pairs: lda and K count pairs.
-product_rows_bf16 = external(_product_rows_bf16, _ROWS_ARGUMENTS)
+product_rows_bf16 = external(_product_rows(tile_bf16, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_bf16")
 # Of quads: lda and K count words, tails included.
-product_rows_int8 = external(_product_rows_int8, _ROWS_ARGUMENTS)
+product_rows_int8 = external(_product_rows(tile_int8, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_int8")
 # By the dtype of packed weights, and whether the transpose is packed.
 PACKING: dict[tuple[np.dtype, bool], Any] = {
     (np.dtype(np.float32), False): pack,
@@ -145,29 +117,22 @@ PACKING: dict[tuple[np.dtype, bool], Any] = {
 }
 
 
-@kernel
-def rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    """The product_rows of what `packed` holds; b is an address in it."""
-    if holds_pairs(packed):
-        product_rows_bf16(a, lda, b, c, ldc, M, N, K, accumulate)
-    elif holds_quads(packed):
-        product_rows_int8(a, lda, b, c, ldc, M, N, K, accumulate)
-    elif packed.itemsize == 4:
-        product_rows_f4(a, lda, b, c, ldc, M, N, K, accumulate)
-    else:
-        product_rows_f8(a, lda, b, c, ldc, M, N, K, accumulate)
+_OF_ELEMENTS = {
+    numba_types.float32: product_rows_f4,
+    numba_types.float64: product_rows_f8,
+    numba_types.uint32: product_rows_bf16,
+    numba_types.int32: product_rows_int8,
+}
+# rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate): the product_rows of what `packed` holds; b is an address
+# in it.
+rows_product = external_by_elements("rows_product", _OF_ELEMENTS)
+# round_rows(packed, a, lda, M, K, out): M rows of K float32 at address `a` as the pairs or quads that multiply what
+# `packed` holds; other elements are multiplied as they are.
+_ROUNDED = {numba_types.uint32: to_pairs, numba_types.int32: to_quads}
+round_rows = external_by_elements("round_rows", _ROUNDED, optional=True)
 
 
-@kernel
-def round_rows(packed, a, lda, M, K, out):  # type: ignore[no-untyped-def]
-    """M rows of K float32 at address `a` as the pairs or quads that multiply what `packed` holds."""
-    if holds_pairs(packed):
-        to_pairs(a, lda, M, K, out)
-    else:
-        to_quads(a, lda, M, K, out)
-
-
-@kernel
+@inner_kernel
 def columns_of(N, part, parts):  # type: ignore[no-untyped-def]
     """First and last + 1 of the columns, whole panels, that are one thread's of N float32 columns."""
     panels = (N + _PANEL_F4 - 1) // _PANEL_F4

@@ -9,7 +9,17 @@ import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
-from nmt.rnn.kernels.jit import INSIDE, carray, external, kernel, numba_types, overload, task
+from nmt.rnn.kernels.jit import (
+    INSIDE,
+    carray,
+    external,
+    external_by_elements,
+    inner_kernel,
+    kernel,
+    numba_types,
+    overload,
+    task,
+)
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
@@ -28,7 +38,7 @@ def _chunk_columns(itemsize):  # type: ignore[no-untyped-def]
     return max(1, _COLUMNS // width) * width
 
 
-@kernel
+@inner_kernel
 def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
     """Put token v with score x among the best so far, behind equal ones; returns how many there are."""
     room = tokens.shape[0]
@@ -81,14 +91,14 @@ def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
     return out
 
 
-@kernel
+@inner_kernel
 def _logits(y, first, rows, weights, column, columns, out):  # type: ignore[no-untyped-def]
     """out[rows, :columns] = y[first : first + rows] @ weights[:, column : column + columns], packed like y."""
     K, source, target = y.shape[1], address(y, first * y.shape[1]), address(out, 0)
     rows_product(weights, source, K, address(weights, column * K), target, out.shape[1], rows, columns, K, 0)
 
 
-@kernel
+@inner_kernel
 def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
     """row += bias; its largest entry and the sum of exp(row - largest) into the first places of two arrays."""
     for j in range(row.shape[0]):
@@ -100,7 +110,7 @@ def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
     total[0] = sum_of_powers
 
 
-@kernel
+@inner_kernel
 def _join(tops, totals, norm):  # type: ignore[no-untyped-def]
     """The logarithm of the sum over a row's chunks in their order, from what `_reduce` found, into norm[0]."""
     top, total = tops[0], totals.dtype.type(0)
@@ -143,31 +153,29 @@ _reduce_row_f4 = external(_reduce_f4, (_POINTER, _POINTER, _SIZE, _POINTER, _POI
 _reduce_row_f8 = external(_reduce_f8, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
 _join_chunks_f4 = external(_join_f4, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
 _join_chunks_f8 = external(_join_f8, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
+_reduce_in = external_by_elements(
+    "reduce_in", {numba_types.float32: _reduce_row_f4, numba_types.float64: _reduce_row_f8}
+)
+_join_in = external_by_elements("join_in", {numba_types.float32: _join_chunks_f4, numba_types.float64: _join_chunks_f8})
 
 
-@kernel
+@inner_kernel
 def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ignore[no-untyped-def]
     """`_reduce` of a row of logits [rows, columns] into place [r, chunk]."""
     row, share = address(block, i * block.shape[1]), address(bias, low)
     top, total = address(tops, r * tops.shape[1] + chunk), address(totals, r * tops.shape[1] + chunk)
-    if block.itemsize == 4:
-        _reduce_row_f4(row, share, count, top, total)
-    else:
-        _reduce_row_f8(row, share, count, top, total)
+    _reduce_in(block, row, share, count, top, total)
 
 
-@kernel
+@inner_kernel
 def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
     """`_join` of row r; `norm` has one place."""
     count = tops.shape[1]
-    if tops.itemsize == 4:
-        _join_chunks_f4(address(tops, r * count), address(totals, r * count), count, address(norm, 0))
-    else:
-        _join_chunks_f8(address(tops, r * count), address(totals, r * count), count, address(norm, 0))
+    _join_in(tops, address(tops, r * count), address(totals, r * count), count, address(norm, 0))
     return norm[0]
 
 
-@kernel
+@inner_kernel
 def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals):  # type: ignore[no-untyped-def]
     """This part's columns, a chunk after another: best tokens so far, largest entry and sum of every chunk."""
     columns = _chunk_columns(y.itemsize)
@@ -188,15 +196,15 @@ def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, 
                     counts[part, r] = count
 
 
-@kernel
+@inner_kernel
 def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[no-untyped-def]
     """The best of all parts, normalised by the sum over all chunks in their order."""
     place = np.empty(1, tops.dtype)
     for r in range(best.shape[0]):
-        norm, count = _norm_of(tops, totals, r, place), 0
+        norm, count = _norm_of(tops, totals, r, place), np.int64(0)
         for part in range(counts.shape[0]):
             for k in range(counts[part, r]):
-                count = _insert(logits[part, r, k], tokens[part, r, k], count, best[r], scores[r])
+                count = _insert(logits[part, r, k], np.int64(tokens[part, r, k]), count, best[r], scores[r])
         for k in range(count):
             scores[r, k] -= norm
         for k in range(count, best.shape[1]):
@@ -236,7 +244,7 @@ class BestTokens:
         tops, totals = np.empty((R, chunks), number), np.empty((R, chunks), number)
         self._own = rounded, tokens, logits, counts, tops, totals
         self.table = task_table((R, H, V, places, chunks, words, *(0,) * CHANGING), self._own)
-        self.address, self.code = address_of(self.table), _best_task(number, packed).address
+        self.address, self.code = address_of(self.table), best_task(number, packed).address
 
     def give(self, first: int, arrays: tuple[np.ndarray, ...]) -> None:
         """From now on: the first token, and y, weights, bias, and the tokens and log-probabilities to fill."""
@@ -271,7 +279,7 @@ def _ready(rows: int, *sizes: Any) -> BestTokens:
 
 
 @cache
-def _best_task(number: np.dtype, packed: np.dtype) -> Any:
+def best_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
     Y, W = number.type, packed.type
 
@@ -341,7 +349,9 @@ def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ig
             _logits(y, row0, rows, weights, low, high - low, block)
             for i in range(rows):
                 _reduce_row(block, i, high - low, bias, low, tops, totals, row0 + i, chunk)
-                out[row0 + i, low:high] = block[i, : high - low]
+                source, target = block[i], out[row0 + i, low:high]
+                for j in range(high - low):  # see packing.pack
+                    target[j] = source[j]
 
 
 @kernel

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.jit import inner_kernel
 
 
-@kernel
+@inner_kernel
 def share(segments, low, high, size):  # type: ignore[no-untyped-def]
     """The rows numbered low to high among those of `segments`, neighbours joined, in pieces of at
     most `size` rows."""
@@ -28,7 +28,7 @@ def share(segments, low, high, size):  # type: ignore[no-untyped-def]
     return pieces[:n]
 
 
-@kernel
+@inner_kernel
 def by_panels(panels, parts):  # type: ignore[no-untyped-def]
     """Whether dividing the panels gives every part about as much to do."""
     return parts == 1 or panels % parts == 0 or panels >= 12 * parts

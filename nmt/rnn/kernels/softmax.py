@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from nmt.rnn.kernels.activations import exp, log
-from nmt.rnn.kernels.jit import intrinsic, kernel, numba_types
+from nmt.rnn.kernels.jit import inner_kernel, intrinsic, kernel, numba_types
 
 
 @intrinsic
@@ -26,7 +26,7 @@ def _larger(typing_context: Any, a: Any, b: Any) -> Any:
     return a(a, a), codegen
 
 
-@kernel
+@inner_kernel
 def row_max(row):  # type: ignore[no-untyped-def]
     """The largest entry of a row of at least one; unspecified where the row holds a NaN."""
     best = row[0]
@@ -45,7 +45,7 @@ def log_sum_exp(row):  # type: ignore[no-untyped-def]
     return best, best + log(total)
 
 
-@kernel
+@inner_kernel
 def _contains(row, value):  # type: ignore[no-untyped-def]
     for entry in row:
         if entry == value:
@@ -53,7 +53,7 @@ def _contains(row, value):  # type: ignore[no-untyped-def]
     return False
 
 
-@kernel
+@inner_kernel
 def row_loss(row, target, label_smoothing, gradient_scale, want_gradient):  # type: ignore[no-untyped-def]
     """(nll, smoothed loss, 1 if `target` is the first largest entry); the row becomes its gradient
     where that is wanted.

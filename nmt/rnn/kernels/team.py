@@ -9,7 +9,7 @@ import numpy as np
 from nmt.rnn.aligned import aligned
 from nmt.rnn.kernels.atomics import WORD
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, FLAT, LINES_BYTES, LINES_WORD, begin_meetings, meet
-from nmt.rnn.kernels.jit import carray, inner_kernel, kernel, task
+from nmt.rnn.kernels.jit import carray, inner_kernel, task
 from nmt.rnn.kernels.memory import number_in, pointers_after
 from nmt.rnn.kernels.moves import advance
 from nmt.rnn.kernels.pool import call_task, run_team
@@ -34,7 +34,7 @@ def task_table(numbers: Sequence[int], arrays: Sequence[Any]) -> np.ndarray:
     return np.array([*(0,) * COUNTER_WORDS, *numbers, *map(address_of, arrays)], np.int64)
 
 
-@kernel
+@inner_kernel
 def given_numbers(table, count):  # type: ignore[no-untyped-def]
     """The numbers of a `task_table`, of which there are `count` or more."""
     return carray(advance(table, COUNTER_WORDS * WORD), count, np.int64)

@@ -8,13 +8,13 @@ import math
 
 import numpy as np
 
-from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.jit import inner_kernel, kernel
 
 # A share begins on a cache line, so that two threads never write to the same one.
 _ALIGN = 64
 
 
-@kernel
+@inner_kernel
 def _bounds(part, parts, size):  # type: ignore[no-untyped-def]
     blocks = (size + _ALIGN - 1) // _ALIGN
     return min(size, blocks * part // parts * _ALIGN), min(size, blocks * (part + 1) // parts * _ALIGN)
@@ -137,7 +137,7 @@ _GAMMA, _MIX_1, _MIX_2 = (
 _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
-@kernel
+@inner_kernel
 def _mix(z):  # type: ignore[no-untyped-def]
     z = (z ^ (z >> _S30)) * _MIX_1
     z = (z ^ (z >> _S27)) * _MIX_2

@@ -7,11 +7,8 @@ sources of this package, and the versions of the compilers.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,7 +21,7 @@ from typing import Any
 
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.cuda.kernel import Kernel
-from nmt.rnn.kernels.modules import cache_folder
+from nmt.rnn.kernels.store import Record, store
 
 __all__ = ["Compiled", "Resources", "compile_kernel", "to_ptx"]
 
@@ -56,8 +53,8 @@ def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
 
     Raises DeviceError where the compilers are not installed.
     """
-    path = cache_folder() / f"{kernel.name}_{_key(kernel, capability)}.cubin"
-    made = _read(path)
+    name = f"{kernel.name}-{_key(kernel, capability)}"
+    made = _read(name)
     if made is None:
         ptx = to_ptx(kernel, capability)
         entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
@@ -66,7 +63,7 @@ def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
         parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
         cubin, log = _link(ptx, capability)
         made = Compiled(entry[1], parameters, _resources(log), cubin)
-        _write(path, made)
+        _write(name, made)
     return made
 
 
@@ -145,22 +142,17 @@ def _resources(log: str) -> Resources:
     )
 
 
-def _read(path: Path) -> Compiled | None:
-    try:
-        head, _, cubin = path.read_bytes().partition(b"\n")
-    except FileNotFoundError:
+def _read(name: str) -> Compiled | None:
+    found = store().read(name)
+    if found is None:
         return None
-    facts = json.loads(head)
-    return Compiled(facts["entry"], tuple(facts["parameters"]), Resources(**facts["resources"]), cubin)
+    facts = found.facts
+    return Compiled(facts["entry"], tuple(facts["parameters"]), Resources(**facts["resources"]), found.code)
 
 
-def _write(path: Path, made: Compiled) -> None:
+def _write(name: str, made: Compiled) -> None:
     facts = {"entry": made.entry, "parameters": made.parameters, "resources": asdict(made.resources)}
-    head = json.dumps(facts).encode()
-    handle, aside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "wb") as f:
-        f.write(head + b"\n" + made.cubin)
-    os.replace(aside, path)
+    store().write(name, Record(facts, made.cubin))
 
 
 def _key(kernel: Kernel, capability: Capability) -> str:
