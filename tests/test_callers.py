@@ -1,6 +1,5 @@
 """Shared models and many callers: serial answers; and each race that there was, made certain."""
 
-import sys
 import threading
 
 import numpy as np
@@ -12,7 +11,7 @@ from nmt.rnn.kernels import modules, run_cpu
 from nmt.rnn.profile import operation, recording
 from nmt.rnn.weights import Weights
 from tests import small_models
-from tests.callers import Callers, kinds, random_model, translators
+from tests.callers import Callers, kinds, random_model, switching_often, translators
 from tests.interrupts import Interrupts
 from tests.saved_models import sentences
 
@@ -113,16 +112,12 @@ def test_gradients_of_several_callers_of_one_model():
             same = all(np.array_equal(found[name], array) for name, array in expected[n][1].items())
             wrong.extend([] if same and stats == expected[n][0] else [n])
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
+    with switching_often():
         callers = [threading.Thread(target=work, args=(n,)) for n in range(8)]
         for caller in callers:
             caller.start()
         for caller in callers:
             caller.join()
-    finally:
-        sys.setswitchinterval(before)
     assert not wrong
 
 
@@ -166,17 +161,15 @@ def test_packed_forms_may_be_made_while_another_caller_counts_them():
             except RuntimeError as error:
                 errors.append(error)
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
     counting = threading.Thread(target=count)
-    counting.start()
-    try:
-        for n in range(300):
-            weights.derived(f"w{n}", ("form",), lambda out: np.zeros(1))
-    finally:
-        stop.set()
-        counting.join()
-        sys.setswitchinterval(before)
+    with switching_often():
+        counting.start()
+        try:
+            for n in range(300):
+                weights.derived(f"w{n}", ("form",), lambda out: np.zeros(1))
+        finally:
+            stop.set()
+            counting.join()
     assert not errors
 
 

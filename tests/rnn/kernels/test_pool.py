@@ -12,28 +12,10 @@ import numpy as np
 import pytest
 
 from nmt.rnn.kernels import pool
-from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
-from nmt.rnn.kernels.jit import carray, task
-from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.pool import run_parallel, run_team
-from nmt.rnn.kernels.team import address_of, given_array, task_table
-
-
-def _relay(part, parts, table):
-    """Each thread writes its number for the round, meets the others, and reads what all have written."""
-    written, seen = carray(given_array(table, 1), 1, np.int64), carray(given_array(table, 2), 1, np.int64)
-    goal = 0
-    for n in range(number_in(table, COUNTER_WORDS)):
-        written[part] = n + 1
-        goal += parts
-        meet(table, part, parts, goal)
-        for other in range(parts):
-            seen[part] += written[other] == n + 1
-        goal += parts
-        meet(table, part, parts, goal)
-
-
-relay = task(_relay)
+from nmt.rnn.kernels.team import address_of, task_table
+from tests.callers import switching_often
+from tests.rnn.kernels.test_team import relay
 
 
 def relay_once(parts, rounds=3):
@@ -96,7 +78,7 @@ def test_parts_may_ask_for_a_team_themselves():
 
 def test_callers_of_every_kind_at_once():
     """Teams of many sizes and Python functions from many threads, which change places at every instruction."""
-    wrong, before = [], sys.getswitchinterval()
+    wrong = []
 
     def call(seed):
         draw = random.Random(seed)
@@ -109,15 +91,12 @@ def test_callers_of_every_kind_at_once():
                 run_parallel(lambda part, parts, seen=seen: seen.append(part), parts)
                 wrong.extend([] if sorted(seen) == list(range(parts)) else [seen])
 
-    sys.setswitchinterval(1e-6)
-    try:
+    with switching_often():
         callers = [threading.Thread(target=call, args=(seed,)) for seed in range(8)]
         for thread in callers:
             thread.start()
         for thread in callers:
             thread.join()
-    finally:
-        sys.setswitchinterval(before)
     assert not wrong
 
 
