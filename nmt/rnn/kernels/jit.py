@@ -19,6 +19,7 @@ with uninterrupted():  # an import of compiled modules that was cut short cannot
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.errors import TypingError
     from numba.core.serialize import dumps
+    from numba.core.types import unliteral
     from numba.extending import intrinsic, overload
 
     from nmt.rnn.kernels.native import Native, read, symbols_of
@@ -69,15 +70,21 @@ INSIDE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True
 
 
 def _whole(compiled: Any) -> Any:
-    """The same function, whose compiling an interruption does not cut in two: Numba keeps state of its own about it."""
-    compile_it = compiled.compile
+    """The same function, whose compiling an interruption does not cut in two: Numba keeps state of its own about it.
+    Where other kernels call it, it is compiled for the types of its arguments, not once more for each number that is
+    written there: it becomes part of them, and what is constant is found then."""
+    compile_it, choose_it = compiled.compile, compiled.get_call_template
 
     @wraps(compile_it)
     def compile(*args: Any, **options: Any) -> Any:
         with uninterrupted():
             return compile_it(*args, **options)
 
-    compiled.compile = compile
+    @wraps(choose_it)
+    def get_call_template(args: Any, named: Any) -> Any:
+        return choose_it(tuple(map(unliteral, args)), {name: unliteral(kind) for name, kind in named.items()})
+
+    compiled.compile, compiled.get_call_template = compile, get_call_template
     return compiled
 
 
