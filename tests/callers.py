@@ -2,7 +2,7 @@
 
     python -m tests.callers MODEL [SOURCE] [--seconds 60] [--threads 8]
 
-MODEL is a folder; `random:SIZE` makes one of that many numbers a layer, which has learnt nothing (`random:512` has some
+MODEL is a folder; `random:SIZE` makes one of that many numbers a layer, which has learnt nothing (`random:600` has some
 7 million parameters). Translators of three types and two numbers of threads share their models; callers translate,
 draw, constrain, score and train, in batches of 1 to 200 lines, and change places after every instruction. A hang ends
 with the stacks of all threads.
