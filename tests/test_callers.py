@@ -70,6 +70,21 @@ def test_a_search_finds_what_the_one_before_has_used(divided):
             assert search(model, SOURCES[n : n + 1], beam_size=3, threads=2, options=by_steps) == ruled[n : n + 1]
 
 
+def test_only_the_caller_is_told_what_has_ended():
+    """Whichever thread has done it: a meter is not written to by two, and Ctrl-C arrives where it can stop the search."""
+    model, told = small_models.build(VOCAB, scale=0.7), []
+    for _ in range(5):
+        counts = []
+
+        def hear(count, counts=counts):
+            told.append(threading.get_ident())
+            counts.append(count)
+
+        search(model, SOURCES, beam_size=3, threads=2, batch_size=16, on_ended=hear)
+        assert sum(counts) == len(SOURCES)
+    assert set(told) == {threading.get_ident()}
+
+
 def test_short_runs_of_new_weights_are_not_those_of_old_ones(monkeypatch):
     """A caller comes between the moments when another one notices the change and has prepared new runs."""
     model, other = small_models.build(VOCAB, seed=1), small_models.build(VOCAB, seed=2)

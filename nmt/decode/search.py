@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -91,6 +91,7 @@ def search(
     longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
     first_token = UNK_ID if options.allow_unk else BOS_ID
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
+    caller = get_ident()  # who alone is told what has ended, whichever parts it does
 
     def work(part: int, parts: int) -> None:
         decoder: Decoder = model.search_decoder(own_threads, longest)
@@ -113,7 +114,7 @@ def search(
                 for n, hypotheses in sentences:
                     found[n] = hypotheses
                 queue.count(len(sentences))
-                if part == parts - 1 and on_ended is not None:
+                if on_ended is not None and get_ident() == caller:
                     on_ended(queue.newly_ended())
                 if queue.failed:
                     return
