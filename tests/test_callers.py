@@ -71,7 +71,7 @@ def test_a_search_finds_what_the_one_before_has_used(divided):
 
 
 def test_only_the_caller_is_told_what_has_ended():
-    """Whichever thread has done it: a meter is not written to by two, and Ctrl-C arrives where it can stop the search."""
+    """Whichever thread has done it: a meter is not written to by two, and Ctrl-C can stop the search."""
     model, told = small_models.build(VOCAB, scale=0.7), []
     for _ in range(5):
         counts = []
