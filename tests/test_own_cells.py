@@ -43,7 +43,10 @@ from nmt.rnn import LSTMCell as Cell
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A current folder; modules that are imported from it are forgotten."""
+    """A current folder; modules that are imported from it are forgotten, and so are those that others have imported
+    under names of this file."""
+    for name in ("my_cells", "his_cells", "evil"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     known = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     yield tmp_path

@@ -296,7 +296,7 @@ def test_C23_the_toy_converges():
 
 
 def test_C24_the_core_needs_no_framework():
-    """NumPy and Numba, and of our own packages the engine alone, with what lies below it: errors, and interruptions."""
+    """NumPy and Numba, and of our own packages the engine alone, with what lies below it: errors, files, interruptions."""
     code = (
         "import sys, numpy as np\nfrom nmt.rnn import LSTM\nlayer = LSTM(3, 4, 2, bidirectional=True)\n"
         "y, hy, cy = layer.forward(np.ones((5, 2, 3), 'f4'))\nlayer.backward(y)\n"
@@ -306,7 +306,7 @@ def test_C24_the_core_needs_no_framework():
     assert {"numpy", "numba"} <= set(loaded)
     assert not {"torch", "tensorflow", "jax", "pydantic", "click", "sentencepiece"} & set(loaded)
     others = {m for m in loaded if m.startswith("nmt.") and not m.startswith("nmt.rnn")}
-    assert others == {"nmt.errors", "nmt.interruption"}
+    assert others == {"nmt.errors", "nmt.files", "nmt.interruption"}
 
 
 def test_C25_the_benchmark_has_the_figure_s_shape():
