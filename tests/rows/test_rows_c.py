@@ -296,7 +296,7 @@ def test_C23_the_toy_converges():
 
 
 def test_C24_the_core_needs_no_framework():
-    """NumPy and Numba, and of our own packages the engine alone, with what lies below it: errors, files, interruptions."""
+    """NumPy and Numba, and of our own packages the engine, with what lies below it: errors, files, interruptions."""
     code = (
         "import sys, numpy as np\nfrom nmt.rnn import LSTM\nlayer = LSTM(3, 4, 2, bidirectional=True)\n"
         "y, hy, cy = layer.forward(np.ones((5, 2, 3), 'f4'))\nlayer.backward(y)\n"
