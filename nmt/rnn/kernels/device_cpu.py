@@ -24,11 +24,21 @@ _SMALL = 1 << 15
 """Arrays with fewer numbers are not worth waking a second thread for."""
 
 
+_LARGEST_KEPT = 31 << 20
+"""Bytes of arrays that are kept for later ones when they are freed; the GNU C library allows 32 MiB."""
+
+
 class CPUDevice(Device):
     """NumPy arrays; host and device are one."""
 
     name = "cpu"
     xp = np
+
+    def __init__(self) -> None:
+        # The GNU C library hands arrays of more than 128 KiB back to the system when they are freed, to get the next
+        # one page by page and cleared, until a larger one has been freed: then it keeps all that are not larger than
+        # that. A training step of a small model takes 7 % longer before than after. Elsewhere this does nothing.
+        np.empty(_LARGEST_KEPT, np.uint8)  # freed at once, and never touched
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         return array
