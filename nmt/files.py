@@ -147,3 +147,19 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def lock_alone(handle: int) -> bool:
+    """Lock an open file for this process until it is closed; False where another process has locked it. True as well
+    on systems and network file systems without locks: two at once are then not noticed."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from nmt.cli.streams import LineWriter, Record, closing_quietly, write_errors
 from nmt.errors import DataError
-from nmt.files import read_small, write_bytes
+from nmt.files import lock_alone, read_small, write_bytes
 from nmt.lines import Lines
 
 RECORD_SUFFIX = ".resume.json"
@@ -129,18 +129,10 @@ def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *,
 
 
 def _lock(stream: BinaryIO, target: str) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no such thing on this system: two runs on one file are then not noticed
-        return
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    if not lock_alone(stream.fileno()):
         raise DataError(
             f"{target}: must not be in use, got another run that writes to it; wait for it, or write elsewhere"
-        ) from error
-    except OSError:
-        return  # some network file systems have no locks
+        )
 
 
 def _answered(stream: BinaryIO, tsv: bool) -> tuple[int, int]:

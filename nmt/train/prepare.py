@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.errors import CheckpointError, ConfigError
-from nmt.files import explain, remedy, remove_temporaries, write_bytes
+from nmt.files import explain, lock_alone, remedy, remove_temporaries, write_bytes
 from nmt.lines import text_file
 from nmt.model_folder import (
     BEST_NAME,
@@ -170,16 +170,8 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
 
 
 def _lock(handle: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no such thing on this system: two runs in one folder are then not noticed
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    if not lock_alone(handle):
         raise CheckpointError(
             f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "
             "wait for it or choose another one"
-        ) from error
-    except OSError:
-        return  # some network file systems have no locks
+        )
