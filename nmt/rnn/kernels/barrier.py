@@ -26,7 +26,7 @@ _MOST_GROUPS = 64
 LINES_BYTES = (_MOST_GROUPS + 1) * LINE
 """Of the groups' lines; the first is that where groups are counted."""
 
-_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+_POINTER, _SIZE = "voidptr", "int64"
 
 
 @inner_kernel

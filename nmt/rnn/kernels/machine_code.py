@@ -22,6 +22,11 @@ def unresolved(symbols: list[str]) -> list[str]:
     return [name for name in symbols if not binding.address_of_symbol(name)]
 
 
+def add_symbol(name: str, address: int) -> None:
+    """From now on code that is loaded may call it by this name."""
+    binding.add_symbol(name, address)
+
+
 def load(code: bytes, entry: str) -> int:
     """The address of a function in an object file, all of whose symbols the process knows.
 
