@@ -356,7 +356,7 @@ class _Pool:
         self._making = forkable(Lock())
         _set.call(self.address + _LIMIT, default_threads() - 1)
         # To load them takes the interpreter, and so time to be interrupted, just where that must not be.
-        for function in (_run, _attend, _return, _end_part, _close):
+        for function in (_run, _attend, _return, _next_part, _end_part, _close, _call_helpers):
             _ = function.call
 
     def make_workers(self, count: int) -> None:
@@ -459,7 +459,7 @@ def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
     """
     if isinstance(function, Kernel):
         call = function.with_arguments(args)
-        run_team(call.native.address, parts, call.table, call.keep)
+        run_team(call.native.address, max(1, parts), call.table, call.keep)
         return
     if parts <= 1:
         function(0, 1, *args)
