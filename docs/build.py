@@ -15,7 +15,7 @@ import engine_rows
 from nmt.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize")
+COMMANDS = ("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize", "cache")
 # The page must not depend on the terminal of whoever runs this.
 HELP_WIDTH = 96
 HEADER = """\

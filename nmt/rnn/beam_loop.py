@@ -81,7 +81,7 @@ class BeamLoop:
         self._search_task = loop.search_task(self._x.dtype)
         if self._threads > 1:
             types = self._stepper.scan.dtype, self._stepper.scan.packed
-            compile_ahead([(loop.search_task, types[:1]), (best_task, types)])
+            compile_ahead([loop.search_task(types[0]), best_task(*types)])
         self._embedding_task = loop.embedding_task(self._x.dtype, quantised=quantised)
         ids = arrays["rows"][loop.DISTINCT]
         arrays["embed"], self._embedding = loop.embedding_table(ids, embedding, scale, self._x)

@@ -10,8 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from importlib import import_module
+from collections.abc import Iterable
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -19,10 +18,11 @@ from typing import Any
 import nmt
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.native import Native, before_compiling
-from nmt.rnn.kernels.store import store
+from nmt.rnn.kernels.recipes import Recipe, native_of, recipe_of
+from nmt.rnn.kernels.store import shipped, store
 
 _FIRST = (
-    "import json, sys; path, wanted = json.loads(sys.argv[1]); sys.path[:] = path; "
+    "import json, sys; path, wanted = json.load(sys.stdin); sys.path[:] = path; "
     "from nmt.rnn.kernels.ahead import compile_wanted; compile_wanted(wanted)"
 )
 _LOOK_SECONDS = 0.01
@@ -31,10 +31,9 @@ _begun: dict[str, subprocess.Popen[bytes]] = {}
 """By name of the code, the process that compiles it or has done so."""
 
 
-def compile_ahead(wanted: Iterable[tuple[Any, Sequence[Any]]]) -> None:
-    """Have the tasks compiled, in this order, that functions of ours make of arguments: cached functions of a module,
-    and dtypes. Nothing happens for those that are there."""
-    missing = [(make, args) for make, args in wanted if not _is_there(make(*args))]
+def compile_ahead(wanted: Iterable[Native]) -> None:
+    """Have functions compiled, in this order. Nothing happens for those that are there."""
+    missing = [native for native in wanted if not _is_there(native)]
     kept = store()
     if not missing or kept.folder is None or not os.access(kept.folder, os.W_OK) or default_threads() < 2:
         return
@@ -42,29 +41,30 @@ def compile_ahead(wanted: Iterable[tuple[Any, Sequence[Any]]]) -> None:
         return  # that would not be an interpreter, but somebody's program
     # Not the working folder: whoever starts a command there does not ask to run what lies in it.
     path = [str(Path(nmt.__file__).parents[1]), *(entry for entry in sys.path if entry)]
-    names = [(make.__module__, make.__qualname__, [str(argument) for argument in args]) for make, args in missing]
-    nowhere: Any = {stream: subprocess.DEVNULL for stream in ("stdin", "stdout", "stderr")}
+    recipes = [recipe_of(native) for native in missing]
+    nowhere: Any = {stream: subprocess.DEVNULL for stream in ("stdout", "stderr")}
     try:
-        process = subprocess.Popen([sys.executable, "-P", "-c", _FIRST, json.dumps((path, names))], **nowhere)
+        process = subprocess.Popen([sys.executable, "-P", "-c", _FIRST], stdin=subprocess.PIPE, **nowhere)
+        with process.stdin as stream:  # type: ignore[union-attr]
+            stream.write(json.dumps((path, recipes)).encode())
     except OSError:
         return
-    for make, args in missing:
-        _begun[str(make(*args).code_name)] = process
+    for native in missing:
+        _begun[str(native.code_name)] = process
 
 
 def _is_there(native: Native) -> bool:
     if native.is_loaded:
         return True
     name = native.code_name
-    return name is None or name in _begun or store().has(name)
+    return name is None or name in _begun or shipped().has(str(native.source_name)) or store().has(name)
 
 
-def compile_wanted(names: list[tuple[str, str, list[str]]]) -> None:
+def compile_wanted(recipes: list[Recipe | None]) -> None:
     """What such a process does."""
-    import numpy as np
-
-    for module, make, args in names:
-        _ = getattr(import_module(module), make)(*map(np.dtype, args)).address
+    for recipe in recipes:
+        if recipe is not None:
+            _ = native_of(recipe).address
 
 
 def _await_other(native: Native) -> None:

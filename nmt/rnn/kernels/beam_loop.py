@@ -8,7 +8,6 @@ choosing, sorting out, and getting the next step's inputs ready.
 import ctypes
 import os
 import sys
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from nmt.rnn.kernels.jit import cgutils, exact_kernel, inner_kernel, intrinsic, 
 from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.moves import address
 from nmt.rnn.kernels.pool import call_task
+from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.run_cpu import BOUNDS_WORD, ROWS_WORD, UNITS_WORD
 from nmt.rnn.kernels.search import FIRST_WORD, OUTPUTS_WORD, PLACES_WORD, best_continuations
 from nmt.rnn.kernels.search import ROWS_WORD as OUTPUT_ROWS_WORD
@@ -151,7 +151,7 @@ def embedding_table(
     return task_table((0, out.shape[1], len(numbers)), arrays), arrays
 
 
-@cache
+@family
 def embedding_task(number: np.dtype, *, quantised: bool) -> Any:
     """The task of an `embedding_table` for an array of these numbers."""
     F = number.type
@@ -369,7 +369,7 @@ def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
     return goal + parts
 
 
-@cache
+@family
 def search_task(number: np.dtype) -> Any:
     """The task of a whole search whose scores are these numbers."""
     F = number.type
@@ -395,10 +395,16 @@ def search_task(number: np.dtype) -> Any:
         divisions = array_at(given_array(table, 18), (3, C + 1, 3), np.int64)
         continued = array_at(given_array(table, 19), (n[CONTINUED], 4), np.int64)
         gathered = array_at(given_array(table, 20), (n[GATHERED], 4), np.int64)
-        rewards, divisors = array_at(given_array(table, 21), 1, np.float64), array_at(given_array(table, 22), 1, np.float64)
+        rewards, divisors = (
+            array_at(given_array(table, 21), 1, np.float64),
+            array_at(given_array(table, 22), 1, np.float64),
+        )
         tokens = array_at(given_array(table, 23), C * (K + 1), np.int32)
         scores = array_at(given_array(table, 24), C * (K + 1), F)
-        numbering, moments = array_at(given_array(table, 25), 1, np.int64), array_at(given_array(table, 26), 3, np.int64)
+        numbering, moments = (
+            array_at(given_array(table, 25), 1, np.int64),
+            array_at(given_array(table, 26), 3, np.int64),
+        )
         last, goal, stepped = part == parts - 1, parts, False
         if last:
             _lap(n, moments, SEARCH_TIME)

@@ -4,7 +4,6 @@ The products are those of all lists together, which rows share; what follows rea
 chunk after another in the order of its list. So a row's bits do not depend on the lists of other rows.
 """
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from nmt.rnn.kernels.barrier import meet
 from nmt.rnn.kernels.jit import inner_kernel, kernel, task
 from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import address, words_of
+from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.search import (
     CHANGING,
     SIZES,
@@ -148,7 +148,7 @@ class BestCandidates(BestTokens):
         self.address, self.code = address_of(self.table), _candidates_task(number, packed).address
 
 
-@cache
+@family
 def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_candidates` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
     Y, W, multiplied = number.type, packed.type, rows_to_multiply(number, packed)

@@ -72,7 +72,9 @@ def compile_native(native: Native) -> Record:
     """Its machine code, and the symbols of the process that it calls."""
     with global_compiler_lock:
         flags = Flags()
-        cpu_target.options.parse_as_flags(flags, _OPTIONS | _NO_ENTRANCES | {"nopython": True, "fastmath": set(native.fastmath)})
+        cpu_target.options.parse_as_flags(
+            flags, _OPTIONS | _NO_ENTRANCES | {"nopython": True, "fastmath": set(native.fastmath)}
+        )
         setattr(flags, "no_compile", True)  # noqa: B010 - Numba makes its options while it is imported
         shares = (types.int64,) * (2 * native.has_parts)
         argument_types = (*shares, *map(_type_named, native.argument_types))

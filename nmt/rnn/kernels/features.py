@@ -121,8 +121,8 @@ def _choose_target() -> Target:
         choices = ", ".join((*LEVELS, "native"))
         raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
     target = LEVELS[forced]
-    if os.environ.get("NMT_ONLY_COMPILE") == "1" and _IS_X86:
-        return target
+    if os.environ.get("NMT_CPU_UNCHECKED") == "1" and _IS_X86:
+        return target  # what is made here is not run here (see nmt/precompile)
     if forced != "generic" and not (_IS_X86 and _is_part_of(target, host)):
         raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
     if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):

@@ -18,7 +18,9 @@ def address(typing_context: Any, array: Any, offset: Any) -> Any:
     """The address of element `offset`, counted in C order, of a contiguous array of any number of
     axes."""
     if not isinstance(array, numba_types.Array) or array.layout != "C":
-        raise import_module("numba.core.errors").TypingError(f"address: the array must be C-contiguous, got {array}; copy it first")
+        raise import_module("numba.core.errors").TypingError(
+            f"address: the array must be C-contiguous, got {array}; copy it first"
+        )
     signature = numba_types.voidptr(array, numba_types.int64)
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:

@@ -69,6 +69,7 @@ class Native:
         self.function, self.argument_types, self.fastmath = function, argument_types, fastmath
         self.symbol, self.result, self.by_table, self.has_parts = symbol, result, by_table, has_parts
         self._address = 0
+        self.recipe: tuple[Any, ...] | list[Any] | None = None  # see recipes.py
         if symbol:
             former = _BY_SYMBOL.get(symbol)
             if former and (former.function.__module__, former.function.__qualname__) != (

@@ -9,7 +9,6 @@ thread's share: see pool.run_parallel. Results are the same bits for any number 
 division into segments, weight gradients included.
 """
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from nmt.rnn.kernels.packing import (
     words_of,
 )
 from nmt.rnn.kernels.pool import run_team
+from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.segments import by_panels, rows_in, share
 from nmt.rnn.kernels.team import address_of, given_array, numbers_of, task_table
 
@@ -184,7 +184,7 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
     release(pieces)
 
 
-@cache
+@family
 def _product_task(number: np.dtype, packed: np.dtype) -> Any:
     """`product` of arrays of `number`s with a weight of these elements, on the table that `product_table` makes."""
     X, W = number.type, packed.type

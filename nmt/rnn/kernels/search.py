@@ -1,7 +1,6 @@
 """What beam search does with the decoder's outputs: the best tokens of each row, and the best continuations of each
 sentence."""
 
-from functools import cache
 from threading import local
 from typing import Any
 
@@ -14,6 +13,7 @@ from nmt.rnn.kernels.jit import external, external_by_elements, inner_kernel, ke
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
+from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.softmax import row_max
 from nmt.rnn.kernels.team import address_of, given_array, numbers_of, task_table
 
@@ -144,9 +144,7 @@ _reduce_row_f4 = external(_reduce_f4, (_POINTER, _POINTER, _SIZE, _POINTER, _POI
 _reduce_row_f8 = external(_reduce_f8, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
 _join_chunks_f4 = external(_join_f4, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
 _join_chunks_f8 = external(_join_f8, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
-_reduce_in = external_by_elements(
-    "reduce_in", {"float32": _reduce_row_f4, "float64": _reduce_row_f8}
-)
+_reduce_in = external_by_elements("reduce_in", {"float32": _reduce_row_f4, "float64": _reduce_row_f8})
 _join_in = external_by_elements("join_in", {"float32": _join_chunks_f4, "float64": _join_chunks_f8})
 
 
@@ -271,7 +269,7 @@ def _ready(rows: int, *sizes: Any) -> BestTokens:
     return found
 
 
-@cache
+@family
 def best_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
     Y, W, multiplied = number.type, packed.type, rows_to_multiply(number, packed)
@@ -285,7 +283,10 @@ def best_task(number: np.dtype, packed: np.dtype) -> Any:
         tokens = array_at(given_array(table, 13), (parts, R, places), np.int32)
         logits = array_at(given_array(table, 14), (parts, R, places), Y)
         counts = array_at(given_array(table, 15), (parts, R), np.int64)
-        tops, totals = array_at(given_array(table, 16), (R, chunks), Y), array_at(given_array(table, 17), (R, chunks), Y)
+        tops, totals = (
+            array_at(given_array(table, 16), (R, chunks), Y),
+            array_at(given_array(table, 17), (R, chunks), Y),
+        )
         left, goal = multiplied(table, part, parts, y, weights, rounded)
         _chunks(part, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
         meet(table, part, parts, goal)
