@@ -1,7 +1,7 @@
 """Machine code by Numba: the one module that imports it, when there is something to compile.
 
-An object has one symbol, its entrance, and else private names: what Numba counts while it compiles is not in it, and two
-processes make the same bytes.
+An object has one symbol, its entrance, and else private names: what Numba counts while it compiles is not in it, and
+two processes make the same bytes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from functools import wraps
 from typing import Any
 
 from nmt.interruption import forkable, uninterrupted
-from nmt.rnn.kernels import features  # first: the target has to be known before Numba reads its settings
+from nmt.rnn.kernels import features as features  # first: Numba's settings come from it
 
 with uninterrupted():  # an import of compiled modules that was cut short cannot be done again
     import numba
     from llvmlite import ir
     from numba import types
-    from numba.core import cgutils
     from numba.core.compiler import Flags, compile_extra
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target
@@ -29,7 +28,6 @@ from nmt.rnn.kernels.kernel import LINE_BYTES
 from nmt.rnn.kernels.native import Compilable, Native
 from nmt.rnn.kernels.store import Record
 
-_ = features.TARGET
 if hasattr(global_compiler_lock, "_lock"):
     forkable(global_compiler_lock._lock)
 
@@ -170,4 +168,3 @@ def _linked(library: Any) -> Record:
 
 
 _DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MULTILINE)
-_ = cgutils

@@ -58,12 +58,12 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     return Kernel(function, FAST)
 
 
-def inner_kernel(function: Callable[..., Any]) -> Compilable:
+def inner_kernel(function: Callable[..., Any]) -> Any:
     """A function that only compiled code calls, whose machine code becomes part of its callers'."""
     return Compilable(function, FAST)
 
 
-def exact_kernel(function: Callable[..., Any]) -> Compilable:
+def exact_kernel(function: Callable[..., Any]) -> Any:
     """An `inner_kernel` whose sums are not reassociated."""
     return Compilable(function, frozenset())
 
@@ -121,7 +121,7 @@ def external(
     def call(typing_context: Any, *arguments: Any) -> Any:
         return _call_of(native)
 
-    found = Intrinsic(with_arity(call, len(argument_types), name))
+    found: Any = Intrinsic(with_arity(call, len(argument_types), name))
     found.native, found.content = native, native.content
     return found
 
@@ -143,7 +143,7 @@ def external_by_elements(name: str, choices: dict[str, Any], *, optional: bool =
             return numba_types.void(array, *types), lambda context, *_: context.get_dummy_value()
         return _call_of(natives[elements], array)
 
-    found = Intrinsic(with_arity(call, 1 + len(argument_types), name))
+    found: Any = Intrinsic(with_arity(call, 1 + len(argument_types), name))
     found.content = "\0".join([name, str(optional), *(f"{kind} {native.content}" for kind, native in natives.items())])
     return found
 

@@ -10,7 +10,6 @@ from types import ModuleType
 from nmt.interruption import forkable
 from nmt.rnn.kernels.features import FINGERPRINT
 
-
 GENERATED = "nmt_"
 """How the names of generated modules begin."""
 
