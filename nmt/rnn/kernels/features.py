@@ -59,15 +59,33 @@ _IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 _BF16, _VNNI = "avx512bf16", "avx512vnni"
-# Whole registers: LLVM would otherwise halve them, as early processors of the level slowed down.
-_WHOLE = "-prefer-256-bit"
-_AVX512 = Target(
-    "avx512", lanes=16, vectors=2, max_rows=10, has_fma=True, byte_sums="pairs", cpu="x86-64-v4", features=_WHOLE
+# LLVM schedules for a processor of the level, which gains up to a tenth over its "x86-64-v4" (benchmarks/levels.py),
+# and uses none of what that one has more. Loops take whole registers: LLVM would otherwise halve them there.
+_NOT_OF_V3 = "-fsgsbase,-invpcid,-pclmul,-rdrnd,-xsaveopt"
+_NOT_OF_V4 = (
+    f"-prefer-256-bit,{_NOT_OF_V3},-adx,-aes,-clflushopt,-clwb,-pku,-rdseed,-xsavec,-xsaves,-avx512ifma,-avx512vbmi,"
+    "-avx512vbmi2,-avx512bitalg,-avx512vpopcntdq,-gfni,-vaes,-vpclmulqdq,-sha,-rdpid"
 )
-_AVX512_VNNI = replace(_AVX512, name="avx512_vnni", byte_sums="vnni", features=f"{_WHOLE},+{_VNNI}")
-_AVX512_BF16 = replace(_AVX512_VNNI, name="avx512_bf16", has_bf16=True, features=f"{_WHOLE},+{_VNNI},+{_BF16}")
-_AVX2 = Target("avx2", lanes=8, vectors=2, max_rows=6, has_fma=True, byte_sums="pairs", cpu="x86-64-v3")
-_AVX2_VNNI = replace(_AVX2, name="avx2_vnni", byte_sums="vnni", features="+avxvnni")
+_NOT_OF_BF16 = (
+    f"{_NOT_OF_V4},-amx-bf16,-amx-int8,-amx-tile,-avx512fp16,-avxvnni,-cldemote,-enqcmd,-movdir64b,-movdiri,-pconfig,"
+    "-ptwrite,-serialize,-shstk,-tsxldtrk,-uintr,-waitpkg,-wbnoinvd"
+)
+_AVX512 = Target(
+    name="avx512",
+    lanes=16,
+    vectors=2,
+    max_rows=10,
+    has_fma=True,
+    byte_sums="pairs",
+    cpu="skylake-avx512",
+    features=_NOT_OF_V4,
+)
+_AVX512_VNNI = replace(_AVX512, name="avx512_vnni", byte_sums="vnni", cpu="icelake-server")
+_AVX512_BF16 = replace(_AVX512_VNNI, name="avx512_bf16", has_bf16=True, cpu="sapphirerapids", features=_NOT_OF_BF16)
+_AVX2 = Target(
+    "avx2", lanes=8, vectors=2, max_rows=6, has_fma=True, byte_sums="pairs", cpu="haswell", features=_NOT_OF_V3
+)
+_AVX2_VNNI = replace(_AVX2, name="avx2_vnni", byte_sums="vnni", features=f"{_NOT_OF_V3},+avxvnni")
 _NEON = Target("neon", lanes=4, vectors=3, max_rows=8, has_fma=True)
 _NEON_DOT = replace(_NEON, name="neon_dot", byte_sums="sdot")
 _GENERIC = Target(
@@ -127,7 +145,7 @@ def _choose_target() -> Target:
         raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
     if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):
         # On a processor that has it for AVX-512 only, VNNI on half a register is an instruction of AVX-512 VL.
-        return replace(target, features="+avx512vl,+avx512vnni")
+        return replace(target, features=f"{_NOT_OF_V3},+avx512vl,+avx512vnni")
     return target
 
 
