@@ -5,9 +5,10 @@ level can run it; code for one processor may use all that it has, and is schedul
 choices of (cpu, features) for LLVM, each in a process of its own, do the same: recurrent layers, training steps,
 translations, with one thread. Their results are compared with the first choice's, then they take turns.
 
-Each figure is the time beside the first choice's (1.02: 2 % slower): of the fastest calls, and in brackets the median
-over turns. Choices with the same letter give the same bits; the first choice has "a". At the end of the line stands the
-largest relative error of any result.
+Time is the processor's, not the clock's: with one thread they differ by what others do on the same core. Each figure is
+the time beside the first choice's (1.02: 2 % slower): of the fastest calls, and in brackets the median over turns.
+Choices with the same letter give the same bits; the first choice has "a". At the end of the line stands the largest
+relative error of any result.
 
 Run: python benchmarks/levels.py [--quick] [--levels A,B] [--choices A,B] [--cases A,B] [--turns N] [--json FILE]
 The first run compiles everything once for each choice, minutes each; NMT_CACHE_DIR keeps it apart from other code.
@@ -80,7 +81,8 @@ _QUICK_CASES = ("lstm32-train-f4", "step-demo-f4", "step-demo-bf16", "beam5-demo
 _V1 = "64bit cmov cx8 fxsr mmx sse sse2"
 _V2 = f"{_V1} cx16 sahf popcnt sse3 ssse3 sse4.1 sse4.2 crc32"
 _V3 = f"{_V2} avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave"
-_V4 = f"{_V3} avx512f avx512bw avx512cd avx512dq avx512vl"
+# Beyond x86-64-v4 its processors all have PREFETCHW, which the tiles of products ask for.
+_V4 = f"{_V3} avx512f avx512bw avx512cd avx512dq avx512vl prfchw"
 DEMANDS = {
     "avx512_bf16": f"{_V4} avx512vnni avx512bf16",
     "avx512_vnni": f"{_V4} avx512vnni",
@@ -106,17 +108,18 @@ def variants(level: str) -> list[Variant]:
     """The choices of a level, first what the others are compared with: what is compiled on a machine of its own."""
     found: list[Variant] = [("processor", {"NMT_CPU": level})]
     cpus = {
-        "avx512_bf16": ("x86-64-v4", "cooperlake", "sapphirerapids", "znver4"),
-        "avx512_vnni": ("x86-64-v4", "cascadelake", "icelake-server"),
-        "avx512": ("x86-64-v4", "skylake-avx512"),
+        "avx512_bf16": ("x86-64-v4", "sapphirerapids", "sapphirerapids-512", "znver4"),
+        "avx512_vnni": ("x86-64-v4", "cascadelake", "icelake-server", "icelake-server-512"),
+        "avx512": ("x86-64-v4", "skylake-avx512", "skylake-avx512-512"),
         "avx2_vnni": ("x86-64-v3", "alderlake"),
         "avx2": ("x86-64-v3", "haswell", "skylake", "znver3"),
         "generic": ("x86-64", "generic"),
     }[level]
-    found += [(cpu, {"NMT_CPU": level} | restricted(cpu, level)) for cpu in cpus]
-    if level.startswith("avx512"):
-        wide = restricted("x86-64-v4", level, "-prefer-256-bit")
-        found.append(("x86-64-v4-512", {"NMT_CPU": level} | wide))
+    for name in cpus:
+        # Where LLVM prefers half the width of a register, loops that it vectorises take the whole one.
+        wide = name.endswith("-512")
+        settings = restricted(name.removesuffix("-512"), level, *(["-prefer-256-bit"] if wide else []))
+        found.append((name, {"NMT_CPU": level} | settings))
     return found
 
 
@@ -164,8 +167,8 @@ def compare(where: str, case: Case, peers: dict[str, Peer]) -> tuple[dict[str, f
 
 
 def take_turns(case: Case, peers: dict[str, Peer], turns: int) -> dict[str, list[float]]:
-    """Seconds of the fastest call of each choice in each turn. Every other turn goes backwards, so that nobody always
-    follows the same one."""
+    """Processor seconds of the fastest call of each choice in each turn. Every other turn goes backwards, so that
+    nobody always follows the same one."""
     mode = case.mode
 
     def seconds(peer: Peer, count: int) -> list[float]:
