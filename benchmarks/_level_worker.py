@@ -1,7 +1,6 @@
 """The worker of `levels.py`: the engine in one process, compiled for what the environment names.
 
-`NMT_CPU` chooses the level (see nmt/rnn/kernels/features.py), NUMBA_CPU_NAME and NUMBA_CPU_FEATURES what LLVM compiles
-for, also where NMT_CPU alone would choose that. Answers requests of `_peer.py`.
+`NMT_CPU` chooses what is compiled for (see nmt/rnn/kernels/features.py). Answers requests of `_peer.py`.
 """
 
 import os
@@ -14,21 +13,15 @@ from typing import Any
 import numpy as np
 from _worker import Bench, serve
 
-# What the caller asked for, before the level's own choice replaces it; Numba reads it when it is imported, later.
-_COMPILED_FOR = {name: os.environ[name] for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES") if name in os.environ}
-from nmt.rnn.kernels.features import TARGET  # noqa: E402
-
-os.environ.update(_COMPILED_FOR)
-
-import nmt.rnn  # noqa: E402
-from nmt import Translator  # noqa: E402
-from nmt.config import load_config  # noqa: E402
-from nmt.data.batches import Batch, make_batch  # noqa: E402
-from nmt.data.subwords import Subwords  # noqa: E402
-from nmt.decode import Hypothesis, search  # noqa: E402
-from nmt.model import TranslationModel  # noqa: E402
-from nmt.model_folder import build_model  # noqa: E402
-from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer  # noqa: E402
+import nmt.rnn
+from nmt import Translator
+from nmt.config import load_config
+from nmt.data.batches import Batch, make_batch
+from nmt.data.subwords import Subwords
+from nmt.decode import Hypothesis, search
+from nmt.model import TranslationModel
+from nmt.model_folder import build_model
+from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
 
 Arrays = dict[str, np.ndarray]
 
@@ -188,4 +181,4 @@ def make(request: dict[str, Any], arrays: Arrays) -> Case:
 
 
 if __name__ == "__main__":
-    serve(TARGET.name, make)
+    serve("nmt", make)

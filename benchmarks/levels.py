@@ -1,17 +1,17 @@
 """Is machine code for a level of processors as fast as code for this very processor?
 
-A level is a set of features (nmt/rnn/kernels/features.py). Its code may use these alone, so that all processors of the
-level can run it; code for one processor may use all that it has, and is scheduled for it. For each level a few
-choices of (cpu, features) for LLVM, each in a process of its own, do the same: recurrent layers, training steps,
-translations, with one thread. Their results are compared with the first choice's, then they take turns.
+A level is a set of features (nmt/rnn/kernels/features.py): its code runs on all processors that have them, and gives
+the same bits on all. Code for one processor may use all that it has, and is scheduled for it. Each in a process of its
+own does the same: recurrent layers, training steps, translations, with one thread. Results are compared, then they take
+turns. Other checkouts can be asked as well.
 
 Time is the processor's, not the clock's: with one thread they differ by what others do on the same core. Each figure is
-the time beside the first choice's (1.02: 2 % slower): of the fastest calls, and in brackets the median over turns.
-Choices with the same letter give the same bits; the first choice has "a". At the end of the line stands the largest
-relative error of any result.
+the time beside that of code for this processor (1.02: 2 % slower): of the fastest calls, and in brackets the median
+over turns. Choices with the same letter give the same bits; the first has "a". At the end of the line stands the
+largest relative error of any result.
 
-Run: python benchmarks/levels.py [--quick] [--levels A,B] [--choices A,B] [--cases A,B] [--turns N] [--json FILE]
-The first run compiles everything once for each choice, minutes each; NMT_CACHE_DIR keeps it apart from other code.
+Run: python benchmarks/levels.py [--quick] [--also NAME=CHECKOUT] [--cases A,B] [--turns N] [--json FILE]
+The first run compiles everything once for each choice; NMT_CACHE_DIR keeps it apart from other code.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from _peer import Peer
 from llvmlite import binding
 
 from nmt.rnn.cores import default_threads
+from nmt.rnn.kernels.features import TARGET
 
 _TURN_SECONDS, _WARM_SECONDS = 0.12, 0.08
 # Largest ||a - b|| / ||b|| of any result. Loops of other widths add up in another order; of bfloat16 that can move a
@@ -74,53 +75,12 @@ def _cases() -> dict[str, Case]:
 CASES = _cases()
 _QUICK_CASES = ("lstm32-train-f4", "step-demo-f4", "step-demo-bf16", "beam5-demo-f4", "beam5-demo-int8")
 
-# ---------------------------------------------------------------- levels
 
-# LLVM's names of the features of the x86-64 levels, and of ours above them. What a level demands of a processor is
-# what stands here.
-_V1 = "64bit cmov cx8 fxsr mmx sse sse2"
-_V2 = f"{_V1} cx16 sahf popcnt sse3 ssse3 sse4.1 sse4.2 crc32"
-_V3 = f"{_V2} avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave"
-# Beyond x86-64-v4 its processors all have PREFETCHW, which the tiles of products ask for.
-_V4 = f"{_V3} avx512f avx512bw avx512cd avx512dq avx512vl prfchw"
-DEMANDS = {
-    "avx512_bf16": f"{_V4} avx512vnni avx512bf16",
-    "avx512_vnni": f"{_V4} avx512vnni",
-    "avx512": _V4,
-    "avx2_vnni": f"{_V3} avxvnni",
-    "avx2": _V3,
-    "generic": _V1,
-}
-
-
-def restricted(cpu: str, level: str, *more: str) -> dict[str, str]:
-    """Code scheduled for `cpu` with the features of a level alone, and with settings that are not the processor's."""
-    demanded = set(DEMANDS[level].split())
-    known = sorted(binding.get_host_cpu_features())
-    missing = demanded - set(known)
-    if missing:
-        raise SystemExit(f"{level}: LLVM must know its features, got none called {', '.join(sorted(missing))}")
-    features = [f"{'+' if name in demanded else '-'}{name}" for name in known]
-    return {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ",".join([*features, *more])}
-
-
-def variants(level: str) -> list[Variant]:
-    """The choices of a level, first what the others are compared with: what is compiled on a machine of its own."""
-    found: list[Variant] = [("processor", {"NMT_CPU": level})]
-    cpus = {
-        "avx512_bf16": ("x86-64-v4", "sapphirerapids", "sapphirerapids-512", "znver4"),
-        "avx512_vnni": ("x86-64-v4", "cascadelake", "icelake-server", "icelake-server-512"),
-        "avx512": ("x86-64-v4", "skylake-avx512", "skylake-avx512-512"),
-        "avx2_vnni": ("x86-64-v3", "alderlake"),
-        "avx2": ("x86-64-v3", "haswell", "skylake", "znver3"),
-        "generic": ("x86-64", "generic"),
-    }[level]
-    for name in cpus:
-        # Where LLVM prefers half the width of a register, loops that it vectorises take the whole one.
-        wide = name.endswith("-512")
-        settings = restricted(name.removesuffix("-512"), level, *(["-prefer-256-bit"] if wide else []))
-        found.append((name, {"NMT_CPU": level} | settings))
-    return found
+def variants(also: list[str]) -> list[Variant]:
+    """What is compared, first what the others are compared with; `also` are further checkouts, NAME=FOLDER."""
+    given = [entry.partition("=") for entry in also]
+    checkouts = [(name, {"PYTHONPATH": folder}) for name, _, folder in given]
+    return [("processor", {"NMT_CPU": "native"}), ("level", {}), *checkouts]
 
 
 # ---------------------------------------------------------------- turns
@@ -219,15 +179,13 @@ def run_case(name: str, peers: dict[str, Peer], turns: int) -> dict[str, Any]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--levels", help=f"among {','.join(DEMANDS)}; all that this machine has")
-    parser.add_argument("--choices", help="names of choices, the first of a level aside")
+    parser.add_argument("--also", action="append", default=[], metavar="NAME=CHECKOUT", help="another version")
     parser.add_argument("--cases", help=f"beginnings of names among {','.join(CASES)}")
     parser.add_argument("--turns", type=int, help="of each choice (9; 5 with --quick)")
     parser.add_argument("--quick", action="store_true", help="fewer cases and turns")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     args = parser.parse_args()
     args.turns = args.turns or (5 if args.quick else 9)
-    args.levels = args.levels.split(",") if args.levels else _levels_here()
     if args.cases:
         args.cases = [name for name in CASES if name.startswith(tuple(args.cases.split(",")))]
     else:
@@ -235,27 +193,22 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def _levels_here() -> list[str]:
-    has = binding.get_host_cpu_features()
-    return [level for level, demands in DEMANDS.items() if all(has.get(name) for name in demands.split())]
-
-
 def main() -> None:
-    """A table a level."""
+    """A table."""
     args = arguments()
     print(", ".join(f"{name} {value}" for name, value in describe(1).items()))
     version, own_name = ".".join(map(str, binding.llvm_version_info)), binding.get_host_cpu_name()
     print(f"LLVM {version}, its name of this processor {own_name}")
     records = []
-    for level in args.levels:
-        first, *others = variants(level)
-        if args.choices:
-            others = [choice for choice in others if choice[0] in args.choices.split(",")]
-        with started([first, *others]) as peers:
-            print(f"\n{level}\n{'case':22s} {'ms':>9s} " + " ".join(f"{name:>16s}" for name, _ in others), flush=True)
-            for name in args.cases:
-                note(f"{level}: {name}")
-                records.append({"level": level} | run_case(name, peers, args.turns))
+    chosen = variants(args.also)
+    with started(chosen) as peers:
+        print(
+            f"\n{TARGET.name}\n{'case':22s} {'ms':>9s} " + " ".join(f"{name:>16s}" for name, _ in chosen[1:]),
+            flush=True,
+        )
+        for name in args.cases:
+            note(name)
+            records.append({"level": TARGET.name} | run_case(name, peers, args.turns))
     if args.json:
         args.json.write_text(json.dumps({"machine": describe(1), "records": records}, indent=1) + "\n")
 
