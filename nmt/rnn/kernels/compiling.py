@@ -34,7 +34,6 @@ if hasattr(global_compiler_lock, "_lock"):
 # `_nrt`: nothing counts references; compiled code asks the system for memory and gives it back (see arrays.py).
 _OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _NO_ENTRANCES: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_ENTRY = "nmt_entry"
 _INT64, _POINTER = ir.IntType(64), ir.IntType(8).as_pointer()
 
 
@@ -80,7 +79,7 @@ def compile_native(native: Native) -> Record:
         made = compile_extra(*contexts, native.function, argument_types, _type_named(native.result), flags, {})
         library = made.library
         library.add_ir_module(_entrance(made.fndesc, native))
-        return _linked(library)
+        return _linked(library, native.entry)
 
 
 def _type_named(name: str) -> Any:
@@ -92,7 +91,7 @@ def _type_named(name: str) -> Any:
 def _entrance(description: Any, native: Native) -> ir.Module:
     """A function of C that calls a compiled one. Numba's own would drag in Python, to report what is never raised."""
     context = cpu_target.target_context
-    module = context.create_module(_ENTRY)
+    module = context.create_module(native.entry)
     kind = context.call_conv.get_function_type(description.restype, description.argtypes)
     inner = ir.Function(module, kind, description.llvm_func_name)
     if native.by_table:
@@ -101,7 +100,7 @@ def _entrance(description: Any, native: Native) -> ir.Module:
         given = [context.get_value_type(argument) for argument in description.argtypes]
     has_result = description.restype != types.void
     result = context.get_value_type(description.restype) if has_result else ir.VoidType()
-    outer = ir.Function(module, ir.FunctionType(result, given), _ENTRY)
+    outer = ir.Function(module, ir.FunctionType(result, given), native.entry)
     builder = ir.IRBuilder(outer.append_basic_block("entry"))
     values = _from_table(builder, description.argtypes, outer.args, native) if native.by_table else outer.args
     _, value = context.call_conv.call_function(
@@ -152,19 +151,19 @@ def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value,
     return array._getvalue()
 
 
-def _linked(library: Any) -> Record:
+def _linked(library: Any, entry: str) -> Record:
     """A library of Numba's with all that it calls as one object, whose names are private but for the entrance."""
     module = library._final_module
     for other in dict.fromkeys(library._linking_libraries):
         module.link_in(other._get_module_for_linking(), preserve=True)
     for value in (*module.functions, *module.global_variables):
-        if not value.is_declaration and value.name != _ENTRY:
+        if not value.is_declaration and value.name != entry:
             value.linkage = "private"
     library._optimize_final_module()
     module.verify()
     symbols = sorted({name for name in _DECLARED.findall(str(module)) if not name.startswith("llvm.")})
     code = library.codegen._tm.emit_object(module)
-    return Record({"entry": _ENTRY, "symbols": symbols}, code)
+    return Record({"entry": entry, "symbols": symbols}, code)
 
 
 _DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MULTILINE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_int64
 from functools import cached_property
+from itertools import count
 from threading import RLock
 from typing import Any
 
@@ -98,6 +99,11 @@ class Native:
         return None if self.content is None else source_name(self._label, self.content, self._types)
 
     @cached_property
+    def entry(self) -> str:
+        """The one symbol of its machine code."""
+        return f"nmt_{self.source_name or f'unnamed_{next(_unnamed)}'}"
+
+    @cached_property
     def code_name(self) -> str | None:
         """That of its machine code in the store; None where its content has none."""
         if self.content is None:
@@ -123,8 +129,8 @@ class Native:
     @cached_property
     def call(self) -> Callable[..., int]:
         """It, for Python: arguments and result are int64, and the interpreter's lock is free meanwhile."""
-        count = 3 if self.by_table else len(self.argument_types)
-        return CFUNCTYPE(c_int64 if self.result == "int64" else None, *(c_int64,) * count)(self.address)
+        arguments = 3 if self.by_table else len(self.argument_types)
+        return CFUNCTYPE(c_int64 if self.result == "int64" else None, *(c_int64,) * arguments)(self.address)
 
     def _find(self) -> int:
         found = self._shipped() or self._stored()
@@ -147,6 +153,7 @@ class Native:
 
 
 _BY_SYMBOL: dict[str, Native] = {}
+_unnamed = count(1)
 
 # One finds its code at a time, with all that it calls.
 _finding = forkable(RLock())
