@@ -135,6 +135,8 @@ class Native:
     def _find(self) -> int:
         found = self._shipped() or self._stored()
         if found is None:
+            for begin in when_compiling:
+                begin(self)
             from nmt.rnn.kernels.compiling import compile_native
 
             found = compile_native(self)
@@ -160,6 +162,9 @@ _finding = forkable(RLock())
 
 before_compiling: list[Callable[[Native], None]] = []
 """What is called when an address is first asked for: to wait until others have compiled it."""
+
+when_compiling: list[Callable[[Native], None]] = []
+"""What is called when it was not there."""
 
 
 def _usable(found: Record | None) -> Record | None:
