@@ -50,7 +50,8 @@ class Memory:
 @dataclass
 class Plan:
     """Programs of a traced step. `backward` is None for inference. Places of outputs and gradients by name; `receives`
-    are the outputs that the backward pass takes a gradient of, `memory` says what lies where for its sake."""
+    are the outputs that the backward pass takes a gradient of, `memory` says what lies where for its sake, and
+    `gradients` are its values by the id of what they are the gradient of."""
 
     trace: Trace
     forward: Pass
@@ -61,6 +62,7 @@ class Plan:
     d_captured: dict[str, Place] = field(default_factory=dict)
     receives: frozenset[str] = frozenset()
     memory: Memory | None = None
+    gradients: dict[int, Value] = field(default_factory=dict)
 
 
 def make_plan(
@@ -106,7 +108,9 @@ def make_plan(
     backward = _in_blocks(backward, {p.name for p in back.d_inputs.values()})
     sinks = [_sink_in_block(s, backward) for s in sinks]
     memory = Memory(*map(frozenset, (given, written, {v.id for v in kept}, found)))
-    return Plan(trace, forward, outputs, backward, sinks, back.d_inputs, back.d_captured, received, memory)
+    return Plan(
+        trace, forward, outputs, backward, sinks, back.d_inputs, back.d_captured, received, memory, back.gradients
+    )
 
 
 def _operands(sinks: list[Sink]) -> list[Value]:

@@ -59,12 +59,13 @@ def _written_by_row(v: Value) -> Value:
 @dataclass
 class Backward:
     """What the backward direction writes, the sums that are gradients of parameters, and the places of gradients of
-    inputs and captured arrays by name."""
+    inputs and captured arrays by name. `gradients` are values by the id of what they are the gradient of."""
 
     roots: list[Entry]
     sinks: list[Sink]
     d_inputs: dict[str, Place]
     d_captured: dict[str, Place]
+    gradients: dict[int, Value]
 
 
 def _cotangent(trace: Trace, name: str, v: Value) -> Value:
@@ -84,7 +85,7 @@ def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collec
     captured = {k: v for k, v in needed.items() if v.op == "captured"}
     wanted = {v.id for v in (*trace.states.values(), *needed.values())}
     gradients, sinks = differentiate(outputs, wanted)
-    back = Backward([], sinks, {}, {})
+    back = Backward([], sinks, {}, {}, gradients)
     for name, v in trace.states.items():
         zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width)
         back.roots.append(Entry(gradients.get(v.id, zero), Place("carry_out", f"D_{name}", False, v.width)))
