@@ -13,7 +13,7 @@ from nmt.rnn.show.layout import lay_out
 
 Key = Hashable
 
-_LETTER, _LINE = 6.7, 16.0  # of 11 pixels
+_LETTER, _LINE = 6.7, 17.0  # of 11 pixels
 _PAD, _ROW_GAP, _MARGIN = 8.0, 28.0, 18.0
 _BAND_HEAD, _FRAME = 25.0, 9.0
 _LABEL = 6.2  # a letter of a label, of 10 pixels
@@ -47,8 +47,8 @@ def _style() -> str:
 
 @dataclass(frozen=True)
 class Box:
-    """One value: its name, its shape beside it, lines of its operation; `kind` is its colour. `mark`: a word on its
-    edge."""
+    """One value: its name, its shape beside it, lines of its operation; `kind` is its colour. `mark`: words on its
+    last line, in the colour of its edge."""
 
     key: Key
     rank: int
@@ -68,7 +68,7 @@ class Box:
     @property
     def height(self) -> float:
         """Pixels."""
-        return (1 + len(self.lines)) * _LINE + _PAD
+        return (1 + len(self.lines) + bool(self.mark)) * _LINE + _PAD
 
 
 @dataclass(frozen=True)
@@ -93,21 +93,16 @@ class Panel:
     frames: list[Frame] = field(default_factory=list)
 
 
-def document(
-    title: str, panels: Sequence[Panel], legend: Sequence[tuple[str, str]], *, side_by_side: bool = False
-) -> str:
+def document(title: str, panels: Sequence[Panel], legend: Sequence[tuple[str, str]]) -> str:
     """The SVG document. legend: kinds and what their colours mean."""
     drawn = [_Drawn(panel) for panel in panels]
     top = 34.0 + (24.0 if legend else 0.0)
-    x, y, right, bottom = _MARGIN, top, 0.0, 0.0
+    y, right, bottom = top, 0.0, 0.0
     parts: list[str] = []
     for one in drawn:
-        parts.append(f'<g transform="translate({x:.1f} {y:.1f})">' + "".join(one.parts) + "</g>")
-        right, bottom = max(right, x + one.width), max(bottom, y + one.height)
-        if side_by_side:
-            x += one.width + 2 * _MARGIN
-        else:
-            y += one.height + _MARGIN
+        parts.append(f'<g transform="translate({_MARGIN:.1f} {y:.1f})">' + "".join(one.parts) + "</g>")
+        right, bottom = max(right, _MARGIN + one.width), max(bottom, y + one.height)
+        y += one.height + _MARGIN
     keys, at = [], _MARGIN
     for kind, words in legend:
         keys.append(f'<rect x="{at:.1f}" y="38" width="12" height="12" rx="2" class="{kind}"/>')
@@ -200,15 +195,8 @@ class _Drawn:
             lines.append(_text(at, top + _LINE + 1, box.shape, "soft", anchor="end"))
         lines += [_text(left + _PAD, top + (n + 2) * _LINE, line) for n, line in enumerate(box.lines)]
         if box.mark:
-            lines.append(
-                _text(
-                    left + box.width - 2,
-                    top - 2,
-                    box.mark,
-                    f"label ink-{box.mark if box.mark in _COLOURS else box.kind}",
-                    anchor="end",
-                )
-            )
+            kind = box.mark if box.mark in _COLOURS else box.kind
+            lines.append(_text(left + _PAD, top + box.height - _PAD, box.mark, f"label ink-{kind}"))
         return "".join(lines)
 
     def _top(self, box: Box) -> float:

@@ -32,12 +32,6 @@ def plan_picture(title: str, plans: Mapping[str, Plan]) -> str:
     return document(title, panels, [key for key in LEGEND if trains or key[0] != "kept"])
 
 
-def box_of(key: Key, rank: int, kind: str, v: Value, names: Naming, mark: str = "") -> Box:
-    """A box with a value's name and shape, and its operation unless it is a leaf."""
-    operation = names.operation(v) if v.kind != "leaf" else ""
-    return Box(key, rank, kind, names.name(v), shape(v), wrap(operation, _LONGEST) if operation else (), mark)
-
-
 def source_of(v: Value) -> Value:
     """The value that an operand is taken from: behind copies and slices."""
     v = through(v)
@@ -51,136 +45,112 @@ def is_copy(v: Value) -> bool:
     return v.op in ("expand", "slice")
 
 
-# ---------------------------------------------------------------- the work of a pass
+class Board:
+    """Boxes and edges of a panel, band below band. What a band reads and no edge is to come from has boxes of its own,
+    near its readers."""
 
-
-def work_panel(title: str, plan: Plan, done: list[Work]) -> Panel:
-    """One direction of a plan: what is computed where, and what it reads."""
-    return _Works(plan, done).panel(title)
-
-
-class _Works:
-    """Ranks go from step to step of the programs; a value that is computed in two of them has two boxes."""
-
-    def __init__(self, plan: Plan, done: list[Work]) -> None:
-        self.plan, self.done, self.names = plan, done, Naming(plan.trace, plan.gradients)
-        self.kept = plan.memory.kept if plan.memory else frozenset[int]()
-        self.is_backward = plan.backward is not None and done == works(plan.backward)
+    def __init__(self, names: Naming, *, params: bool = False) -> None:
+        self.names = names
+        self.left_out = {"const"} if params else {"const", "param", "rows_of"}
         self.boxes: list[Box] = []
         self.edges: list[tuple[Key, Key]] = []
         self.frames: list[Frame] = []
-        self.stored: dict[int, Key] = {}  # the box that put a value into memory
+        self.joined: dict[int, Key] = {}  # boxes of earlier bands that edges lead from
         self.rank = 0
 
-    def panel(self, title: str) -> Panel:
-        """The drawing."""
-        for phase in PHASES:
-            first = self.rank
-            for n, work in enumerate(self.done):
-                if work.phase == phase:
-                    self._work(n, work)
-            if phase == "after" and self.is_backward and self.plan.sinks:
-                self._sums()
-            if self.rank > first:
-                self.frames.append(Frame(first, self.rank - 1, RUNS[phase], phase, depth=1))
-        return Panel(title, self.boxes, self.edges, self.frames)
-
-    def _work(self, n: int, work: Work) -> None:
-        drawn = {v.id: v for v in work.values if not is_copy(v) or v.id in work.written}
+    def band(
+        self, tag: Key, values: Iterable[Value], kinds: Mapping[int, str], marks: Mapping[int, str] | None = None
+    ) -> tuple[int, int]:
+        """Add boxes, (tag, id) being their keys; returns the ranks of the first and the last. kinds: colours by id, of
+        what is read as well; marks: words on boxes."""
+        drawn = {v.id: v for v in values}
         reads = {i: [source_of(a) for a in v.args] for i, v in drawn.items()}
-        reads = {i: [a for a in args if a.op not in ("const", "param", "rows_of")] for i, args in reads.items()}
-        ranks = _ranks(drawn, reads, set(self.stored))
-        leaves = [(i, a) for i, args in reads.items() for a in args if a.id not in drawn and a.id not in self.stored]
-        first = self.rank
-        if any(ranks[i] == 0 for i, _ in leaves):
-            first += 1
+        reads = {i: [a for a in args if a.op not in self.left_out] for i, args in reads.items()}
+        ranks = _ranks(drawn, reads, set(self.joined))
+        leaves = [(i, a) for i, args in reads.items() for a in args if a.id not in drawn and a.id not in self.joined]
+        first = self.rank + any(ranks[i] == 0 for i, _ in leaves)
         for i, v in drawn.items():
-            mark = "kept" if i in self.kept and i in work.written else ""
-            self.boxes.append(box_of((n, i), first + ranks[i], work.phase, v, self.names, mark))
+            kind = kinds.get(i, "leaf" if v.kind == "leaf" else "plain")
+            self.boxes.append(self._box((tag, i), first + ranks[i], kind, v, (marks or {}).get(i, "")))
             for a in reads[i]:
-                if a.id in drawn or a.id in self.stored:
-                    self.edges.append(((n, a.id) if a.id in drawn else self.stored[a.id], (n, i)))
-        self._leaves(n, leaves, {i: first + rank for i, rank in ranks.items()})
-        self.stored |= {i: (n, i) for i in drawn if i in work.written}
+                if a.id in drawn or a.id in self.joined:
+                    self.edges.append(((tag, a.id) if a.id in drawn else self.joined[a.id], (tag, i)))
+        self._leaves(tag, leaves, {i: first + rank for i, rank in ranks.items()}, kinds)
         self.rank = first + max(ranks.values(), default=-1) + 1
-        if work.product is None and drawn:
-            self.frames.append(Frame(first, self.rank - 1, work.title, work.phase))
+        return first, self.rank - 1
 
-    def _leaves(self, n: int, leaves: Iterable[tuple[int, Value]], ranks: Mapping[int, int]) -> None:
+    def _box(self, key: Key, rank: int, kind: str, v: Value, mark: str) -> Box:
+        operation = self.names.operation(v) if v.kind != "leaf" else ""
+        return Box(key, rank, kind, self.names.name(v), shape(v), wrap(operation, _LONGEST) if operation else (), mark)
+
+    def _leaves(
+        self, tag: Key, leaves: Iterable[tuple[int, Value]], ranks: Mapping[int, int], kinds: Mapping[int, str]
+    ) -> None:
         """A box for what is read from memory, near its readers: again where another one is further down."""
         readers: dict[int, list[int]] = {}
         values = {a.id: a for _, a in leaves}
         for i, a in leaves:
             readers.setdefault(a.id, []).append(i)
         for leaf, mine in readers.items():
-            at = -1
+            at = None
             for i in sorted(set(mine), key=lambda i: ranks[i]):
-                if at < 0 or ranks[i] > at + 2:
+                if at is None or ranks[i] > at + 2:
                     at = ranks[i] - 1
-                    kind = "kept" if leaf in self.kept else "leaf"
-                    self.boxes.append(Box((n, leaf, at), at, kind, self.names.name(values[leaf]), shape(values[leaf])))
-                self.edges.append(((n, leaf, at), (n, i)))
+                    name = self.names.name(values[leaf])
+                    self.boxes.append(Box((tag, leaf, at), at, kinds.get(leaf, "leaf"), name, shape(values[leaf])))
+                self.edges.append(((tag, leaf, at), (tag, i)))
 
-    def _sums(self) -> None:
-        """Gradients of parameters, which need no function of their own."""
-        for k, placed in enumerate(self.plan.sinks):
+    def sums(self, plan: Plan, kind: str) -> None:
+        """The gradients of parameters, sums over all rows and steps, below what they are summed from."""
+        for n, placed in enumerate(plan.sinks):
             gradient, operation, size = sum_of(placed, self.names)
-            key = ("sum", k)
-            self.boxes.append(Box(key, self.rank, "after", gradient, size, wrap(operation, _LONGEST), "sum"))
+            key = ("sum", n)
+            self.boxes.append(Box(key, self.rank, kind, gradient, size, wrap(operation, _LONGEST), "sum"))
             operands = [v for v in (placed.sink.left, placed.sink.right) if v is not None]
-            self.edges += [(self.stored[v.id], key) for v in map(source_of, operands) if v.id in self.stored]
+            self.edges += [(self.joined[v.id], key) for v in map(source_of, operands) if v.id in self.joined]
         self.rank += 1
+
+
+def work_panel(title: str, plan: Plan, done: list[Work]) -> Panel:
+    """One direction of a plan, step by step of its programs; a value that is computed in two of them has two boxes."""
+    board = Board(Naming(plan.trace, plan.gradients))
+    kept = plan.memory.kept if plan.memory else frozenset[int]()
+    backward = plan.backward is not None and done == works(plan.backward)
+    for phase in PHASES:
+        start = board.rank
+        for n, work in enumerate(done):
+            if work.phase != phase:
+                continue
+            drawn = [v for v in work.values if not is_copy(v) or v.id in work.written]
+            kinds = dict.fromkeys(kept, "kept") | {v.id: phase for v in drawn}
+            marks = {v.id: "kept" for v in drawn if v.id in kept and v.id in work.written}
+            first, last = board.band(n, drawn, kinds, marks)
+            board.joined |= {v.id: (n, v.id) for v in drawn if v.id in work.written}
+            if work.product is None and drawn:
+                board.frames.append(Frame(first, last, work.title, phase))
+        if phase == "after" and backward and plan.sinks:
+            board.sums(plan, phase)
+        if board.rank > start:
+            board.frames.append(Frame(start, board.rank - 1, RUNS[phase], phase, depth=1))
+    return Panel(title, board.boxes, board.edges, board.frames)
 
 
 def _ranks(drawn: Mapping[int, Value], reads: Mapping[int, list[Value]], anchors: set[int]) -> dict[int, int]:
     """A line for every value of one step, below all that it reads. What hangs on nothing above is put right above its
     first reader, so that it does not stand far away from it."""
+    readers: dict[int, set[int]] = {}
+    for i, args in reads.items():
+        for a in args:
+            readers.setdefault(a.id, set()).add(i)
     ranks: dict[int, int] = {}
     anchored: set[int] = set()
     for i in sorted(drawn):
         inside = [a.id for a in reads[i] if a.id in drawn]
         ranks[i] = max((ranks[a] + 1 for a in inside), default=0)
-        if any(a.id in anchors or a.id in anchored for a in reads[i]):
+        several = len(set(inside)) > len(readers.get(i, []))
+        if several or any(a.id in anchors or a.id in anchored for a in reads[i]):
             anchored.add(i)
-    readers: dict[int, list[int]] = {}
-    for i, args in reads.items():
-        for a in args:
-            readers.setdefault(a.id, []).append(i)
     for i in sorted(drawn, reverse=True):
         if i not in anchored and i in readers:
             ranks[i] = min(ranks[r] for r in readers[i]) - 1
     return ranks
-
-
-# ---------------------------------------------------------------- a graph, value by value
-
-
-def graph_panel(title: str, values: Iterable[Value], names: Naming, kinds: Mapping[int, str], *,
-                marks: Mapping[int, str] | None = None, params: bool = False, order: Mapping[str, int] | None = None,
-                frames: Mapping[str, str] | None = None) -> Panel:  # fmt: skip
-    """Values and what each is computed from. kinds: the colour of each, by id; order: kinds whose boxes lie in bands
-    from above, lowest number first, with the titles in `frames`. params: draw parameters as well."""
-    left_out = {"const"} if params else {"const", "param", "rows_of"}
-    drawn = {v.id: v for v in values if not is_copy(v) and v.op not in left_out}
-    reads = {i: [source_of(a) for a in v.args] for i, v in drawn.items()}
-    bands = {i: (order or {}).get(kinds.get(i, "plain"), 0) for i in drawn}
-    for i in sorted(drawn, reverse=True):  # a leaf lies in the band of its first reader
-        if drawn[i].kind == "leaf":
-            bands[i] = min((bands[r] for r in drawn if any(a.id == i for a in reads[r])), default=bands[i])
-    boxes: list[Box] = []
-    found: list[Frame] = []
-    start = 0
-    for band in sorted(set(bands.values())):
-        inside = {i: v for i, v in drawn.items() if bands[i] == band}
-        ranks = _ranks(inside, {i: reads[i] for i in inside}, {i for i in drawn if bands[i] < band})
-        lift = -min(ranks.values())
-        for i, v in inside.items():
-            kind = kinds.get(i, "leaf" if v.kind == "leaf" else "plain")
-            boxes.append(box_of(i, start + lift + ranks[i], kind, v, names, (marks or {}).get(i, "")))
-        end = start + lift + max(ranks.values())
-        for kind, number in (order or {}).items():
-            if number == band and frames and kind in frames:
-                found.append(Frame(start, end, frames[kind], kind))
-        start = end + 1
-    edges: list[tuple[Key, Key]] = [(a.id, i) for i, args in reads.items() for a in args if a.id in drawn]
-    return Panel(title, boxes, edges, found)
