@@ -1,8 +1,8 @@
 """Writes what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, the tests named in
 docs/engine-rows.md, and the pictures of the compiler's passes.
 
-Run by `make docs`. tests/test_docs.py, tests/rows/test_page.py and tests/rnn/test_show.py fail when something is missing
-from these files.
+Run by `make docs`. tests/test_docs.py, tests/rows/test_page.py and tests/rnn/test_show.py fail when something is
+missing from these files.
 """
 
 import importlib

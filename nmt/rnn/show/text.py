@@ -27,22 +27,24 @@ def plan_text(plan: Plan, columns: int, *, once: bool = False) -> str:
     names = Naming(plan.trace, plan.gradients)
     forward, backward = works(plan.forward), works(plan.backward) if plan.backward else []
     parts = [
-        _section(f"{title}reads and returns", _ends(plan, names, columns)),
-        _section(f"{title}forward: every value", _values(plan, names, forward, columns)),
-        _section(f"{title}forward: the work in order", _order(names, forward, columns, once)),
+        _section(f"{title}reads and returns", columns, _ends(plan, names, columns)),
+        _section(f"{title}forward: every value", columns, _values(plan, names, forward, columns)),
+        _section(f"{title}forward: the work in order", columns, _order(names, forward, columns, once)),
     ]
     if plan.backward is not None:
         parts += [
-            _section(f"{title}kept for the backward pass", _kept(plan, names, columns, once)),
-            _section(f"{title}backward: every value", _values(plan, names, backward, columns)),
-            _section(f"{title}backward: the work in order", _order(names, backward, columns, once)),
-            _section(f"{title}gradients of parameters: sums over all rows and steps", _sums(plan, names, columns)),
+            _section(f"{title}kept for the backward pass", columns, _kept(plan, names, columns, once)),
+            _section(f"{title}backward: every value", columns, _values(plan, names, backward, columns)),
+            _section(f"{title}backward: the work in order", columns, _order(names, backward, columns, once)),
+            _section(
+                f"{title}gradients of parameters: sums over all rows and steps", columns, _sums(plan, names, columns)
+            ),
         ]
     return "\n".join(parts)
 
 
-def _section(title: str, lines: Iterable[str]) -> str:
-    return "\n".join([title.upper(), "", *(f"{_INDENT}{line}".rstrip() for line in lines), ""])
+def _section(title: str, columns: int, lines: Iterable[str]) -> str:
+    return "\n".join([*wrap(title.upper(), columns), "", *(f"{_INDENT}{line}".rstrip() for line in lines), ""])
 
 
 # ---------------------------------------------------------------- sections
