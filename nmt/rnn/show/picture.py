@@ -22,12 +22,14 @@ _LONGEST = 34
 
 
 def plan_picture(title: str, plans: Mapping[str, Plan]) -> str:
-    """An SVG document of plans, each with a word that its panels' titles begin with."""
+    """An SVG document of plans, each with what its panels' titles begin with; one that has something there runs once,
+    not for every step."""
     panels = []
     for word, plan in plans.items():
-        panels.append(work_panel(f"{word}forward", plan, works(plan.forward)))
+        runs = dict.fromkeys(PHASES, "once") if word else RUNS
+        panels.append(work_panel(f"{word}forward", plan, works(plan.forward), runs))
         if plan.backward is not None:
-            panels.append(work_panel(f"{word}backward", plan, works(plan.backward)))
+            panels.append(work_panel(f"{word}backward", plan, works(plan.backward), runs))
     trains = any(plan.backward is not None for plan in plans.values())
     return document(title, panels, [key for key in LEGEND if trains or key[0] != "kept"])
 
@@ -111,8 +113,9 @@ class Board:
         self.rank += 1
 
 
-def work_panel(title: str, plan: Plan, done: list[Work]) -> Panel:
-    """One direction of a plan, step by step of its programs; a value that is computed in two of them has two boxes."""
+def work_panel(title: str, plan: Plan, done: list[Work], runs: Mapping[str, str] = RUNS) -> Panel:
+    """One direction of a plan, step by step of its programs; a value that is computed in two of them has two boxes.
+    runs: what is said of each phase."""
     board = Board(Naming(plan.trace, plan.gradients))
     kept = plan.memory.kept if plan.memory else frozenset[int]()
     backward = plan.backward is not None and done == works(plan.backward)
@@ -131,7 +134,7 @@ def work_panel(title: str, plan: Plan, done: list[Work]) -> Panel:
         if phase == "after" and backward and plan.sinks:
             board.sums(plan, phase)
         if board.rank > start:
-            board.frames.append(Frame(start, board.rank - 1, RUNS[phase], phase, depth=1))
+            board.frames.append(Frame(start, board.rank - 1, runs[phase], phase, depth=1))
     return Panel(title, board.boxes, board.edges, board.frames)
 
 

@@ -186,7 +186,7 @@ def _place(place: Place) -> str:
     name = place.name
     match place.kind:
         case "after":
-            return f"state {name.removeprefix('S_')} after the step"
+            return f"new state {name.removeprefix('S_')}"
         case "seq":
             return f"kept, {name}" if re.fullmatch(r"k\d+", name) else f"all steps, {name.removeprefix('N_')}"
         case "block":
@@ -229,15 +229,15 @@ def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Lines of at most `width`: broken after a blank where there is one, else within a long name after its points and
-    brackets, else anywhere."""
+    """Lines of at most `width`: broken after a blank where there is one, else within a long name after its points or
+    before its brackets, else anywhere."""
     lines, line = [], ""
     for word in re.findall(r"\S+\s*", text):
         if line and len(line) + len(word.rstrip()) > width:
             lines.append(line.rstrip())
             line = ""
         while len(word.rstrip()) > width:
-            cut = max((m.end() for m in re.finditer(r"[.(,_\[]", word[:width])), default=width)
+            cut = max((m.end() for m in re.finditer(r"[.(,_]|(?!^)(?=\[)", word[:width])), default=width)
             lines.append(word[:cut])
             word = word[cut:]
         line += word
