@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
 from nmt.rnn.kernels.arrays import array_at
+from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
 from nmt.rnn.kernels.jit import task
 from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.pool import run_team
