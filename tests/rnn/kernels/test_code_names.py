@@ -174,7 +174,8 @@ USERS = {
     "a compiled function": "from {helper} import compiled\ndef function(x):\n    return compiled(x)\n",
     "a function inside": "from {helper} import plain\ndef function(x):\n    return (lambda y: plain(y))(x)\n",
     "a name of a module": "import {helper}\ndef function(x):\n    return {helper}.plain(x)\n",
-    "a name of a module in a module": "import {helper}, types\nwhole = types.ModuleType('whole')\nwhole.part = {helper}\n"
+    "a name of a module in a module": "import {helper}, types\n"
+    "whole = types.ModuleType('whole')\nwhole.part = {helper}\n"
     "def function(x):\n    return whole.part.plain(x)\n",
     "a number": "from {helper} import NUMBER\ndef function(x):\n    return x * NUMBER\n",
     "a number of a module": "import {helper}\ndef function(x):\n    return x * {helper}.NUMBER\n",
