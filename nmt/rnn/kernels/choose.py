@@ -33,7 +33,7 @@ def _best_of_rows(rows, tokens, scores):  # type: ignore[no-untyped-def]
 def top_tokens(rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
     """The best tokens of each row of scores [R, V] and their scores, best first, of equal ones the lower token:
     [R, places]. Scores of -inf are never chosen; unused places have token -1."""
-    places = min(places, rows.shape[1])
+    places, rows = min(places, rows.shape[1]), np.ascontiguousarray(rows)
     tokens, scores = np.empty((len(rows), places), np.int32), np.empty((len(rows), places), rows.dtype)
     _best_of_rows(rows, tokens, scores)
     return tokens, scores
@@ -100,7 +100,7 @@ def draw_tokens(rows: np.ndarray, uniforms: np.ndarray, *, temperature: float, t
     Probabilities go to the power 1 / temperature; of these the top_k largest stay (0: all; Fan et al. 2018, section
     5.1), of which the fewest whose sum reaches top_p stay (Holtzman et al. 2020, section 3.1).
     """
-    chosen = np.empty(len(rows), np.int32)
+    rows, uniforms, chosen = np.ascontiguousarray(rows), np.ascontiguousarray(uniforms), np.empty(len(rows), np.int32)
     everything = np.arange(rows.shape[1], dtype=np.int32)
     _draw_rows(rows, float(temperature), int(top_k), float(top_p), uniforms, everything, chosen)
     return chosen

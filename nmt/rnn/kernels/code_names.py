@@ -14,7 +14,7 @@ import platform
 import sys
 from functools import lru_cache
 from importlib.metadata import version
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from nmt.rnn.kernels.features import FINGERPRINT, TARGET, fingerprint
 _OWN = f"{__package__}."
 _HARMLESS = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DEBUG_CACHE", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 """Settings of Numba's that no code depends on; the last two are ours (see features.py)."""
+
+_PLAIN = (bool, int, float, str, np.generic)
+"""Values whose words say all that they are."""
 
 
 def source_name(label: str, content: str, types: str) -> str:
@@ -60,8 +63,7 @@ def _content(function: Any, seen: set[int]) -> str | None:
         if not lines:
             return None
         parts.append("".join(lines))
-        found = [function.__globals__.get(name) for name in _names(function.__code__)]
-        used += [value for value in found if _is_used(value)]
+        used += _used_globals(function)
     for value in used:
         content = _value(value, seen)
         if content is None:
@@ -76,16 +78,33 @@ def _names(code: CodeType) -> list[str]:
     return [*code.co_names, *inside]
 
 
-def _is_used(value: Any) -> bool:
-    """Whether a global value is a function of somebody's that is not one of the kernels' own files."""
+def _used_globals(function: Any) -> list[Any]:
+    """What a function takes from its module, or by a name of a module that this one has imported: functions, and plain
+    values, which are compiled in. The text of the file does not say what those are that come from other files."""
+    names = _names(function.__code__)
+    found = [function.__globals__.get(name) for name in names]
+    modules: list[ModuleType] = []
+    for value in found:  # which grows meanwhile, by what is in modules
+        if isinstance(value, ModuleType) and value not in modules and _is_of_user(value.__name__):
+            modules.append(value)
+            found += [getattr(value, name, None) for name in names]
+    return [value for value in found if isinstance(value, _PLAIN) or _is_function_of_user(value)]
+
+
+def _is_function_of_user(value: Any) -> bool:
     function = getattr(value, "function", value)
     function = getattr(function, "written_by", function)
-    return isinstance(function, FunctionType) and not function.__module__.startswith((_OWN, "numba.", "numpy."))
+    return isinstance(function, FunctionType) and _is_of_user(function.__module__)
+
+
+def _is_of_user(module: str) -> bool:
+    """Whether it is neither one of the kernels' own files nor of a package that compiles."""
+    return not f"{module}.".startswith((_OWN, "numba.", "numpy."))
 
 
 def _value(value: Any, seen: set[int]) -> str | None:
     """A value that a function closes over."""
-    if value is None or isinstance(value, (bool, int, float, str, np.generic, np.dtype)):
+    if value is None or isinstance(value, (*_PLAIN, np.dtype)):
         return repr(value)
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"

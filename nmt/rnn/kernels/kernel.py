@@ -21,16 +21,16 @@ LINE_BYTES = 64
 
 # Of a number, by its class: the name of Numba's type, and what it is in a table.
 _NUMBERS: dict[type, tuple[str, str]] = {
-    bool: ("boolean", "q"),
+    bool: ("boolean", "?7x"),
     int: ("int64", "q"),
     float: ("float64", "d"),
-    np.bool_: ("boolean", "q"),
+    np.bool_: ("boolean", "?7x"),
+    np.int32: ("int32", "i4x"),
     np.int64: ("int64", "q"),
     np.uint64: ("uint64", "Q"),
     np.float32: ("float32", "f4x"),
     np.float64: ("float64", "d"),
 }
-_MOST_AXES = 8
 
 
 class _Entry(NamedTuple):
@@ -68,7 +68,11 @@ class Kernel(Compilable):
         call.native.call(part, parts, call.table)
 
     def with_arguments(self, args: tuple[Any, ...]) -> Call:
-        """What runs it on these, but for (part, parts)."""
+        """What runs it on these, but for (part, parts).
+
+        Raises TypeError: something is neither an array of the machine's byte order nor a number of a known kind.
+        RuntimeError: an array is not contiguous.
+        """
         kinds: list[Any] = []
         words: list[Any] = []
         for value in args:
@@ -76,8 +80,10 @@ class Kernel(Compilable):
             if kind in _NUMBERS:
                 kinds.append(kind)
                 words.append(value)
+            elif kind is not np.ndarray and not isinstance(value, np.ndarray):
+                self._refuse(value)
             else:
-                kinds.append(value.dtype.num * _MOST_AXES + value.ndim)
+                kinds += value.dtype, value.ndim
                 words.append(address_of(value))
                 words += value.shape
         entry = self._entries.get(tuple(kinds))
@@ -94,10 +100,18 @@ class Kernel(Compilable):
             if form is not None:
                 forms.append(form[0])
                 words.append(form[1])
+            elif not value.dtype.isnative or value.ndim == 0:
+                self._refuse(value)
             else:
                 forms.append(f"{value.dtype} {value.ndim}")
                 words.append("q" * (1 + value.ndim))
         return _Entry(self.native(tuple(forms)), struct.Struct("=" + "".join(words)))
+
+    def _refuse(self, value: Any) -> None:
+        """Say that it can be no argument: of anything but an array only NumPy would know how long its address holds."""
+        got = f"{type(value).__name__} {getattr(value, 'dtype', '')} {getattr(value, 'shape', '')}".rstrip()
+        numbers = ", ".join(kind.__name__ for kind in _NUMBERS)
+        raise TypeError(f"{self.function.__name__}: takes arrays of this machine's byte order and {numbers}, got {got}")
 
     def native(self, forms: tuple[str, ...]) -> Native:
         """Its machine code for arguments of these types, arrays as "float32 2" and the like."""

@@ -61,3 +61,17 @@ def test_a_row_without_tokens_gives_none():
     rows[1, 4] = -3.0
     for options in ({"top_k": 0, "top_p": 1.0}, {"top_k": 3, "top_p": 0.5}):
         assert draw_tokens(rows, np.array([0.5, 0.999]), temperature=1.0, **options).tolist() == [-1, 4]
+
+
+def test_rows_may_be_a_part_of_an_array():
+    """A chooser of one's own may hand over some columns, or what it has transposed."""
+    rng = np.random.default_rng(0)
+    whole, uniforms = rng.standard_normal((8, 30)).astype("f4"), rng.random(16)
+    for rows in (whole[:, ::2], np.asfortranarray(whole), whole[::-1]):
+        copied, drawn = rows.copy("C"), {"temperature": 1.0, "top_k": 0, "top_p": 0.9}
+        for found, expected in zip(top_tokens(rows, 3), top_tokens(copied, 3), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        found, expected = (
+            draw_tokens(a, b, **drawn) for a, b in ((rows, uniforms[::2]), (copied, uniforms[::2].copy()))
+        )
+        np.testing.assert_array_equal(found, expected)

@@ -1,24 +1,39 @@
 """Machine code is named by all that it is made of."""
 
+import importlib
+import linecache
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from nmt.rnn.kernels import beam_loop, candidates, code_names, features, products, search, team
-from nmt.rnn.kernels.code_names import code_name
+from nmt.rnn.kernels import beam_loop, candidates, code_names, features, packing, pool, products, search, team
+from nmt.rnn.kernels.jit import inner_kernel, kernel
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.native import _BY_SYMBOL, Native
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNELS = Path(features.__file__).parent
 F4, F8, PAIRS = np.dtype("f4"), np.dtype("f8"), np.dtype("u4")
+
+
+def names_of(function, types="int64"):
+    """Both names of a function with one argument: what it is compiled from, and its machine code."""
+    native = Native(function, (types,), frozenset())
+    return native.source_name, native.code_name
+
+
+def assert_both_differ(*pairs):
+    """Of names that `names_of` gives."""
+    for names in zip(*pairs, strict=True):
+        assert None not in names
+        assert len(set(names)) == len(pairs)
 
 
 def closing_over(value):
@@ -37,6 +52,8 @@ def natives():
     made += [candidates._candidates_task(F4, F4), team._run_in_turn_task]
     made += [beam_loop.search_task(F4), beam_loop.search_task(F8)]
     made += [beam_loop.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
+    made += [pool._run, pool._attend]
+    made += [packing.pack.native((f"{kind} 2", "int64", "int64", f"{kind} 1")) for kind in ("float32", "float64")]
     return [*made, *_BY_SYMBOL.values()]
 
 
@@ -46,13 +63,9 @@ def test_a_change_in_any_file_gives_other_names(path, tmp_path, monkeypatch):
     assert features.fingerprint(copied) == features.FINGERPRINT
     changed = copied / path.name
     changed.write_text(changed.read_text() + "\n")
-    before = code_name(closing_over(1), "types")
+    before = names_of(closing_over(1))
     monkeypatch.setattr(code_names, "FINGERPRINT", features.fingerprint(copied))
-    code_names.compiled_by.cache_clear()
-    try:
-        assert code_name(closing_over(1), "types") != before
-    finally:
-        code_names.compiled_by.cache_clear()
+    assert_both_differ(before, names_of(closing_over(1)))
 
 
 def test_a_file_more_or_less_gives_other_names(tmp_path):
@@ -61,25 +74,53 @@ def test_a_file_more_or_less_gives_other_names(tmp_path):
     assert features.fingerprint(copied) != features.FINGERPRINT
 
 
-def test_whatever_compiles_gives_other_names(monkeypatch):
-    found = set()
+def test_another_target_gives_other_names(monkeypatch):
+    names = [names_of(closing_over(1))]
+    for changed in ({"max_rows": 1}, {"cpu": "another"}, {"features": "+another"}):
+        monkeypatch.setattr(code_names, "TARGET", replace(features.TARGET, **changed))
+        names.append(names_of(closing_over(1)))
+    assert_both_differ(*names)
+
+
+def test_whatever_compiles_gives_other_names_to_code_and_the_same_to_sources(monkeypatch):
+    sources, codes = set(), set()
     for name, value in (("NMT_NOTHING", "1"), ("NUMBA_OPT", "1"), ("NUMBA_OPT", "2"), ("NUMBA_CACHE_DIR", "x")):
         monkeypatch.setenv(name, value)
-        code_names.compiled_by.cache_clear()
-        found.add(code_names.compiled_by())
-    code_names.compiled_by.cache_clear()
-    assert len(found) == 3
+        code_names.compiler.cache_clear()
+        source, code = names_of(closing_over(1))
+        sources.add(source)
+        codes.add(code)
+    monkeypatch.setattr(code_names, "version", lambda package: f"another {package}")
+    code_names.compiler.cache_clear()
+    codes.add(names_of(closing_over(1))[1])
+    code_names.compiler.cache_clear()
+    assert (len(sources), len(codes)) == (1, 4)
 
 
-def test_all_that_is_called_by_address_has_a_name_of_its_own():
-    names = [native.code_name for native in natives()]
-    assert None not in names
-    assert len(set(names)) == len(names)
+def test_what_python_runs_gives_another_name_to_code():
+    """A file may have changed since it was imported: its text is then not what is compiled."""
+    imported, changed = closing_over(1), closing_over(1)
+    changed.__code__ = changed.__code__.replace(co_varnames=("one", "two", "three"))
+    (source, code), (same, other) = names_of(imported), names_of(changed)
+    assert source == same
+    assert code != other
+
+
+def test_all_that_is_called_by_address_has_names_of_its_own():
+    assert_both_differ(*((native.source_name, native.code_name) for native in natives()))
+
+
+def test_neither_name_is_the_other():
+    both = [name for native in natives() for name in (native.source_name, native.code_name)]
+    assert len(set(both)) == len(both)
 
 
 def test_names_are_the_same_in_every_process():
-    code = "from tests.rnn.kernels.test_code_names import natives; print(*sorted(n.code_name for n in natives()))"
-    here = [sorted(str(native.code_name) for native in natives())]
+    code = (
+        "from tests.rnn.kernels.test_code_names import natives; "
+        "print(*sorted(name for n in natives() for name in (n.source_name, n.code_name)))"
+    )
+    here = [sorted(str(name) for native in natives() for name in (native.source_name, native.code_name))]
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
@@ -88,32 +129,90 @@ def test_names_are_the_same_in_every_process():
 
 def test_types_and_what_is_closed_over_give_other_names():
     values = [0, 1, True, 1.0, "1", None, np.float32, np.float64, np.dtype("f4"), (1, 2), (2, 1), products.to_pairs]
-    names = [code_name(closing_over(value), types) for value in values for types in ("int64", "float32")]
-    assert None not in names
-    assert len(set(names)) == len(names)
+    assert_both_differ(*(names_of(closing_over(value), types) for value in values for types in ("int64", "float32")))
+
+
+def test_how_it_is_called_and_computed_gives_other_names():
+    """Its result, a table for its arguments, and what may be done with its numbers."""
+    function = closing_over(1)
+    variants = [
+        Native(function, ("int64",), frozenset()),
+        Native(function, ("int64",), frozenset({"nsz"})),
+        Native(function, ("int64",), frozenset(), result="int64"),
+        Native(function, ("int64",), frozenset(), by_table=True),
+    ]
+    assert_both_differ(*((native.source_name, native.code_name) for native in variants))
 
 
 def test_what_has_no_words_has_no_name():
-    assert code_name(closing_over([1]), "types") is None
-    assert code_name(closing_over((1, object())), "types") is None
+    assert names_of(closing_over({1: 2})) == (None, None)
+    assert names_of(closing_over((1, object()))) == (None, None)
+    assert names_of(closing_over(inner_kernel(closing_over(object())))) == (None, None)
 
 
 def test_a_change_in_generated_code_gives_another_name():
     """As one in a cell does: see tests/rnn/test_edited_cells.py for the way there."""
     source = "NUMBER = {}\ndef function(part, parts, table):\n    return NUMBER\n"
     names = [
-        code_name(load_module(source.format(n), f"changed{key}").function, "types")
-        for n, key in ((1, "a"), (2, "b"), (1, "a"))
+        names_of(load_module(source.format(n), f"changed{key}").function) for n, key in ((1, "a"), (2, "b"), (1, "a"))
     ]
-    assert names[0] == names[2] != names[1]
-    assert None not in names
+    assert names[0] == names[2]
+    assert_both_differ(*names[:2])
+
+
+HELPER = """
+from nmt.rnn.kernels.jit import inner_kernel
+NUMBER = {number}
+def plain(x):
+    return x * {plain}
+@inner_kernel
+def compiled(x):
+    return plain(x) + {compiled}
+"""
+USERS = {
+    "a plain function": "from {helper} import plain\ndef function(x):\n    return plain(x)\n",
+    "a compiled function": "from {helper} import compiled\ndef function(x):\n    return compiled(x)\n",
+    "a function inside": "from {helper} import plain\ndef function(x):\n    return (lambda y: plain(y))(x)\n",
+    "a name of a module": "import {helper}\ndef function(x):\n    return {helper}.plain(x)\n",
+    "a name of a module in a module": "import {helper}, types\n"
+    "whole = types.ModuleType('whole')\nwhole.part = {helper}\n"
+    "def function(x):\n    return whole.part.plain(x)\n",
+    "a number": "from {helper} import NUMBER\ndef function(x):\n    return x * NUMBER\n",
+    "a number of a module": "import {helper}\ndef function(x):\n    return x * {helper}.NUMBER\n",
+}
+
+
+@pytest.mark.parametrize("form", ["plain", "kernel"])
+@pytest.mark.parametrize("user", USERS)
+def test_a_change_in_another_file_that_is_used_gives_other_names(user, form, tmp_path, monkeypatch):
+    """Files that are not the kernels' own: a function's, and one of what it uses."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    here, other = "user_of_another_file", "another_file_that_is_used"
+    (tmp_path / f"{here}.py").write_text(USERS[user].format(helper=other))
+    unchanged = {"number": 1, "plain": 1, "compiled": 1}
+    changed = {"number": 2} if "number" in user else {"plain": 2}
+    names = []
+    for numbers in (unchanged, unchanged | changed, unchanged):
+        (tmp_path / f"{other}.py").write_text(HELPER.format(**numbers))
+        for name in (here, other):
+            sys.modules.pop(name, None)
+        linecache.clearcache()
+        importlib.invalidate_caches()
+        function = importlib.import_module(here).function
+        found = kernel(function).native(("int64",)) if form == "kernel" else Native(function, ("int64",), frozenset())
+        names.append((found.source_name, found.code_name))
+    for name in (here, other):
+        del sys.modules[name]
+    linecache.clearcache()
+    assert names[0] == names[2]
+    assert_both_differ(*names[:2])
 
 
 def test_a_function_whose_source_nobody_knows_has_no_name():
     scope = {"__name__": "typed_in"}
     exec("def function(part, parts, table):\n    return 1\n", scope)  # noqa: S102
-    assert code_name(scope["function"], "types") is None
-    assert Native(scope["function"], (), {}).code_name is None
+    assert names_of(scope["function"]) == (None, None)
 
 
 def test_nothing_is_kept_once_a_file_has_changed(monkeypatch, tmp_path):
@@ -126,14 +225,14 @@ def test_nothing_is_kept_once_a_file_has_changed(monkeypatch, tmp_path):
 
 
 def test_two_functions_never_have_one_symbol():
-    Native(closing_over, (), {}, "nmt_test_symbol")
+    Native(closing_over, (), frozenset(), symbol="nmt_test_symbol")
     with pytest.raises(RuntimeError, match="nmt_test_symbol"):
-        Native(natives, (), {}, "nmt_test_symbol")
+        Native(natives, (), frozenset(), symbol="nmt_test_symbol")
     del _BY_SYMBOL["nmt_test_symbol"]
 
 
 def test_elements_that_have_no_code_are_refused():
-    @numba.njit
+    @kernel
     def multiply(packed):
         a = products.address(packed, 0)
         products.rows_product(packed, a, 1, a, a, 1, 1, 1, 1, 0)

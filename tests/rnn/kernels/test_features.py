@@ -35,7 +35,8 @@ def tanh(x, y):
         y[i] = activations.tanh(x[i])
 tanh(A.ravel(), out := np.empty(A.size, "f4"))
 np.testing.assert_allclose(out, np.tanh(A.ravel()), atol=1e-6)
-code = next(iter(tanh.inspect_asm().values()))
+from tests.rnn.kernels.assembly import assembly_of
+code = assembly_of(tanh.native(("float32 1", "float32 1")))
 print(TARGET.name, "zmm" in code, "ymm" in code)
 """
 
@@ -70,7 +71,7 @@ def test_an_unknown_target_is_refused_in_one_line():
         "except DeviceError as error:\n    print(error)"
     )
     assert _run("sse9", code).stdout == (
-        "NMT_CPU: must be one of avx512_bf16, avx512_vnni, avx512, avx2_vnni, avx2, generic, got 'sse9'; "
+        "NMT_CPU: must be one of avx512_bf16, avx512_vnni, avx512, avx2_vnni, avx2, generic, native, got 'sse9'; "
         "unset it to use the whole machine\n"
     )
 
