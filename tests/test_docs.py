@@ -15,7 +15,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-COMMANDS = ("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize", "cache")
+COMMANDS = (
+    "train",
+    "translate",
+    "evaluate",
+    "score",
+    "generate",
+    "average",
+    "shortlist",
+    "bundle",
+    "quantize",
+    "cache",
+)
 # Files that a page tells its reader to write; tests below write and run them.
 OF_PAGES = {"my_cells.py"}
 
