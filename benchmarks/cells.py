@@ -25,7 +25,7 @@ from _timing import note
 from nmt.config import load_config
 from nmt.config.model_section import RNN_TYPES
 from nmt.files import write_bytes
-from nmt.train.trial import Trial
+from nmt.train.dry_run import Trial
 
 _ROOT = Path(__file__).parent.parent
 _CONV = "conv_s2s"

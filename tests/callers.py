@@ -28,9 +28,9 @@ import numpy as np
 from nmt import Translator
 from nmt.data.batches import make_batch
 from nmt.decode import Shortlist
-from nmt.model import TranslationModel
-from nmt.saved_model import load_saved_model
-from nmt.translator import Wishes
+from nmt.inference.translator import Wishes
+from nmt.model.translation import TranslationModel
+from nmt.storage.saved_model import load_saved_model
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 DTYPES = ("float32", "bfloat16", "int8")

@@ -9,11 +9,11 @@ import pytest
 
 from nmt.config import config_from_dict
 from nmt.data.subwords import train_subwords
-from nmt.details import ranked_by_agreement
 from nmt.errors import CheckpointError
 from nmt.evaluate import sentence_utility
-from nmt.translation import CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
-from nmt.translator import Translator, Wishes
+from nmt.inference.details import ranked_by_agreement
+from nmt.inference.translation import CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
+from nmt.inference.translator import Translator, Wishes
 from tests.train import fake_model
 
 WORDS = [f"w{n}" for n in range(30)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.translator import Translation
+    from nmt.inference.translator import Translation
 
 FORMATS = ("text", "tsv", "json")
 

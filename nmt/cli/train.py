@@ -94,9 +94,9 @@ def train(
 def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
     """Print what some updates tell; nothing is saved."""
     from nmt.cli.streams import say, tell
-    from nmt.train.plan_page import plan_page
+    from nmt.train.cost_report import plan_page
+    from nmt.train.dry_run import Trial
     from nmt.train.profile_table import profile_page
-    from nmt.train.trial import Trial
 
     trial = Trial(config, threads, tell, device)
     pages = []

@@ -11,77 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from nmt.decode.choosers import BestChooser, Chooser
+from nmt.decode.hypotheses import Beam, Decoder, Hypothesis, States
 from nmt.decode.penalty import LengthPenalty, best_possible, final_scores
 from nmt.rnn.kernels.runs import distinct, identity, run_bounds
-
-States = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation: token ids without EOS, the sum of their log-probabilities (EOS counted), the score by which it
-    is ranked.
-
-    `finished` is False where the maximum length cut it off.
-    """
-
-    ids: list[int]
-    log_prob: float
-    score: float
-    finished: bool
-
-
-class Decoder(Protocol):
-    """What search needs to know of a model. Sentences have names that the decoder gives them."""
-
-    eos_id: int
-
-    def admit(
-        self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
-    ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Sentences' names [B], and the states and token before the first step, one row a sentence. Where there are
-        `candidates`, int32 in rising order for each sentence, no other tokens are for it: they have no probability."""
-
-    def release(self, names: np.ndarray) -> None:
-        """These sentences are not asked for any more."""
-
-    def close(self) -> None:
-        """Nothing is asked for any more."""
-
-    def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
-    ) -> tuple[np.ndarray, States]:
-        """Row r reads tokens[r], continues states[parent[r]], is of sentence names[r] -> outputs [R, H], states
-        after."""
-
-    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of the last step's outputs: at most `places` most probable tokens of each row [R, K] and their
-        log-probabilities, best first; -1 where there are no more."""
-
-    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        """Of the last step's outputs: the log-probabilities of all tokens of each row [R, V]; the array may be written
-        to."""
-
-
-@dataclass
-class Beam:
-    """The state of the search. One row per live hypothesis; rows of a sentence are neighbours, the best one first."""
-
-    states: States  # [P, n], of rows that have been continued
-    parent: np.ndarray  # int64 [R], which of these each row continues
-    tokens: np.ndarray  # int32 [R], the last token
-    sums: np.ndarray  # float64 [R], what continuations are compared by: log-probability so far, and what rules add
-    sentence: np.ndarray  # int64 [R]
-    words: np.ndarray  # int32 [R, W], all tokens so far
-    extra: dict[str, np.ndarray] = field(default_factory=dict)  # [R, ...], what the chooser keeps of each row
-
-    def __len__(self) -> int:
-        return len(self.tokens)
 
 
 @dataclass

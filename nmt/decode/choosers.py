@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Rule
 from nmt.rnn.kernels.choose import top_tokens
 from nmt.rnn.kernels.search import best_continuations
-
-if TYPE_CHECKING:
-    from nmt.decode.beam import Beam, BeamCell
 
 Extra = dict[str, np.ndarray]
 Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
@@ -21,16 +18,19 @@ rows. Rows of a sentence are neighbours, sentences in their order."""
 
 
 class Chooser:
-    """Base of all choosers."""
+    """Base of all choosers. `is_plain`: whether it keeps the best continuations and does nothing else, so that a loop
+    which can do no more may take its place."""
 
-    def start(self, cell: BeamCell, first: Beam) -> Beam:
+    is_plain = False
+
+    def start(self, search: Search, first: Beam) -> Beam:
         """A beam with one empty hypothesis a sentence, as this chooser wants it."""
         return first
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
         """Bring what is kept of rows up to date; `extra` is that of their parents, `tokens` continue them."""
 
-    def choose(self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
+    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """Continue the rows of a beam, whose decoder outputs are [R, H]. Sentence live[n] has the rows bounds[n] up
         to bounds[n + 1]."""
         raise NotImplementedError
@@ -46,12 +46,14 @@ class BestChooser(Chooser):
     The log-probabilities of all tokens never are in memory.
     """
 
-    def choose(self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
+    is_plain = True
+
+    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """See `Chooser`."""
-        room = cell.room(live)
+        room = search.room(live)
         # A row cannot give more continuations than its sentence has room for (one more where a token is passed over).
-        tokens, scores = cell.decoder.best_tokens(outputs, cell.first_token, int(room.max()) + 1)
-        parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, cell.never)
+        tokens, scores = search.decoder.best_tokens(outputs, search.first_token, int(room.max()) + 1)
+        parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
         return parent, chosen, sums, {}
 
 
@@ -62,7 +64,7 @@ class RuledChooser(Chooser):
         self.rules = list(rules)
         self._reweights = any(rule.reweights for rule in rules)
 
-    def start(self, cell: BeamCell, first: Beam) -> Beam:
+    def start(self, search: Search, first: Beam) -> Beam:
         """See `Chooser`."""
         if self._reweights:
             first.extra["log_prob"] = np.zeros(len(first))
@@ -70,18 +72,18 @@ class RuledChooser(Chooser):
             first.extra |= rule.start(first.sentence)
         return first
 
-    def choose(self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
+    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """See `Chooser`."""
-        log_probs, steps = cell.decoder.log_probs(outputs), cell.steps(beam.sentence)
+        log_probs, steps = search.decoder.log_probs(outputs), search.steps(beam.sentence)
         for rule in self.rules:
             rule.look(log_probs, beam, steps)
         scores = log_probs.copy() if self._reweights else log_probs
-        scores[:, : cell.first_token] = -np.inf
-        if cell.never >= 0:
-            scores[:, cell.never] = -np.inf
+        scores[:, : search.first_token] = -np.inf
+        if search.never >= 0:
+            scores[:, search.never] = -np.inf
         for rule in self.rules:
             rule.apply(scores, beam, steps)
-        parent, tokens = self.select(cell, beam, scores, live, bounds)
+        parent, tokens = self.select(search, beam, scores, live, bounds)
         sums = beam.sums[parent] + scores[parent, tokens]
         extra = {name: v[parent] for name, v in beam.extra.items()}
         if self._reweights:
@@ -95,10 +97,10 @@ class RuledChooser(Chooser):
             rule.follow(extra, tokens)
 
     def select(
-        self, cell: BeamCell, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Parent rows and tokens that continue them, by scores [R, V], -inf where a token is forbidden."""
-        room = cell.room(live)
+        room = search.room(live)
         tokens, best = top_tokens(scores, int(room.max()))
         return continuations(tokens, best, beam.sums, bounds, room, -1)[:2]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.decode.choosers import RuledChooser, continuations
+from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Rule
 from nmt.decode.sampling import repeated
 from nmt.rnn.kernels.choose import top_tokens
-
-if TYPE_CHECKING:
-    from nmt.decode.beam import Beam, BeamCell
 
 
 class DiverseChooser(RuledChooser):
@@ -27,15 +24,15 @@ class DiverseChooser(RuledChooser):
         self.groups, self.group_size, self.strength = groups, group_size, strength
         self._room = np.full((num_sentences, groups), group_size, np.int64)
 
-    def start(self, cell: BeamCell, first: Beam) -> Beam:
+    def start(self, search: Search, first: Beam) -> Beam:
         """See `Chooser`: one row for each group."""
         rows = np.repeat(np.arange(len(first)), self.groups)
-        first = super().start(cell, repeated(first, rows))
+        first = super().start(search, repeated(first, rows))
         first.extra["group"] = np.tile(np.arange(self.groups), len(rows) // self.groups)
         return first
 
     def select(
-        self, cell: BeamCell, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """See `RuledChooser`."""
         number = np.repeat(np.arange(len(live)), np.diff(bounds))
@@ -57,7 +54,7 @@ class DiverseChooser(RuledChooser):
             tokens.append(chosen)
             taken.append((number[rows[parent]], chosen))
         parent, token = np.concatenate(parents), np.concatenate(tokens)
-        ended = parent[token == cell.decoder.eos_id]
+        ended = parent[token == search.decoder.eos_id]
         np.subtract.at(self._room, (beam.sentence[ended], group[ended]), 1)
         order = np.lexsort((group[parent], number[parent]))
         return parent[order], token[order]

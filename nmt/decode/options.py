@@ -13,6 +13,7 @@ from nmt.decode.diverse import DiverseChooser
 from nmt.decode.rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
 from nmt.decode.sampling import SampleChooser
 from nmt.decode.shortlist import Shortlist
+from nmt.special_tokens import BOS_ID, UNK_ID
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Sampling:
 class SearchOptions:
     """Each field's default leaves it out, and all of them together are the plain search.
 
-    min_length: tokens before EOS; allow_unk: whether the unknown token may be produced; forbidden: sequences of
+    min_length: tokens before EOS; generate_unk: whether the unknown token may be produced; forbidden: sequences of
     tokens that are not; no_repeat_ngram_size, repetition_penalty, word_reward, coverage_penalty: see the rules and
     `final_scores`; prefixes: the first tokens of each sentence's translations; constraints: the phrases that each
     sentence's translations hold; glossary: those that earn `glossary_bonus`; groups, diversity_strength: see
@@ -40,7 +41,7 @@ class SearchOptions:
     """
 
     min_length: int = 0
-    allow_unk: bool = True
+    generate_unk: bool = True
     forbidden: Sequence[Sequence[int]] = ()
     no_repeat_ngram_size: int = 0
     repetition_penalty: float = 1.0
@@ -56,6 +57,11 @@ class SearchOptions:
     shortlist: Shortlist | None = None
     expected_lengths: Sequence[float] | None = None
     more_rules: Callable[[], Sequence[Rule]] | None = None
+
+    @property
+    def first_token(self) -> int:
+        """Tokens below it are never produced: it is the unknown token, or the one after that."""
+        return UNK_ID if self.generate_unk else BOS_ID
 
     def rules(self, eos_id: int) -> list[Rule]:
         """Those asked for; what forbids comes last, so that nothing brings a forbidden token back."""

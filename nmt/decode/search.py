@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING
 from weakref import ref
 
 import numpy as np
 
-from nmt.decode.beam import BeamCell, Block, Decoder, Hypothesis, run
+from nmt.decode.beam import BeamCell, Block, run
 from nmt.decode.blocks import length_blocks
-from nmt.decode.choosers import BestChooser
 from nmt.decode.device_beam import BlockSearch
-from nmt.decode.ensemble import Ensemble
-from nmt.decode.fusion import Fusion
+from nmt.decode.hypotheses import Hypothesis, SearchModel
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
-from nmt.decode.plain_search import can_loop, run_loop
+from nmt.decode.plain_search import run_loop
 from nmt.rnn.beam_settings import BeamSettings
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.pool import run_parallel
-from nmt.special_tokens import BOS_ID, UNK_ID
-
-if TYPE_CHECKING:
-    from nmt.model import TranslationModel
-    from nmt.model.language import LanguageModel
+from nmt.special_tokens import BOS_ID
 
 _LEAST_WORK = 8
 """Sentences in work below which a thread of its own is not worth reading all weights."""
@@ -49,7 +42,7 @@ def _share_of(threads: int, search: _Running) -> int:
 
 
 def search(
-    model: TranslationModel | LanguageModel | Ensemble | Fusion,
+    model: SearchModel,
     src_ids: Sequence[Sequence[int]],
     *,
     beam_size: int = 5,
@@ -89,24 +82,42 @@ def search(
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
     expected = None if options.expected_lengths is None else np.array(options.expected_lengths, np.float64)
     longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
-    first_token = UNK_ID if options.allow_unk else BOS_ID
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
     caller = get_ident()  # who alone is told what has ended, whichever parts it does
 
     def work(part: int, parts: int) -> None:
-        decoder: Decoder = model.search_decoder(own_threads, longest)
+        decoder = model.search_decoder(own_threads, longest)
         chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
-        ended: Iterator[list[tuple[int, list[Hypothesis]]]] | None = None
-        if type(chooser) is BestChooser and can_loop(decoder):
-            divisors = length_divisor(length_penalty, np.arange(limits.max(initial=0) + 2))
-            wanted = size, beam_size, n_best, decoder.eos_id, BOS_ID, first_token, divisors
-            loop = decoder.begin_loop(BeamSettings(*wanted, options.word_reward, bounded=expected is not None))
-            if loop is not None:
-                ended = run_loop(decoder, loop, queue, limits, expected, n_best)
-        if ended is None:
-            rewards = options.word_reward, options.coverage_penalty
+        loop = None
+        if chooser.is_plain:
+            loop = decoder.begin_loop(
+                BeamSettings(
+                    size=size,
+                    beam=beam_size,
+                    n_best=n_best,
+                    eos=decoder.eos_id,
+                    never=BOS_ID,
+                    first_token=options.first_token,
+                    divisors=length_divisor(length_penalty, np.arange(limits.max(initial=0) + 2)),
+                    word_reward=options.word_reward,
+                    bounded=expected is not None,
+                )
+            )
+        if loop is not None:
+            ended = run_loop(decoder, loop, queue, limits, expected, n_best)
+        else:
             cell = BeamCell(
-                decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser, expected
+                decoder,
+                limits,
+                beam_size,
+                length_penalty,
+                n_best,
+                first_token=options.first_token,
+                never=BOS_ID,
+                word_reward=options.word_reward,
+                coverage_penalty=options.coverage_penalty,
+                chooser=chooser,
+                expected=expected,
             )
             ended = ([one] for one in run(cell, queue, size))
         with queue:

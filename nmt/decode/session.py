@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.beam import Beam, BeamCell, Decoder, Hypothesis, States
+from nmt.decode.beam import BeamCell
+from nmt.decode.hypotheses import Beam, Decoder, Hypothesis, SearchModel, States
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.errors import DeviceError
-from nmt.special_tokens import BOS_ID, UNK_ID
-
-if TYPE_CHECKING:
-    from nmt.decode.ensemble import Ensemble
-    from nmt.decode.fusion import Fusion
-    from nmt.model import TranslationModel
+from nmt.special_tokens import BOS_ID
 
 _PLACES = 32
 """States kept along the typed words; see `Session`."""
@@ -41,7 +36,7 @@ class Session:
     a token that was none changes all probabilities, so then everything is read again.
     """
 
-    def __init__(self, model: TranslationModel | Ensemble | Fusion, src_ids: Sequence[int], threads: int = 1) -> None:
+    def __init__(self, model: SearchModel, src_ids: Sequence[int], threads: int = 1) -> None:
         """`src_ids` without EOS. Raises DeviceError for a model on a card."""
         if model.device.name != "cpu":
             raise DeviceError(
@@ -89,10 +84,19 @@ class Session:
         place = self._read(list(prefix))
         limits = options.limits([self.src_ids], max_length_ratio, max_length_extra) + len(prefix)
         chooser = options.chooser([self.src_ids], beam_size, self._decoder.eos_id)
-        first_token = UNK_ID if options.allow_unk else BOS_ID
         expected = None if options.expected_lengths is None else np.array(options.expected_lengths)
-        more = options.word_reward, 0.0, chooser, expected
-        cell = BeamCell(_Kept(self._decoder), limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *more)
+        cell = BeamCell(
+            _Kept(self._decoder),
+            limits,
+            beam_size,
+            length_penalty,
+            n_best,
+            first_token=options.first_token,
+            never=BOS_ID,
+            word_reward=options.word_reward,
+            chooser=chooser,
+            expected=expected,
+        )
         zero, words = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
         first = Beam(place.states, zero, place.token, np.array([place.log_prob]), zero, words)
         beam = cell.extend(None, zero, self._names, first)

@@ -5,7 +5,7 @@ from functools import partial
 
 from nmt.config import Config, DecoderConfig, ModelConfig
 from nmt.errors import ConfigError
-from nmt.own_cells import import_cells, own_cell
+from nmt.model.own_cells import import_cells, own_cell
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import (
     Attention,

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain, new_folder, remedy
-from nmt.model_folder import (
+from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
     LAST_NAME,
@@ -23,9 +23,9 @@ from nmt.model_folder import (
     numbered_checkpoint,
     numbered_checkpoints,
 )
-from nmt.tensor_file import map_tensors, write_tensors
+from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.storage.trained_settings import check_settings
 from nmt.train.state import TrainingState
-from nmt.trained_settings import check_settings
 
 _BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), LENGTHS_NAME, SHORTLIST_NAME)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.evaluate import Score
-from nmt.model_folder import build_model
+from nmt.storage.model_folder import build_model
 from nmt.train.validation import Validator
 
 if TYPE_CHECKING:

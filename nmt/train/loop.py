@@ -17,9 +17,9 @@ from nmt.train.validation import is_better
 if TYPE_CHECKING:
     from nmt.config import Config, FixedTraining
     from nmt.model.network import LossStats, Network
+    from nmt.train.checkpoint_manager import Keeper
     from nmt.train.explosion import LossLimit
     from nmt.train.interrupt import StopRequest
-    from nmt.train.keeper import Keeper
     from nmt.train.optimizer import Optimizer
     from nmt.train.progress import Stopwatch
     from nmt.train.report import Reporter

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain, lock_alone, remedy, remove_temporaries, write_bytes
 from nmt.lines import text_file
-from nmt.model_folder import (
+from nmt.model.own_cells import named_cells
+from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
     LAST_NAME,
@@ -21,7 +22,6 @@ from nmt.model_folder import (
     save_subwords,
     subword_names,
 )
-from nmt.own_cells import named_cells
 
 if TYPE_CHECKING:
     from nmt.config import Config

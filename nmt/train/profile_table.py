@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.train.trial import Trial
+    from nmt.train.dry_run import Trial
 
 WARM_UP = 3
 """Updates before those that are profiled: memory grows to what batches need."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nmt.files import explain
-from nmt.model_folder import LOG_NAME, METRICS_NAME
+from nmt.storage.model_folder import LOG_NAME, METRICS_NAME
 
 
 class TrainingLog:

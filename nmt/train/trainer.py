@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from nmt.errors import CheckpointError, NMTError
-from nmt.loading import resolve_threads
-from nmt.model_folder import (
+from nmt.inference.loading import resolve_threads
+from nmt.rnn.device import choose_device
+from nmt.storage.model_folder import (
     BEST_NAME,
     LAST_NAME,
     PARAMS_PREFIX,
@@ -17,11 +18,10 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
-from nmt.rnn.device import choose_device
 from nmt.train.batch_size import choose_batch_size
+from nmt.train.checkpoint_manager import Keeper
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
-from nmt.train.keeper import Keeper
 from nmt.train.lengths import auto_lengths, fixed_training
 from nmt.train.loop import Loop, Parts
 from nmt.train.optimizer import make_optimizer

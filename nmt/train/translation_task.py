@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.evaluate import Score, score_translations
-from nmt.length_model import LengthModel, save_length_model
-from nmt.model_folder import LENGTHS_NAME, build_model
+from nmt.inference.translator import Translator
+from nmt.storage.length_model import LengthModel, save_length_model
+from nmt.storage.model_folder import LENGTHS_NAME, build_model
 from nmt.train.validation import TranslationValidator
-from nmt.translator import Translator
 
 if TYPE_CHECKING:
     from nmt.config import Config

@@ -24,7 +24,7 @@ def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best
     decoder = TableDecoder(tables())
     sources = [[n] for n in order]
     limits = np.full(len(order), limit) + options.longer_by(len(order))
-    first_token = 1 if options.allow_unk else 2
+    first_token = 1 if options.generate_unk else 2
     chooser = options.chooser(sources, beam_size, EOS)
     cell = BeamCell(decoder, limits, beam_size, penalty, n_best, first_token, BOS, options.word_reward, 0.0, chooser)
     if options.expected_lengths is not None:
@@ -58,7 +58,7 @@ def no_repeat(size):
 
 LEGAL = {
     "min length": (SearchOptions(min_length=2), lambda ids, _: len(ids) >= 2),
-    "no unk": (SearchOptions(allow_unk=False), lambda ids, _: 1 not in ids),
+    "no unk": (SearchOptions(generate_unk=False), lambda ids, _: 1 not in ids),
     "forbidden": (SearchOptions(forbidden=[[5], [4, 6]]), lambda ids, _: 5 not in ids and not has(ids, (4, 6))),
     "no repeat 1": (SearchOptions(no_repeat_ngram_size=1), no_repeat(1)),
     "no repeat 2": (SearchOptions(no_repeat_ngram_size=2), no_repeat(2)),
@@ -91,7 +91,7 @@ def test_prefixes(prefix):
 
 
 def test_a_prefix_comes_before_all_that_is_forbidden():
-    rules = {"allow_unk": False, "forbidden": [[5]], "no_repeat_ngram_size": 1, "min_length": 2}
+    rules = {"generate_unk": False, "forbidden": [[5]], "no_repeat_ngram_size": 1, "min_length": 2}
     for n, hypotheses in find(SearchOptions(prefixes=[[1, 5, 5]] * 3, **rules), limit=2).items():
         assert hypotheses
         for h in hypotheses:

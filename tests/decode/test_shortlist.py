@@ -108,7 +108,7 @@ N = 24
 OPTIONS = {
     "plain": {},
     "min length": {"min_length": 6},
-    "no unk": {"allow_unk": False},
+    "no unk": {"generate_unk": False},
     "sampling": {"sampling": Sampling(seed=3, top_k=5)},
     "prefixes": {"prefixes": [[4, 7]] * N},
     "constraints": {"constraints": [[[5], [6, 7]], []] * (N // 2)},

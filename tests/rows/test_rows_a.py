@@ -10,8 +10,9 @@ import pytest
 import nmt.decode
 from nmt.config import TrainingConfig
 from nmt.decode import Hypothesis, search
-from nmt.decode.beam import Beam, BeamCell
+from nmt.decode.beam import BeamCell
 from nmt.decode.beam import run as run_beam
+from nmt.decode.hypotheses import Beam
 from nmt.errors import NMTError
 from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, concat, sigmoid, tanh
 from nmt.rnn.cell import under

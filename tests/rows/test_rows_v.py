@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.model import TranslationModel
 from nmt.model.cells import _CELLS, encoder_cells
+from nmt.model.translation import TranslationModel
 from nmt.rnn import LSTM, AttentionCell, GRUCell, LSTMCell, Scan, StackCell, Weights
 from nmt.rnn.kernels import interpreter
 from nmt.rnn.sequences import pack, unpack

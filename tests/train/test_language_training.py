@@ -14,13 +14,13 @@ from nmt.cli.generate import generate
 from nmt.cli.score import score
 from nmt.config import config_from_dict
 from nmt.errors import CheckpointError, ConfigError
-from nmt.model_folder import read_checkpoint
-from nmt.quantised_model import save_quantised
-from nmt.saved_model import load_saved_model, save_bundle
+from nmt.storage.model_folder import read_checkpoint
+from nmt.storage.quantised_model import save_quantised
+from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.train.batch_size import forecast
-from nmt.train.plan_page import plan_page
+from nmt.train.cost_report import plan_page
+from nmt.train.dry_run import Trial
 from nmt.train.trainer import Trainer
-from nmt.train.trial import Trial
 
 
 @pytest.fixture(autouse=True)

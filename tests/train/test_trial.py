@@ -11,11 +11,11 @@ from nmt.config import Config, config_from_dict, dump_config
 from nmt.errors import ConfigError
 from nmt.train import batch_size
 from nmt.train.batch_size import SIZES, choose_batch_size, forecast
-from nmt.train.plan_page import plan_page
+from nmt.train.cost_report import plan_page
+from nmt.train.dry_run import Trial
 from nmt.train.profile_table import OTHER, profile_page
 from nmt.train.state import TrainingState
 from nmt.train.trainer import Trainer
-from nmt.train.trial import Trial
 from tests.small_models import DECODER, ENCODER
 from tests.train import fake_model
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from nmt.loading import resolve_threads
+from nmt.inference.loading import resolve_threads
 from nmt.rnn.device import choose_device
 from nmt.rnn.profile import Profile, operation, recording
 from nmt.train.batch_size import choose_batch_size, warm_up

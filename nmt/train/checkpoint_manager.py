@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.model_folder import BEST_NAME, LAST_NAME, numbered_checkpoint, numbered_checkpoints
+from nmt.storage.model_folder import BEST_NAME, LAST_NAME, numbered_checkpoint, numbered_checkpoints
 from nmt.train.checkpoint import save_checkpoint
 from nmt.train.validation import HIGHER_IS_BETTER
 

@@ -11,7 +11,7 @@ from nmt.train.progress import format_seconds
 
 if TYPE_CHECKING:
     from nmt.train.batch_size import Forecast
-    from nmt.train.trial import Timing, Trial
+    from nmt.train.dry_run import Timing, Trial
 
 _UPDATES, _WARM_UP, _SECONDS = 20, 2, 15.0
 _SMALL_SHARE = 0.01  # of the whole: purposes below it are one line

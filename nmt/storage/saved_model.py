@@ -13,8 +13,9 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, remedy
-from nmt.length_model import LengthModel, load_length_model
-from nmt.model_folder import (
+from nmt.model.own_cells import check_allowed, import_allowed_cells
+from nmt.storage.length_model import LengthModel, load_length_model
+from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
     LENGTHS_NAME,
@@ -27,10 +28,9 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
-from nmt.own_cells import check_allowed, import_allowed_cells
-from nmt.shortlist import load_shortlist, shortlist_from, shortlist_tensors
-from nmt.tensor_file import map_tensors, tensor_checksum, write_tensors
-from nmt.trained_settings import check_settings
+from nmt.storage.shortlist_file import load_shortlist, shortlist_from, shortlist_tensors
+from nmt.storage.tensor_file import map_tensors, tensor_checksum, write_tensors
+from nmt.storage.trained_settings import check_settings
 
 if TYPE_CHECKING:
     from nmt.config import Config
