@@ -4,7 +4,7 @@ every sentence.
 One step: decoder step, the best tokens of each row, the best continuations of each sentence, rows continued by
 parent. A hypothesis that ends leaves the beam, which is then one narrower, and its row leaves the batch; a sentence
 that leaves makes room for the next one. Sentences are therefore at different steps. The cell knows its decoder by
-five methods; which continuations stay is its chooser's business.
+five methods; which continuations stay is its selector's business.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.decode.choosers import BestChooser, Chooser
 from nmt.decode.hypotheses import Beam, Decoder, Hypothesis, States
 from nmt.decode.penalty import LengthPenalty, best_possible, final_scores
+from nmt.decode.selectors import BestSelector, CandidateSelector
 from nmt.rnn.kernels.runs import distinct, identity, run_bounds
 
 
@@ -38,7 +38,7 @@ class BeamCell:
     never: int = -1
     word_reward: float = 0.0
     coverage_penalty: float = 0.0
-    chooser: Chooser = field(default_factory=BestChooser)
+    selector: CandidateSelector = field(default_factory=BestSelector)
     expected: np.ndarray | None = None
     _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
     _ended: list[int] = field(default_factory=list)
@@ -58,7 +58,7 @@ class BeamCell:
         for n in sentence[self.limits[sentence] <= 0].tolist():
             self._hypotheses[n].append(Hypothesis([], 0.0, 0.0, False))
         self._leave(sentence[self.limits[sentence] <= 0])
-        first = self.chooser.start(self, _keep(first, np.flatnonzero(self.limits[sentence] > 0)))
+        first = self.selector.start(self, _keep(first, np.flatnonzero(self.limits[sentence] > 0)))
         return first if beam is None or not len(beam) else _join(beam, first)
 
     def step(self, beam: Beam) -> Beam:
@@ -67,21 +67,21 @@ class BeamCell:
         outputs, states = self.decoder.step(beam.tokens, beam.states, beam.parent, names)
         bounds = run_bounds(beam.sentence)
         live = beam.sentence[bounds[:-1]]
-        parent, tokens, sums, extra = self.chooser.choose(self, beam, outputs, live, bounds)
+        parent, tokens, sums, extra = self.selector.choose(self, beam, outputs, live, bounds)
         self._steps[live] += 1
         sentence = beam.sentence[parent]
         words = _append(beam.words[parent], self._steps[sentence], tokens)
         after = Beam(states, parent, tokens, sums, sentence, words, extra)
-        return self._sort_out(after, live)
+        return self._prune_beam(after, live)
 
-    def _sort_out(self, beam: Beam, live: np.ndarray) -> Beam:
+    def _prune_beam(self, beam: Beam, live: np.ndarray) -> Beam:
         """Ended continuations leave; sentences that can no longer improve leave altogether."""
         of = beam.sentence
         ends = beam.tokens == self.decoder.eos_id
         out = ends | (self._steps[of] >= self.limits[of])
         going = np.flatnonzero(~out)
         if len(going) < len(of):
-            self._put_down(beam, np.flatnonzero(out), ends)
+            self._finish_hypotheses(beam, np.flatnonzero(out), ends)
             of = of[going]
         bounds = run_bounds(of)
         alive = of[bounds[:-1]]
@@ -97,7 +97,7 @@ class BeamCell:
         """Which sentences may still find a translation that counts; sentence alive[n] has the rows going[bounds[n]] up
         to going[bounds[n + 1]]. Log-probabilities only fall: a live hypothesis can at best keep its sum up to the
         maximum length."""
-        best, to_beat = self.chooser.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
+        best, to_beat = self.selector.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
         if (to_beat == -np.inf).all():
             return best > -np.inf
         expected = None if self.expected is None else self.expected[alive]
@@ -105,7 +105,7 @@ class BeamCell:
         bound = best_possible(self.length_penalty, best, steps, limits, self.word_reward, expected)
         return np.asarray(bound > to_beat)
 
-    def _put_down(self, beam: Beam, rows: np.ndarray, ends: np.ndarray) -> None:
+    def _finish_hypotheses(self, beam: Beam, rows: np.ndarray, ends: np.ndarray) -> None:
         """Rows whose hypotheses have ended, or have been cut off, become translations."""
         of = beam.sentence[rows]
         seen = beam.states["coverage"][beam.parent[rows]] if self.coverage_penalty else None

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nmt.decode.choosers import RuledChooser
 from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Extra, Rule
+from nmt.decode.selectors import RuledSelector
 from nmt.rnn.kernels.choose import top_tokens
 
 Phrase = tuple[int, ...]
@@ -75,7 +75,7 @@ def first_progress(phrases: Sequence[Iterable[Sequence[int]]], sentence: np.ndar
     return found
 
 
-class ConstrainedChooser(RuledChooser):
+class ConstrainedSelector(RuledSelector):
     """Beam search whose finished translations hold given phrases; phrases[n] are those of sentence n.
 
     The beam of a sentence is divided among hypotheses by how many tokens of phrases they have said, so that it stays
@@ -88,7 +88,7 @@ class ConstrainedChooser(RuledChooser):
         self.phrases = phrases
 
     def start(self, search: Search, first: Beam) -> Beam:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         first = super().start(search, first)
         first.extra["constraints"] = first_progress(self.phrases, first.sentence)
         return first
@@ -96,7 +96,7 @@ class ConstrainedChooser(RuledChooser):
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `RuledChooser`."""
+        """See `RuledSelector`."""
         progress = beam.extra["constraints"]
         waiting = np.array([p.met < p.total for p in progress])
         scores[waiting, search.decoder.eos_id] = -np.inf
@@ -112,7 +112,7 @@ class ConstrainedChooser(RuledChooser):
         return np.array(parents, np.int64), np.array(tokens, np.int32)
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         super().follow(extra, tokens)
         advance(extra["constraints"], tokens)
 

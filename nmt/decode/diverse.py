@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmt.decode.choosers import RuledChooser, continuations
 from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Rule
 from nmt.decode.sampling import repeated
+from nmt.decode.selectors import RuledSelector, continuations
 from nmt.rnn.kernels.choose import top_tokens
 
 
-class DiverseChooser(RuledChooser):
+class DiverseSelector(RuledSelector):
     """The beam in `groups` of equal size; at each step a group pays `strength` for every hypothesis of the groups
     before it that has just taken the same token (Vijayakumar et al. 2018, section 3, Hamming diversity). What it pays
     counts in this choice alone: hypotheses are ranked by their log-probabilities.
@@ -25,7 +25,7 @@ class DiverseChooser(RuledChooser):
         self._room = np.full((num_sentences, groups), group_size, np.int64)
 
     def start(self, search: Search, first: Beam) -> Beam:
-        """See `Chooser`: one row for each group."""
+        """See `CandidateSelector`: one row for each group."""
         rows = np.repeat(np.arange(len(first)), self.groups)
         first = super().start(search, repeated(first, rows))
         first.extra["group"] = np.tile(np.arange(self.groups), len(rows) // self.groups)
@@ -34,7 +34,7 @@ class DiverseChooser(RuledChooser):
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `RuledChooser`."""
+        """See `RuledSelector`."""
         number = np.repeat(np.arange(len(live)), np.diff(bounds))
         group = beam.extra["group"]
         taken: list[tuple[np.ndarray, np.ndarray]] = []  # sentences' numbers and tokens of the groups so far

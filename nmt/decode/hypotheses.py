@@ -114,7 +114,7 @@ class Beam:
     sums: np.ndarray  # float64 [R], what continuations are compared by: log-probability so far, and what rules add
     sentence: np.ndarray  # int64 [R]
     words: np.ndarray  # int32 [R, W], all tokens so far
-    extra: dict[str, np.ndarray] = field(default_factory=dict)  # [R, ...], what the chooser keeps of each row
+    extra: dict[str, np.ndarray] = field(default_factory=dict)  # [R, ...], what the selector keeps of each row
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmt.decode.choosers import RuledChooser
 from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Rule
+from nmt.decode.selectors import RuledSelector
 from nmt.rnn.kernels.choose import draw_tokens
 
 
-class SampleChooser(RuledChooser):
+class SamplingSelector(RuledSelector):
     """Each row draws its next token from the model's distribution; a sentence has `count` rows.
 
     A random number is a function of the seed, of the source's tokens, of which sample it is and of the step: neither
@@ -36,7 +36,7 @@ class SampleChooser(RuledChooser):
         self._keys = sample_keys(src_ids, seed)
 
     def start(self, search: Search, first: Beam) -> Beam:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         rows = np.repeat(np.arange(len(first)), self.count)
         first = super().start(search, repeated(first, rows))
         first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
@@ -45,7 +45,7 @@ class SampleChooser(RuledChooser):
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `RuledChooser`."""
+        """See `RuledSelector`."""
         steps = search.steps(beam.sentence).astype(np.uint64)
         numbers = mix(mix(self._keys[beam.sentence] + beam.extra["sample"]) + steps)
         uniforms = (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -87,9 +87,9 @@ def search(
 
     def work(part: int, parts: int) -> None:
         decoder = model.search_decoder(own_threads, longest)
-        chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
+        selector = options.selector(src_ids, beam_size, decoder.eos_id)
         loop = None
-        if chooser.is_plain:
+        if selector.is_plain:
             loop = decoder.begin_loop(
                 BeamSettings(
                     size=size,
@@ -116,7 +116,7 @@ def search(
                 never=BOS_ID,
                 word_reward=options.word_reward,
                 coverage_penalty=options.coverage_penalty,
-                chooser=chooser,
+                selector=selector,
                 expected=expected,
             )
             ended = ([one] for one in run(cell, queue, size))

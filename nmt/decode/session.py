@@ -83,7 +83,7 @@ class Session:
             self._begin(candidates)
         place = self._read(list(prefix))
         limits = options.limits([self.src_ids], max_length_ratio, max_length_extra) + len(prefix)
-        chooser = options.chooser([self.src_ids], beam_size, self._decoder.eos_id)
+        selector = options.selector([self.src_ids], beam_size, self._decoder.eos_id)
         expected = None if options.expected_lengths is None else np.array(options.expected_lengths)
         cell = BeamCell(
             _Kept(self._decoder),
@@ -94,14 +94,14 @@ class Session:
             first_token=options.first_token,
             never=BOS_ID,
             word_reward=options.word_reward,
-            chooser=chooser,
+            selector=selector,
             expected=expected,
         )
         zero, words = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
         first = Beam(place.states, zero, place.token, np.array([place.log_prob]), zero, words)
         beam = cell.extend(None, zero, self._names, first)
         for token in prefix:
-            chooser.follow(beam.extra, np.array([token], np.int32))
+            selector.follow(beam.extra, np.array([token], np.int32))
         if "log_prob" in beam.extra:
             beam.extra["log_prob"][:] = place.log_prob
         ended = cell.ended()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nmt.train.state import TrainingState
 
 
-class Keeper:
+class CheckpointManager:
     """Saves the parts of a run together.
 
     Args:

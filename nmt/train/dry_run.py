@@ -17,7 +17,7 @@ from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import check_trainable
 from nmt.train.schedule import make_schedule
 from nmt.train.state import TrainingState
-from nmt.train.task import load_trial_task
+from nmt.train.task import load_dry_run_task
 from nmt.train.update import Updater
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Timing:
     profile: Profile
 
 
-class Trial:
+class DryRun:
     """A fresh model, its optimizer and the batches of the settings' corpus; warmed up.
 
     Args:
@@ -57,7 +57,7 @@ class Trial:
         check_trainable(config)
         self.config = config
         self.num_threads = resolve_threads(threads, config)
-        self.task: Task = load_trial_task(config, say)
+        self.task: Task = load_dry_run_task(config, say)
         self.model: Network = self.task.build_model(choose_device(device or config.device))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device

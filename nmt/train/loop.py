@@ -17,7 +17,7 @@ from nmt.train.validation import is_better
 if TYPE_CHECKING:
     from nmt.config import Config, FixedTraining
     from nmt.model.network import LossStats, Network
-    from nmt.train.checkpoint_manager import Keeper
+    from nmt.train.checkpoint_manager import CheckpointManager
     from nmt.train.explosion import LossLimit
     from nmt.train.interrupt import StopRequest
     from nmt.train.optimizer import Optimizer
@@ -46,7 +46,7 @@ class Parts:
     schedule: Constant
     state: TrainingState
     validator: Validator
-    keeper: Keeper
+    checkpoints: CheckpointManager
     reporter: Reporter
     loss_limit: LossLimit
     stop: StopRequest
@@ -97,7 +97,7 @@ class Loop:
         """Write `last.safetensors`."""
         with self.parts.watch.measure("saving"):
             self.state.elapsed = self._elapsed
-            self.parts.keeper.save_last()
+            self.parts.checkpoints.save_last()
 
     def _train(self) -> str:
         state, batches = self.state, self.parts.batches
@@ -169,7 +169,7 @@ class Loop:
         parts.stop.check()
         if state.update % settings.validation_freq == 0:
             self._validate()
-        elif parts.keeper.age > SAVE_SECONDS and not self._broken_in_row:
+        elif parts.checkpoints.age > SAVE_SECONDS and not self._broken_in_row:
             self.save_last()
         parts.stop.check()
         return self._stop_reason()
@@ -234,7 +234,7 @@ class Loop:
         parts.reporter.samples(self.settings.print_valid_sents, parts.validator)
         with parts.watch.measure("saving"):
             state.elapsed = self._elapsed
-            parts.keeper.save_validated(scores[metric], is_best=is_best)
+            parts.checkpoints.save_validated(scores[metric], is_best=is_best)
 
     def _stop_reason(self) -> str | None:
         return stop_reason(

@@ -120,7 +120,7 @@ def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tu
     return src, tgt
 
 
-def sides_of_trial(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
+def sides_of_dry_run(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
     """The same without writing anything: new subwords stay in memory."""
     _check_files(config)
     return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)

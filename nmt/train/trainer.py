@@ -19,7 +19,7 @@ from nmt.storage.model_folder import (
     subwords_digest,
 )
 from nmt.train.batch_size import choose_batch_size
-from nmt.train.checkpoint_manager import Keeper
+from nmt.train.checkpoint_manager import CheckpointManager
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.lengths import auto_lengths, fixed_training
@@ -130,7 +130,7 @@ class Trainer:
             schedule=schedule,
             state=state,
             validator=task.validator(model, batch_size, threads, self._stop.check),
-            keeper=Keeper(
+            checkpoints=CheckpointManager(
                 self.folder,
                 config,
                 digest,
@@ -200,7 +200,7 @@ class Trainer:
 
     def _score_test(self, parts: Parts, task: Task, log: TrainingLog) -> dict[str, Score]:
         """Score the best checkpoint on the test set, or the last where there is no best."""
-        best = parts.keeper.best_path
+        best = parts.checkpoints.best_path
         if parts.state.best_update:
             tensors, _ = read_checkpoint(best, prefix=PARAMS_PREFIX)
             set_params(parts.model, tensors, best)

@@ -25,8 +25,8 @@ def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best
     sources = [[n] for n in order]
     limits = np.full(len(order), limit) + options.longer_by(len(order))
     first_token = 1 if options.generate_unk else 2
-    chooser = options.chooser(sources, beam_size, EOS)
-    cell = BeamCell(decoder, limits, beam_size, penalty, n_best, first_token, BOS, options.word_reward, 0.0, chooser)
+    selector = options.selector(sources, beam_size, EOS)
+    cell = BeamCell(decoder, limits, beam_size, penalty, n_best, first_token, BOS, options.word_reward, 0.0, selector)
     if options.expected_lengths is not None:
         cell.expected = np.array(options.expected_lengths, np.float64)
     numbers = np.arange(len(order))

@@ -17,14 +17,14 @@ Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
 rows. Rows of a sentence are neighbours, sentences in their order."""
 
 
-class Chooser:
-    """Base of all choosers. `is_plain`: whether it keeps the best continuations and does nothing else, so that a loop
+class CandidateSelector:
+    """Base of all selectors. `is_plain`: whether it keeps the best continuations and does nothing else, so that a loop
     which can do no more may take its place."""
 
     is_plain = False
 
     def start(self, search: Search, first: Beam) -> Beam:
-        """A beam with one empty hypothesis a sentence, as this chooser wants it."""
+        """A beam with one empty hypothesis a sentence, as this selector wants it."""
         return first
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
@@ -40,7 +40,7 @@ class Chooser:
         return np.maximum.reduceat(beam.sums[rows], first) if len(first) else np.empty(0)
 
 
-class BestChooser(Chooser):
+class BestSelector(CandidateSelector):
     """The best continuations of all hypotheses of a sentence together: beam search, and greedy with a beam of one.
 
     The log-probabilities of all tokens never are in memory.
@@ -49,7 +49,7 @@ class BestChooser(Chooser):
     is_plain = True
 
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         room = search.room(live)
         # A row cannot give more continuations than its sentence has room for (one more where a token is passed over).
         tokens, scores = search.decoder.best_tokens(outputs, search.first_token, int(room.max()) + 1)
@@ -57,7 +57,7 @@ class BestChooser(Chooser):
         return parent, chosen, sums, {}
 
 
-class RuledChooser(Chooser):
+class RuledSelector(CandidateSelector):
     """The same with rules that forbid tokens or change their scores."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
@@ -65,7 +65,7 @@ class RuledChooser(Chooser):
         self._reweights = any(rule.reweights for rule in rules)
 
     def start(self, search: Search, first: Beam) -> Beam:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         if self._reweights:
             first.extra["log_prob"] = np.zeros(len(first))
         for rule in self.rules:
@@ -73,7 +73,7 @@ class RuledChooser(Chooser):
         return first
 
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         log_probs, steps = search.decoder.log_probs(outputs), search.steps(beam.sentence)
         for rule in self.rules:
             rule.look(log_probs, beam, steps)
@@ -92,7 +92,7 @@ class RuledChooser(Chooser):
         return parent, tokens, sums, extra
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         for rule in self.rules:
             rule.follow(extra, tokens)
 
@@ -105,7 +105,7 @@ class RuledChooser(Chooser):
         return continuations(tokens, best, beam.sums, bounds, room, -1)[:2]
 
     def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         sums = beam.sums[rows] + sum(rule.most(beam, rows) for rule in self.rules if rule.reweights)
         return np.maximum.reduceat(sums, first) if len(first) else np.empty(0)
 
@@ -117,7 +117,19 @@ def continuations(
     width = int(room.max())
     size = len(room) * width
     parents, chosen, totals = np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size)
-    given = tokens.reshape(-1), scores.reshape(-1), tokens.shape[1], sums, bounds, len(room), room, never
-    best_continuations(*given, parents, chosen, totals, width)
+    best_continuations(
+        tokens.reshape(-1),
+        scores.reshape(-1),
+        tokens.shape[1],
+        sums,
+        bounds,
+        len(room),
+        room,
+        never,
+        parents,
+        chosen,
+        totals,
+        width,
+    )
     there = parents >= 0
     return parents[there], chosen[there], totals[there]
