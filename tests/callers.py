@@ -52,7 +52,11 @@ def translators(folder: Path, language_folder: Path | None, dtypes: Sequence[str
         sizes = one.src_subwords.vocab_size, one.tgt_subwords.vocab_size
         for threads in (1, 2):
             parts = one.model, one.src_subwords, one.tgt_subwords, one.config, threads
-            found.append(Translator(*parts, shortlist_for(*sizes), one.lengths, one.language_model))
+            found.append(
+                Translator(
+                    *parts, shortlist=shortlist_for(*sizes), lengths=one.lengths, language_model=one.language_model
+                )
+            )
     return found
 
 

@@ -131,6 +131,7 @@ def _translate(
 
 
 def _cleaning(side: SideConfig) -> str:
+    """A line that says how references are cleaned before they are compared."""
     done = ["with single spaces"]
     if side.normalize != "none":
         done.append(f"in Unicode form {side.normalize.upper()}")

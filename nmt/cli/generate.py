@@ -132,6 +132,7 @@ def _prompts(source: str | None, given: tuple[str, ...]) -> Lines[str]:
 
 
 def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> Iterator[str]:
+    """The lines of output for one prompt: text, columns or a JSON object."""
     if form == "text":
         yield from (line.text for line in lines)
     elif form == "tsv":

@@ -88,8 +88,9 @@ def shortlist(model_dir: str, **options: Any) -> None:
     texts = _held_out(translator, options)
     kept = {name: options[name] for name in ("per_source", "mass", "frequent")}
     if kept["frequent"] is None:
-        sides = texts["source"], texts["translation"]
-        kept["frequent"] = learner.enough_frequent(kept["per_source"], kept["mass"], options["most_missed"], *sides)
+        kept["frequent"] = learner.enough_frequent(
+            kept["per_source"], kept["mass"], options["most_missed"], texts["source"], texts["translation"]
+        )
     found = learner.shortlist(**kept)
     misses = {name: count_misses(found, texts["source"], texts[name]) for name in ("reference", "translation")}
     content = {
@@ -145,6 +146,7 @@ def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list
 
 
 def _check_folder(folder: Path) -> None:
+    """Raise CheckpointError for a bundle: a shortlist is written into a folder."""
     from nmt.errors import CheckpointError
 
     if not folder.is_dir():
@@ -183,6 +185,7 @@ def _pairs(
 
 
 def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
+    """Learn how long translations are from source and target lengths, and write it. Raises DataError without lines."""
     import numpy as np
 
     from nmt.errors import DataError

@@ -215,6 +215,7 @@ def _lines(path: str | None) -> list[str]:
 
 
 def _phrase_pairs(path: str | None) -> list[tuple[str, str]]:
+    """Read phrases with their translations, a tab between them. Raises DataError for another line."""
     from nmt.errors import DataError
 
     found = []
@@ -227,6 +228,7 @@ def _phrase_pairs(path: str | None) -> list[tuple[str, str]]:
 
 
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
+    """Load the translator, and those that make an ensemble of it."""
     from nmt.inference.translator import Translator
 
     kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
@@ -277,6 +279,7 @@ def _identity(job: _Job, translator: Translator, model_dir: str, options: dict[s
 
 
 def _run(job: _Job, records: Lines[Record], translator: Translator, meter: Meter) -> None:
+    """Translate all records, chunk by chunk, and write each chunk before the next one is read."""
     from nmt.lines import chunks
 
     size = job.search["batch_size"]
@@ -311,6 +314,7 @@ def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | 
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:
+    """Write what was found for one line, wherever the options want it."""
     if job.notices is not None:
         job.notices.add(job.number, [text for one in found[:1] for text in one.warnings])
     if job.writer is not None:
@@ -324,6 +328,7 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
 
 
 def _plot(path: Path, translation: Translation) -> None:
+    """Write the attention of a translation as an SVG file, where there is a detail."""
     from nmt.cli.attention_plot import attention_svg
     from nmt.cli.streams import write_errors
     from nmt.files import write_bytes

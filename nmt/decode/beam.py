@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.decode.hypotheses import Beam, Decoder, Hypothesis, States
+from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States
 from nmt.decode.penalty import LengthPenalty, best_possible, final_scores
 from nmt.decode.selectors import BestSelector, CandidateSelector
 from nmt.rnn.kernels.runs import distinct, identity, run_bounds
@@ -161,6 +161,7 @@ def _keep(beam: Beam, rows: np.ndarray) -> Beam:
 
 
 def _join(one: Beam, other: Beam) -> Beam:
+    """Rows of two beams one after another, and the states that both continue."""
     states = {name: np.concatenate([v, other.states[name]]) for name, v in one.states.items()}
     parent = np.concatenate([one.parent, other.parent + len(next(iter(one.states.values()), ()))])
     width = max(one.words.shape[1], other.words.shape[1])
@@ -191,10 +192,6 @@ class _Waiting:
         return sentence, self.names[rows], first
 
 
-Block = tuple[np.ndarray, list[list[int]]] | tuple[np.ndarray, list[list[int]], list[np.ndarray]]
-"""Numbers of sentences, their source ids and, where there is a shortlist, their candidates."""
-
-
 def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Scan the cell until everything is translated; gives each sentence's hypotheses as soon as it has ended.
 
@@ -209,7 +206,8 @@ def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[in
                 block = next(blocks, None)
                 if block is None:
                     break
-                waiting = _Waiting(block[0], *cell.decoder.admit(*block[1:]))
+                names, states, tokens = cell.decoder.admit(block.src_ids, block.candidates)
+                waiting = _Waiting(block.sentences, names, states, tokens)
             sentence, names, first = waiting.take(size - working)
             beam = cell.extend(beam, sentence, names, first)
             working += len(sentence)

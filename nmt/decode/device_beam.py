@@ -1,8 +1,8 @@
 """Beam search that stays on a card: sentences in blocks of fixed size, a step of all beams without the host.
 
 The rules are those of `beam.BeamCell` and its selectors, so that translations are the same; what differs is who does
-the work. There a sentence that ends makes room for the next one; here a block of sentences of like lengths runs until all
-have ended. The host asks now and then whether they have, and reads the translations of a block at once.
+the work. There a sentence that ends makes room for the next one; here a block of sentences of like lengths runs until
+all have ended. The host asks now and then whether they have, and reads the translations of a block at once.
 """
 
 from __future__ import annotations

@@ -115,6 +115,7 @@ class EnsembleDecoder:
         return np.concatenate([outputs for outputs, _ in found], axis=1), self._joined([s for _, s in found])
 
     def _joined(self, parts: Sequence[States]) -> States:
+        """States of all decoders by `NUMBER.NAME`, and the mean of their coverage where they have it."""
         joined = {f"{n}.{k}": v for n, states in enumerate(parts) for k, v in states.items()}
         if "coverage" in parts[0]:
             joined["coverage"] = np.mean([states["coverage"] for states in parts if "coverage" in states], axis=0)

@@ -40,8 +40,9 @@ def force(
                 found[n] = Forced(np.zeros(0, np.float32), empty if attention else None)
         if not there:
             continue
-        sides = [src_ids[n] for n in there], [tgt_ids[n] for n in there]
-        scores, weights = model.forced_log_probs(*sides, attention=attention, threads=threads)
+        scores, weights = model.forced_log_probs(
+            [src_ids[n] for n in there], [tgt_ids[n] for n in there], attention=attention, threads=threads
+        )
         for i, n in enumerate(there):
             found[n] = Forced(scores[i], weights[i] if attention else None)
     return [f for f in found if f is not None]

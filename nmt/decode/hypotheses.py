@@ -120,6 +120,15 @@ class Beam:
         return len(self.tokens)
 
 
+@dataclass(frozen=True)
+class Block:
+    """Sentences that come in together: their numbers [B], source ids and, where there is a shortlist, candidates."""
+
+    sentences: np.ndarray
+    src_ids: list[list[int]]
+    candidates: list[np.ndarray] | None = None
+
+
 class Search(Protocol):
     """A search as those see it who choose its next tokens. Tokens below `first_token` and `never` are not produced."""
 

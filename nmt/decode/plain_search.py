@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.beam import Block
-from nmt.decode.hypotheses import Hypothesis, SearchDecoder
+from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder
 
 if TYPE_CHECKING:
     from nmt.rnn.beam_loop import BeamLoop
@@ -49,8 +48,8 @@ def _wait(
     decoder: SearchDecoder, loop: BeamLoop, block: Block, limits: np.ndarray, expected: np.ndarray | None
 ) -> list[tuple[int, list[Hypothesis]]]:
     """Encode a block and let its sentences wait; those that may not say anything have ended."""
-    sentences = block[0]
-    names, states, tokens = decoder.admit(*block[1:])
+    sentences = block.sentences
+    names, states, tokens = decoder.admit(block.src_ids, block.candidates)
     there = limits[sentences] > 0
     decoder.release(names[~there])
     chosen = sentences[there]
@@ -58,8 +57,9 @@ def _wait(
         lengths = None if expected is None else expected[chosen]
         kept = {name: state[there] for name, state in states.items()}
         loop.wait(chosen, names[there], kept, tokens[there], limits[chosen], lengths)
-        if (narrow := decoder.narrowed()) is not None:
-            loop.narrow(*narrow)
+        if (narrowed := decoder.narrowed()) is not None:
+            layer, lists, owners = narrowed
+            loop.narrow(layer, lists, owners)
     return [(n, [Hypothesis([], 0.0, 0.0, False)]) for n in sentences[~there].tolist()]
 
 

@@ -56,8 +56,15 @@ class SamplingSelector(RuledSelector):
 
 def repeated(beam: Beam, rows: np.ndarray) -> Beam:
     """A beam of some rows, maybe several times, that continue the same states."""
-    arrays = beam.parent[rows], beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.words[rows]
-    return type(beam)(beam.states, *arrays, {name: v[rows] for name, v in beam.extra.items()})
+    return Beam(
+        states=beam.states,
+        parent=beam.parent[rows],
+        tokens=beam.tokens[rows],
+        sums=beam.sums[rows],
+        sentence=beam.sentence[rows],
+        words=beam.words[rows],
+        extra={name: v[rows] for name, v in beam.extra.items()},
+    )
 
 
 def mix(x: np.ndarray) -> np.ndarray:

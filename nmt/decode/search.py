@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock, get_ident
 from weakref import ref
 
 import numpy as np
 
-from nmt.decode.beam import BeamCell, Block, run
+from nmt.decode.beam import BeamCell, run
 from nmt.decode.blocks import length_blocks
 from nmt.decode.device_beam import BlockSearch
-from nmt.decode.hypotheses import Hypothesis, SearchModel
+from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder, SearchModel
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.plain_search import run_loop
@@ -68,9 +70,9 @@ def search(
         return []
     this = _Running()
     threads = _share_of(threads or default_threads(), this)
-    size = min(batch_size or len(src_ids), len(src_ids))
     options = options or SearchOptions()
     limits = options.limits(src_ids, max_length_ratio, max_length_extra)
+    size = min(batch_size or len(src_ids), len(src_ids))
     if model.device.name != "cpu":
         blocks = BlockSearch(model, beam_size, length_penalty, n_best, options)
         return blocks.run(src_ids, limits, batch_size=size, on_ended=on_ended)
@@ -80,46 +82,14 @@ def search(
     own_threads = max(1, threads // workers)
     size = -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
-    expected = None if options.expected_lengths is None else np.array(options.expected_lengths, np.float64)
+    asked = _Asked(src_ids, limits, beam_size, length_penalty, n_best, options)
     longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
     caller = get_ident()  # who alone is told what has ended, whichever parts it does
 
     def work(part: int, parts: int) -> None:
         decoder = model.search_decoder(own_threads, longest)
-        selector = options.selector(src_ids, beam_size, decoder.eos_id)
-        loop = None
-        if selector.is_plain:
-            loop = decoder.begin_loop(
-                BeamSettings(
-                    size=size,
-                    beam=beam_size,
-                    n_best=n_best,
-                    eos=decoder.eos_id,
-                    never=BOS_ID,
-                    first_token=options.first_token,
-                    divisors=length_divisor(length_penalty, np.arange(limits.max(initial=0) + 2)),
-                    word_reward=options.word_reward,
-                    bounded=expected is not None,
-                )
-            )
-        if loop is not None:
-            ended = run_loop(decoder, loop, queue, limits, expected, n_best)
-        else:
-            cell = BeamCell(
-                decoder,
-                limits,
-                beam_size,
-                length_penalty,
-                n_best,
-                first_token=options.first_token,
-                never=BOS_ID,
-                word_reward=options.word_reward,
-                coverage_penalty=options.coverage_penalty,
-                selector=selector,
-                expected=expected,
-            )
-            ended = ([one] for one in run(cell, queue, size))
+        ended = asked.sentences(decoder, queue, size)
         with queue:
             for sentences in ended:
                 for n, hypotheses in sentences:
@@ -137,6 +107,65 @@ def search(
     return found
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What one call of `search` asks for, the same for all of its threads."""
+
+    src_ids: Sequence[Sequence[int]]
+    limits: np.ndarray
+    beam_size: int
+    length_penalty: LengthPenalty
+    n_best: int
+    options: SearchOptions
+
+    @cached_property
+    def _expected(self) -> np.ndarray | None:
+        """Expected lengths of all sentences [N], where they matter."""
+        lengths = self.options.expected_lengths
+        return None if lengths is None else np.array(lengths, np.float64)
+
+    def sentences(
+        self, decoder: SearchDecoder, queue: Iterator[Block], size: int
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """The sentences of a queue as they end, each with its hypotheses; `size` of them are in work at a time.
+
+        Here alone it is decided how: as one compiled loop, where the options leave the choice of continuations as it is
+        and the decoder has such a loop, else step by step.
+        """
+        selector = self.options.selector(self.src_ids, self.beam_size, decoder.eos_id)
+        loop = decoder.begin_loop(self._settings(size, decoder.eos_id)) if selector.is_plain else None
+        if loop is not None:
+            return run_loop(decoder, loop, queue, self.limits, self._expected, self.n_best)
+        cell = BeamCell(
+            decoder,
+            self.limits,
+            self.beam_size,
+            self.length_penalty,
+            self.n_best,
+            first_token=self.options.first_token,
+            never=BOS_ID,
+            word_reward=self.options.word_reward,
+            coverage_penalty=self.options.coverage_penalty,
+            selector=selector,
+            expected=self._expected,
+        )
+        return ([one] for one in run(cell, queue, size))
+
+    def _settings(self, size: int, eos_id: int) -> BeamSettings:
+        """What a compiled loop with `size` sentences in work is told."""
+        return BeamSettings(
+            size=size,
+            beam=self.beam_size,
+            n_best=self.n_best,
+            eos=eos_id,
+            never=BOS_ID,
+            first_token=self.options.first_token,
+            divisors=length_divisor(self.length_penalty, np.arange(self.limits.max(initial=0) + 2)),
+            word_reward=self.options.word_reward,
+            bounded=self._expected is not None,
+        )
+
+
 class _Queue(Iterator[Block]):
     """Blocks of sentences for several threads. Where a thread fails inside `with`, `failed` tells the others."""
 
@@ -149,9 +178,10 @@ class _Queue(Iterator[Block]):
         with self._lock:
             block = next(self._blocks)
         sources = [list(self._src_ids[n]) for n in block]
-        if self._options.shortlist is None:
-            return np.array(block), sources
-        return np.array(block), sources, [self._options.candidates(n, s) for n, s in zip(block, sources, strict=True)]
+        candidates = None
+        if self._options.shortlist is not None:
+            candidates = [self._options.candidates(n, s) for n, s in zip(block, sources, strict=True)]
+        return Block(np.array(block), sources, candidates)
 
     def count(self, ended: int) -> None:
         """So many more sentences have ended."""

@@ -129,12 +129,14 @@ class Session:
         return place
 
     def _keep(self, at: int, place: _Place, last: int) -> None:
+        """Remember a place; where there are too many, every second one goes, but for `last`."""
         self._places[at] = place
         while len(self._places) > _PLACES:
             self._gap *= 2
             self._places = {n: p for n, p in self._places.items() if n % self._gap == 0 or n == last}
 
     def _check(self, options: SearchOptions) -> None:
+        """Raise ValueError for options that a session cannot serve."""
         given = {
             "prefixes": options.prefixes is not None,
             "groups": options.groups > 1,

@@ -34,6 +34,7 @@ from nmt.storage.saved_model import load_saved_model
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
+    from nmt.decode.hypotheses import Hypothesis
     from nmt.model.language import LanguageModel
 
 _CHUNK = 2048
@@ -139,19 +140,19 @@ class Generator:
             on_ended=on_batch,
             options=search_options(chosen, {}),
         )
-        results = []
-        for prompt, hypotheses in zip(ids, found, strict=True):
-            texts = [text.rstrip(" ") for text in self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])]
-            pairs = zip(texts, hypotheses, strict=True)
-            written = [
-                Translation(text, h.score, h.log_prob, warnings=number_warnings((h.score, h.log_prob)))
-                for text, h in pairs
-            ]
-            if not chosen["sampling"]:
-                written = distinct(written, texts, samples)
-            bare = Translation(self.subwords.decode([prompt])[0], 0.0, 0.0, warnings=(UNSAYABLE,))
-            results.append(written or [bare])
-        return results
+        lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
+        if not chosen["sampling"]:
+            lines = [distinct(written, [line.text for line in written], samples) for written in lines]
+        return lines
+
+    def _lines_of(self, prompt: list[int], hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """Whole lines that begin with a prompt, at least one: the prompt alone, where nothing could be said."""
+        texts = [text.rstrip(" ") for text in self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])]
+        written = [
+            Translation(text, h.score, h.log_prob, warnings=number_warnings((h.score, h.log_prob)))
+            for text, h in zip(texts, hypotheses, strict=True)
+        ]
+        return written or [Translation(self.subwords.decode([prompt])[0], 0.0, 0.0, warnings=(UNSAYABLE,))]
 
     def score(self, lines: Iterable[str], *, carry: bool = True) -> Iterator[ScoredLine]:
         """Score lines of text, which are read a piece at a time.
@@ -207,6 +208,7 @@ class Generator:
         return found
 
     def _clean(self, lines: Sequence[str]) -> list[str]:
+        """Lines as in training."""
         from nmt.data.corpus import clean_line
 
         side = self.config.data.tgt

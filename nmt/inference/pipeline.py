@@ -41,6 +41,7 @@ class TranslationPipeline:
         tgt_subwords: Subwords,
         config: Config,
         num_threads: int = 1,
+        *,
         shortlist: Shortlist | None = None,
         lengths: LengthModel | None = None,
         language_model: LanguageModel | None = None,

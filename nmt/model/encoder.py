@@ -177,6 +177,7 @@ class RecurrentEncoder:
         return Encoded(x, final, tapes)
 
     def _forward_short(self, weights: Weights, x: np.ndarray, threads: int) -> Encoded:
+        """The same for short sources, by prepared runs, without tapes."""
         with operation("encoder"):
             memory, *states = self._short(weights, x, threads)
         final = [dict(zip(self.scans[0].states, layer, strict=True)) for layer in zip(*states, strict=True)]

@@ -46,6 +46,7 @@ class LanguageModel(Network):
         self,
         config: ModelConfig,
         vocab_size: int,
+        *,
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
         recompute: Recompute = "attention",
@@ -139,6 +140,7 @@ class LanguageModel(Network):
         gradients: Group | None,
         allocate: Workspace,
     ) -> LossStats:
+        """See `Network._run`; a segment goes on from the states of the one before it, training and `loss` apart."""
         result = self.read(
             batch.tgt_in,
             batch.tgt_lengths,

@@ -168,6 +168,7 @@ class Network:
         self.weights[name][...] = self.device.upload(values.astype(self.dtype))
 
     def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
+        """Values to begin with of one parameter, drawn from `rng`; see `initialize`."""
         if name.endswith("embeddings"):
             output = self.tied and name == self.table("tgt")
             deviation = param.shape[1] ** -0.5 if output else 1.0

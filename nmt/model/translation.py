@@ -54,6 +54,7 @@ class TranslationModel(Network):
         src_vocab_size: int,
         tgt_vocab_size: int,
         joint: bool,
+        *,
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
         recompute: Recompute = "attention",
@@ -138,6 +139,7 @@ class TranslationModel(Network):
         gradients: Group | None,
         allocate: Workspace,
     ) -> LossStats:
+        """See `Network._run`. Encoder and decoder draw their dropout from seeds of their own."""
         options: dict[str, Any] = {"training": training, "allocate": allocate, "threads": threads}
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, seed=2 * seed, **options)
         result = self.decoder.forward(

@@ -278,6 +278,7 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
 
 
 def _read_subwords(path: Path) -> bytes:
+    """The bytes of a subword model. Raises CheckpointError."""
     if not path.is_file():
         raise CheckpointError(
             f"{path}: must be the subwords the model was trained with, got no such file; "

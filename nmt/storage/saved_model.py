@@ -188,6 +188,7 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
 
 
 def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
+    """Read a folder that nmt-train wrote; see `load_saved_model`."""
     config = load_folder_config(folder)
     path = find_checkpoint(folder, checkpoint)
     params, content = map_tensors(path, PARAMS_PREFIX)
@@ -199,6 +200,7 @@ def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
 
 
 def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
+    """Read a file of nmt-bundle; see `load_saved_model`."""
     from nmt.config import config_from_dict
 
     try:
@@ -229,6 +231,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
 
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:
+    """The subwords of `joint`, `src` or `tgt` among a bundle's tensors. Raises CheckpointError."""
     from nmt.data.subwords import Subwords
 
     try:

@@ -46,6 +46,7 @@ def best_checkpoints(folder: Path, count: int) -> list[Path]:
 
 
 def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path]:
+    """The newest `count` checkpoints of a kind. Raises CheckpointError where there are fewer."""
     if len(found) < count:
         raise CheckpointError(
             f"{folder}: must hold {count} checkpoints {kind}-UPDATE.safetensors, got {len(found)}; ask for fewer, or "

@@ -103,6 +103,7 @@ class CheckpointManager:
         return numbered_checkpoint(self.best_path.parent, "best", update)
 
     def _save(self, path: Path, *, with_optimizer: bool) -> None:
+        """Write one checkpoint; only with the optimizer can a run go on from it."""
         arrays, numbers = self._optimizer.state_dict()
         download = self._model.device.download
         save_checkpoint(

@@ -35,6 +35,7 @@ def cost_report(dry_run: DryRun) -> str:
 
 
 def _parameters(dry_run: DryRun) -> list[str]:
+    """How many numbers each part of the model learns."""
     model = dry_run.model
     parts: Counter[str] = Counter()
     for name, array in model.params.items():
@@ -46,6 +47,7 @@ def _parameters(dry_run: DryRun) -> list[str]:
 
 
 def _memory(found: Forecast) -> list[str]:
+    """The forecast by purpose; small purposes of a batch are one line."""
     T, S, B = found.shape
     shape = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
     lines = [f"memory, for the largest batch of the first epoch: {shape}"]
@@ -64,6 +66,7 @@ def _row(name: str, size: int, note: str) -> str:
 
 
 def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
+    """What was measured, and what it makes of an epoch."""
     epoch = _epoch_seconds(dry_run, timing)
     updates, threads = dry_run.batches.num_batches(1), dry_run.num_threads
     return [

@@ -89,6 +89,7 @@ class LanguageTask:
         return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
 
     def _streams(self, corpus: TextCorpus, size: int, shuffle: bool) -> StreamBatches:
+        """A text as parallel streams; `size` counts streams, or the tokens of a segment of all of them."""
         from nmt.data.streams import StreamBatches
 
         training = self.config.training

@@ -100,6 +100,7 @@ class Loop:
             self.parts.checkpoints.save_last()
 
     def _train(self) -> str:
+        """Go on epoch by epoch until there is a reason to stop, which is returned."""
         state, batches = self.state, self.parts.batches
         while True:
             self._num_batches = batches.num_batches(state.epoch)
@@ -114,6 +115,7 @@ class Loop:
             state.epoch, state.position = state.epoch + 1, 0
 
     def _update(self, batch: Any) -> None:
+        """Do one update and note what it did; one that is not finite is skipped."""
         parts, state = self.parts, self.state
         state.update += 1
         state.position += 1
@@ -157,6 +159,7 @@ class Loop:
         self._count_broken(stats, norm)
 
     def _count_broken(self, stats: LossStats, norm: float) -> None:
+        """Note an update whose loss is out of hand. Raises an error after too many in a row."""
         self._broken_in_row += 1
         if self._broken_in_row >= MAX_IN_A_ROW:
             fact = f"{_fact(stats, norm)} and {MAX_IN_A_ROW} such updates in a row"
@@ -175,6 +178,7 @@ class Loop:
         return self._stop_reason()
 
     def _report(self) -> None:
+        """Say how far the run is: a line of the log now and then, else the line that lives on the terminal."""
         parts, state = self.parts, self.state
         done = state.update - self._first_update
         if done == 1:  # the first one compiles or loads the kernels
@@ -237,6 +241,7 @@ class Loop:
             parts.checkpoints.save_validated(scores[metric], is_best=is_best)
 
     def _stop_reason(self) -> str | None:
+        """Which limit has been reached, None while none is."""
         return stop_reason(
             self.state,
             self.settings,

@@ -135,6 +135,7 @@ def _check_files(config: Config) -> None:
 
 
 def _new_sides(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
+    """Train subwords as the settings say, in memory; `say` is told what takes long."""
     from nmt.data.prepare import load_side, load_sides
 
     say("subwords: reading the training text")
@@ -170,6 +171,7 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
 
 
 def _lock(handle: int, folder: Path) -> None:
+    """Keep other trainings out of a folder. Raises CheckpointError where one is at work in it."""
     if not lock_alone(handle):
         raise CheckpointError(
             f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "

@@ -115,6 +115,7 @@ def load_dry_run_task(config: Config, say: Callable[[str], None]) -> Task:
 
 
 def _kind(config: Config) -> Any:
+    """The class of the task that the settings name; what it needs is imported here."""
     if config.task == "lm":
         from nmt.train.language_task import LanguageTask
 

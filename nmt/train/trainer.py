@@ -110,6 +110,7 @@ class Trainer:
         return TrainingLog(self.folder, self._terminal)
 
     def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
+        """Make or restore all parts of the run, and tell the log what they are."""
         config, threads = self.config, self._num_threads
         digest = subwords_digest(*task.subwords)
         model = task.build_model(self._device)
@@ -159,6 +160,7 @@ class Trainer:
     def _batch_size(
         self, state: TrainingState, model: Network, optimizer: Optimizer, task: Task, log: TrainingLog
     ) -> int:
+        """The configured batch size, or the one that `auto` stands for; a resumed run keeps that one."""
         given = self.config.training.batch_size
         if given != "auto":
             state.batch_size = 0
@@ -169,6 +171,7 @@ class Trainer:
         return size
 
     def _train(self, loop: Loop, log: TrainingLog, task: Task) -> TrainingResult:
+        """Run the loop to its end or to a signal; score the test set where there is one."""
         state = loop.state
         test_scores: dict[str, Score] = {}
         try:
@@ -221,6 +224,7 @@ def _whereabouts(device: Device, threads: int) -> str:
 
 
 def _check_subwords(saved: SavedRun, digest: str) -> None:
+    """Raise CheckpointError where a run was trained with other subwords than lie beside it."""
     if saved.subwords != digest:
         raise CheckpointError(
             f"{saved.path}: must have been trained with the subwords beside it, got other ones; "

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.decode.beam import BeamCell, run
+from nmt.decode.hypotheses import Block
 from nmt.decode.options import Sampling, SearchOptions
 from nmt.decode.rules import Rule
 from tests.decode.test_beam import EOS, TableDecoder
@@ -24,13 +25,22 @@ def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best
     decoder = TableDecoder(tables())
     sources = [[n] for n in order]
     limits = np.full(len(order), limit) + options.longer_by(len(order))
-    first_token = 1 if options.generate_unk else 2
     selector = options.selector(sources, beam_size, EOS)
-    cell = BeamCell(decoder, limits, beam_size, penalty, n_best, first_token, BOS, options.word_reward, 0.0, selector)
+    cell = BeamCell(
+        decoder,
+        limits,
+        beam_size,
+        penalty,
+        n_best,
+        first_token=1 if options.generate_unk else 2,
+        never=BOS,
+        word_reward=options.word_reward,
+        selector=selector,
+    )
     if options.expected_lengths is not None:
         cell.expected = np.array(options.expected_lengths, np.float64)
     numbers = np.arange(len(order))
-    blocks = [(part, [sources[n] for n in part]) for part in np.split(numbers, numbers[size::size])]
+    blocks = [Block(part, [sources[n] for n in part]) for part in np.split(numbers, numbers[size::size])]
     found = dict(run(cell, iter(blocks), size))
     assert not decoder.sources
     return {order[n]: found[n] for n in numbers}
