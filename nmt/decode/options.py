@@ -33,7 +33,7 @@ class SearchOptions:
     min_length: tokens before EOS; generate_unk: whether the unknown token may be produced; forbidden: sequences of
     tokens that are not; no_repeat_ngram_size, repetition_penalty, word_reward, coverage_penalty: see the rules and
     `final_scores`; prefixes: the first tokens of each sentence's translations; constraints: the phrases that each
-    sentence's translations hold; glossary: those that earn `glossary_bonus`; groups, diversity_strength: see
+    sentence's translations hold; glossary: those that earn `glossary_bonus`; beam_groups, diversity_strength: see
     `DiverseSelector`; shortlist: tokens that are no candidates of a sentence are not produced, but for what the options
     make it say, and have no probability; expected_lengths: of each sentence's translations, tokens beyond which earn
     no word reward; more_rules: of whoever builds upon this, such as a language model's: made anew for every thread, and
@@ -52,7 +52,7 @@ class SearchOptions:
     constraints: Sequence[Sequence[Sequence[int]]] | None = None
     glossary: Sequence[Sequence[Sequence[int]]] | None = None
     glossary_bonus: float = 8.0
-    groups: int = 1
+    beam_groups: int = 1
     diversity_strength: float = 0.5
     shortlist: Shortlist | None = None
     expected_lengths: Sequence[float] | None = None
@@ -89,9 +89,9 @@ class SearchOptions:
             s = self.sampling
             options = {"seed": s.seed, "temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p}
             return SamplingSelector(src_ids, beam_size, rules, **options)  # type: ignore[arg-type]
-        if self.groups > 1:
-            size = beam_size // self.groups
-            return DiverseSelector(len(src_ids), self.groups, size, self.diversity_strength, rules)
+        if self.beam_groups > 1:
+            size = beam_size // self.beam_groups
+            return DiverseSelector(len(src_ids), self.beam_groups, size, self.diversity_strength, rules)
         if self.constraints is not None and any(self.constraints):
             return ConstrainedSelector(self.constraints, rules)
         return RuledSelector(rules) if rules else BestSelector()

@@ -23,7 +23,8 @@ from nmt.rnn.kernels.pool import run_parallel
 from nmt.special_tokens import BOS_ID
 
 _LEAST_WORK = 8
-"""Sentences in work below which a thread of its own is not worth reading all weights."""
+"""A thread gets a search of its own only with this many sentences in work for each; with fewer, reading all weights
+once more costs it more than it gains."""
 
 
 class _Running:

@@ -139,7 +139,7 @@ class Session:
         """Raise ValueError for options that a session cannot serve."""
         given = {
             "prefixes": options.prefixes is not None,
-            "groups": options.groups > 1,
+            "groups": options.beam_groups > 1,
             "sampling": options.sampling is not None,
             "a coverage penalty": bool(options.coverage_penalty),
         }

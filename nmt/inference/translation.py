@@ -202,7 +202,7 @@ def search_options(chosen: dict[str, Any], wished: dict[str, Any]) -> SearchOpti
     if not chosen["generate_unk"]:
         given["generate_unk"] = False
     if chosen["beam_groups"] > 1:
-        given |= {"groups": chosen["beam_groups"], "diversity_strength": chosen["diversity_strength"]}
+        given |= {"beam_groups": chosen["beam_groups"], "diversity_strength": chosen["diversity_strength"]}
     if chosen["sampling"]:
         from nmt.decode import Sampling
 
@@ -236,12 +236,13 @@ def distinct(found: Sequence[Found], texts: Sequence[str], count: int) -> list[F
 
 def _check_together(given: dict[str, Any], beam_size: int) -> None:
     """Raise ConfigError for what one search cannot do at the same time."""
-    kinds = [name for name in ("sampling", "groups", "constraints") if name in given]
+    names = {"sampling": "sampling", "beam_groups": "groups", "constraints": "constraints"}
+    kinds = [said for name, said in names.items() if name in given]
     if len(kinds) > 1:
         raise ConfigError(
             f"decoding: must have one of sampling, groups and constraints, got {' and '.join(kinds)}; choose one"
         )
-    if beam_size % given.get("groups", 1):
+    if beam_size % given.get("beam_groups", 1):
         raise ConfigError(
-            f"decoding: beam_groups must divide beam_size ({beam_size}), got {given['groups']}; change one of them"
+            f"decoding: beam_groups must divide beam_size ({beam_size}), got {given['beam_groups']}; change one of them"
         )

@@ -96,10 +96,12 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
     encoder = config.encoder
     if encoder.type == "conv":
         hidden, embedded = encoder.hidden_size, encoder.embeddings.embedding_dim
-        layer_options = hidden, embedded, encoder.kernel_size, encoder.dropout
         return [
             ConvEntryCell(embedded, hidden, encoder.embeddings.dropout),
-            *(ConvEncoderLayer(*layer_options) for _ in range(encoder.num_layers)),
+            *(
+                ConvEncoderLayer(hidden, embedded, encoder.kernel_size, encoder.dropout)
+                for _ in range(encoder.num_layers)
+            ),
             ConvMemoryCell(hidden, embedded),
         ]
     directions = 2 if encoder.bidirectional else 1

@@ -77,7 +77,8 @@ class StepDecoder:
             from nmt.rnn.beam_loop import BeamLoop
 
             self._stepper.loop = BeamLoop(self._stepper, self.network.output_layer, self.threads)
-        self._stepper.loop.begin(settings, *self.network.embedding("tgt"))
+        table, scale = self.network.embedding("tgt")
+        self._stepper.loop.begin(settings, table, scale)
         return self._stepper.loop
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:

@@ -93,9 +93,10 @@ class SavedModel:
             ConfigError: A cell's module is not allowed, or its code does not do what a cell must.
         """
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
-        sizes = self.src_subwords.vocab_size, self.tgt_subwords.vocab_size
         try:
-            model = build_model(self.config, *sizes, compute_dtype, device)
+            model = build_model(
+                self.config, self.src_subwords.vocab_size, self.tgt_subwords.vocab_size, compute_dtype, device
+            )
         except MemoryError as error:
             raise CheckpointError(
                 f"{self.path}: must hold a model of the sizes in its settings, got sizes that no memory has room for; "

@@ -96,7 +96,8 @@ class TranslationTask:
         return score_translations([translations[0].text for translations in found], self._test.references)
 
     def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
-        return Translator(model, *self.subwords, self.config, num_threads, lengths=self._lengths())
+        src, tgt = self.subwords
+        return Translator(model, src, tgt, self.config, num_threads, lengths=self._lengths())
 
     def _lengths(self) -> LengthModel:
         return LengthModel.learn(self.corpus.src.lengths, self.corpus.tgt.lengths)

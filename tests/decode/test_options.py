@@ -220,12 +220,12 @@ def test_glossary_bonus():
 
 
 def test_one_group_is_the_plain_beam_and_groups_differ():
-    same = SearchOptions(groups=2, diversity_strength=0.0)
+    same = SearchOptions(beam_groups=2, diversity_strength=0.0)
     plain_beam = find(SearchOptions(), beam_size=3, n_best=3, limit=8)
     for n, hypotheses in find(same, beam_size=6, n_best=6, limit=8).items():
         for h in plain_beam[n]:  # two groups that do not mind each other find all twice
             assert sum(h == other for other in hypotheses) == 2
-    apart = find(SearchOptions(groups=3, diversity_strength=50.0), beam_size=3, n_best=3, limit=8)
+    apart = find(SearchOptions(beam_groups=3, diversity_strength=50.0), beam_size=3, n_best=3, limit=8)
     for n, hypotheses in apart.items():
         assert len({(h.ids or [EOS])[0] for h in hypotheses}) == 3
         for h in hypotheses:

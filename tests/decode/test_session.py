@@ -88,7 +88,7 @@ def test_several_models(kind, model):
         assert session.complete(prefix, **COMMON) == from_scratch(pair, prefix)
 
 
-@pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"groups": 2}, {"sampling": Sampling()}])
+@pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"beam_groups": 2}, {"sampling": Sampling()}])
 def test_what_sessions_cannot_do_is_said(options, model):
     with pytest.raises(ValueError, match=r"Session\.complete: must have no"):
         Session(model, SOURCE).complete(options=SearchOptions(**options))
