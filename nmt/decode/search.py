@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from threading import Lock, get_ident
 from weakref import ref
 
@@ -83,7 +82,8 @@ def search(
     own_threads = max(1, threads // workers)
     size = -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
-    asked = _Asked(src_ids, limits, beam_size, length_penalty, n_best, options)
+    expected = None if options.expected_lengths is None else np.array(options.expected_lengths, np.float64)
+    asked = _Asked(src_ids, limits, expected, beam_size, length_penalty, n_best, options)
     longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
     caller = get_ident()  # who alone is told what has ended, whichever parts it does
@@ -110,20 +110,16 @@ def search(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What one call of `search` asks for, the same for all of its threads."""
+    """What one call of `search` asks for, the same for all of its threads. limits, expected [N]: most tokens of each
+    sentence's translations, and expected ones where they matter."""
 
     src_ids: Sequence[Sequence[int]]
     limits: np.ndarray
+    expected: np.ndarray | None
     beam_size: int
     length_penalty: LengthPenalty
     n_best: int
     options: SearchOptions
-
-    @cached_property
-    def _expected(self) -> np.ndarray | None:
-        """Expected lengths of all sentences [N], where they matter."""
-        lengths = self.options.expected_lengths
-        return None if lengths is None else np.array(lengths, np.float64)
 
     def sentences(
         self, decoder: SearchDecoder, queue: Iterator[Block], size: int
@@ -136,7 +132,7 @@ class _Asked:
         selector = self.options.selector(self.src_ids, self.beam_size, decoder.eos_id)
         loop = decoder.begin_loop(self._settings(size, decoder.eos_id)) if selector.is_plain else None
         if loop is not None:
-            return run_loop(decoder, loop, queue, self.limits, self._expected, self.n_best)
+            return run_loop(decoder, loop, queue, self.limits, self.expected, self.n_best)
         cell = BeamCell(
             decoder,
             self.limits,
@@ -148,7 +144,7 @@ class _Asked:
             word_reward=self.options.word_reward,
             coverage_penalty=self.options.coverage_penalty,
             selector=selector,
-            expected=self._expected,
+            expected=self.expected,
         )
         return ([one] for one in run(cell, queue, size))
 
@@ -163,7 +159,7 @@ class _Asked:
             first_token=self.options.first_token,
             divisors=length_divisor(self.length_penalty, np.arange(self.limits.max(initial=0) + 2)),
             word_reward=self.options.word_reward,
-            bounded=self._expected is not None,
+            bounded=self.expected is not None,
         )
 
 
