@@ -14,7 +14,7 @@ import numpy as np
 from nmt.config import config_from_dict
 from nmt.data.rows import TokenRows
 from nmt.data.streams import StreamBatches
-from nmt.model_folder import build_model
+from nmt.storage.model_folder import build_model
 from nmt.train.optimizer import make_optimizer
 from nmt.train.progress import perplexity
 from nmt.train.update import Updater

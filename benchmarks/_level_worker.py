@@ -19,8 +19,8 @@ from nmt.config import load_config
 from nmt.data.batches import Batch, make_batch
 from nmt.data.subwords import Subwords
 from nmt.decode import Hypothesis, search
-from nmt.model import TranslationModel
-from nmt.model_folder import build_model
+from nmt.model.translation import TranslationModel
+from nmt.storage.model_folder import build_model
 from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
 
 Arrays = dict[str, np.ndarray]

@@ -7,8 +7,8 @@ import json
 import sys
 import time
 
+from nmt.inference.translator import Translator
 from nmt.rnn.profile import recording
-from nmt.translator import Translator
 
 
 def shares(names: dict[str, float], whole: float) -> dict[str, float]:

@@ -13,7 +13,7 @@ import yaml
 from _toolkits import PEERS, TOOLKITS
 from _watch import Watched, watch
 
-from nmt.model_folder import SHORTLIST_NAME, load_folder_config
+from nmt.storage.model_folder import SHORTLIST_NAME, load_folder_config
 
 DTYPES = ("float32", "bfloat16", "int8")
 _HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ from nmt.data.batches import Batch, TrainBatches
 from nmt.data.corpus import Side, load_parallel
 from nmt.data.subwords import Subwords
 from nmt.model.translation import TranslationModel
-from nmt.model_folder import build_model
+from nmt.storage.model_folder import build_model
 from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
 
 # What belongs to which part of a step, by the model's methods.

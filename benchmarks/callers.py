@@ -16,7 +16,7 @@ from _timing import note, options, print_machine
 
 from nmt.config import load_config
 from nmt.decode import Hypothesis, search
-from nmt.model import TranslationModel
+from nmt.model.translation import TranslationModel
 from nmt.rnn.cores import default_threads, usable_threads
 
 _CONFIG, _VOCAB = "configs/multi30k_en_de_peers.yaml", 8000

@@ -25,7 +25,7 @@ from _timing import note
 from nmt.config import load_config
 from nmt.config.model_section import RNN_TYPES
 from nmt.files import write_bytes
-from nmt.train.trial import Trial
+from nmt.train.dry_run import DryRun
 
 _ROOT = Path(__file__).parent.parent
 _CONV = "conv_s2s"
@@ -47,12 +47,12 @@ def settings(cell: str, args: argparse.Namespace) -> tuple[str, list[str]]:
 
 def speed(recipe: str, changes: list[str], threads: int) -> dict[str, Any]:
     """Target tokens and seconds of an update, over some updates of the first epoch, and the number of parameters."""
-    trial = Trial(load_config(recipe, changes), threads, note)
-    timing = trial.measure(_UPDATES, warm_up=_WARM_UP)
+    dry_run = DryRun(load_config(recipe, changes), threads, note)
+    timing = dry_run.measure(_UPDATES, warm_up=_WARM_UP)
     return {
         "tokens_per_second": timing.tgt_tokens / timing.seconds,
         "seconds_per_update": timing.seconds / timing.updates,
-        "parameters": trial.model.num_params,
+        "parameters": dry_run.model.num_params,
     }
 
 

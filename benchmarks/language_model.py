@@ -23,7 +23,7 @@ from _machine import describe
 from nmt.config import load_config
 from nmt.data.prepare import load_side
 from nmt.data.text import load_text
-from nmt.model_folder import build_model
+from nmt.storage.model_folder import build_model
 
 _HERE = Path(__file__).parent
 _TOLERANCE = 1e-4  # of the first loss, in nats: sums of 2,048 tokens in float32, in another order

@@ -16,9 +16,9 @@ from pathlib import Path
 from _toolkits import PEERS, Toolkit
 from train_step import write_corpus
 
-from nmt.model_folder import load_folder_config
 from nmt.rnn.kernels.features import TARGET
-from nmt.saved_model import load_saved_model
+from nmt.storage.model_folder import load_folder_config
+from nmt.storage.saved_model import load_saved_model
 
 
 def run(command: list[str], log: Path, env: dict[str, str]) -> None:

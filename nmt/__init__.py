@@ -12,8 +12,8 @@ TYPE_CHECKING = False  # as in typing, which takes longer to import than all tha
 if TYPE_CHECKING:
     from typing import Any
 
-    from nmt.generator import Generator
-    from nmt.translator import Translation, Translator
+    from nmt.inference.generator import Generator
+    from nmt.inference.translator import Translation, Translator
 
 __version__ = "0.1.0"
 __all__ = ["Generator", "Translation", "Translator", "__version__"]
@@ -22,7 +22,7 @@ __all__ = ["Generator", "Translation", "Translator", "__version__"]
 def __getattr__(name: str) -> Any:
     """Public names are loaded when first used: `import nmt` alone costs nothing."""
     if name in ("Translation", "Translator"):
-        return getattr(import_module("nmt.translator"), name)
+        return getattr(import_module("nmt.inference.translator"), name)
     if name == "Generator":
-        return import_module("nmt.generator").Generator
+        return import_module("nmt.inference.generator").Generator
     raise AttributeError(f"module 'nmt' has no attribute {name!r}")

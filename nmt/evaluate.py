@@ -91,6 +91,7 @@ def format_table(scores: Sequence[Score]) -> str:
 
 
 def _score(name: str, hypotheses: Sequence[str], references: Sequence[str], lowercase: bool, tokenize: str) -> Score:
+    """One metric over a whole test set, with its signature. Raises DataError for an unknown name."""
     from sacrebleu.metrics import (  # slow to import, and training may end before it scores
         BLEU,
         CHRF,

@@ -133,6 +133,7 @@ def _aside(target: Path) -> Iterator[Path]:
 
 
 def _remove(path: Path) -> None:
+    """Remove a file, or a folder with all in it, if it is there."""
     if path.is_dir():
         import shutil
 
@@ -142,6 +143,7 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

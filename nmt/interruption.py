@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import ref
 
 _Lock = TypeVar("_Lock")
-_locks: WeakSet[Any] = WeakSet()
+
+_LEAST_ROOM = 64
+_room = _LEAST_ROOM
+_locks: dict[int, ref[Any]] = {}
+"""By identity. The references have no callbacks, as those of a `WeakSet` have: an interruption that comes while one
+runs is lost. What is gone is left out when there is no room for more."""
+_noting: Any = threading.RLock()
 
 
 @contextmanager
@@ -41,13 +47,21 @@ def uninterrupted() -> Iterator[None]:
 def forkable(lock: _Lock) -> _Lock:
     """The same lock, open in a forked child even where another thread of the parent held it: that thread is not in the
     child, and would never open it. What the lock guards must be whole between any two instructions."""
-    _locks.add(lock)
+    global _locks, _room
+    with _noting:
+        if len(_locks) >= _room:
+            _locks = {key: one for key, one in _locks.items() if one() is not None}
+            _room = 2 * len(_locks) + _LEAST_ROOM
+        _locks[id(lock)] = ref(lock)
     return lock
 
 
 def _open_locks() -> None:
-    for lock in list(_locks):
-        lock._at_fork_reinit()  # as the standard library does for its own
+    """Open all locks that are noted, as the standard library opens its own, in a child that was just forked."""
+    _noting._at_fork_reinit()
+    for one in list(_locks.values()):
+        if (lock := one()) is not None:
+            lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):

@@ -142,6 +142,7 @@ def read_text(source: str) -> list[str]:
 
 
 def _standard_input() -> Lines[str]:
+    """The lines of standard input, whatever it is: a file, a pipe, a terminal, a stand-in. Raises DataError."""
     if sys.stdin is None:
         raise DataError(f"{_STDIN_NAME}: must be open, got a closed one; give the path of a file")
     try:
@@ -190,6 +191,7 @@ class _Arriving(Iterator[bytes]):
         return bool(self._lines) or self._ended
 
     def _fetch(self) -> None:
+        """The thread that reads: fetch all lines, then say that it is over and with which error."""
         error: OSError | None = None
         try:
             self._fetch_all()
@@ -202,6 +204,7 @@ class _Arriving(Iterator[bytes]):
             self._changed.notify()
 
     def _fetch_all(self) -> None:
+        """Read blocks to the end and put whole lines; a line that is too long is the last one."""
         begun: list[bytes] = []  # of a line without its end yet
         length = 0
         while block := self._block():
@@ -218,6 +221,7 @@ class _Arriving(Iterator[bytes]):
         self._put([line for line in [b"".join(begun)] if line])
 
     def _block(self) -> bytes:
+        """The next bytes, waited for; none at the end."""
         while True:
             try:
                 return os.read(self._handle, _BLOCK_BYTES)
@@ -225,6 +229,7 @@ class _Arriving(Iterator[bytes]):
                 select.select([self._handle], [], [])
 
     def _put(self, lines: list[bytes]) -> None:
+        """Hand lines over, as soon as the reader has taken enough of the former ones."""
         with self._changed:
             while self._size > MAX_LINE_BYTES:
                 self._changed.wait()
@@ -244,6 +249,7 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _decoded(lines: Iterator[bytes], name: str) -> Iterator[str]:
+    """Text of lines of bytes, without line ends. Raises DataError, which names the file and the line."""
     number = 0
     try:
         for number, raw in enumerate(lines, start=1):

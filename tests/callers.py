@@ -28,9 +28,9 @@ import numpy as np
 from nmt import Translator
 from nmt.data.batches import make_batch
 from nmt.decode import Shortlist
-from nmt.model import TranslationModel
-from nmt.saved_model import load_saved_model
-from nmt.translator import Wishes
+from nmt.inference.translator import Wishes
+from nmt.model.translation import TranslationModel
+from nmt.storage.saved_model import load_saved_model
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 DTYPES = ("float32", "bfloat16", "int8")
@@ -52,7 +52,11 @@ def translators(folder: Path, language_folder: Path | None, dtypes: Sequence[str
         sizes = one.src_subwords.vocab_size, one.tgt_subwords.vocab_size
         for threads in (1, 2):
             parts = one.model, one.src_subwords, one.tgt_subwords, one.config, threads
-            found.append(Translator(*parts, shortlist_for(*sizes), one.lengths, one.language_model))
+            found.append(
+                Translator(
+                    *parts, shortlist=shortlist_for(*sizes), lengths=one.lengths, language_model=one.language_model
+                )
+            )
     return found
 
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from nmt.config import Config, config_from_dict, dump_config
 from nmt.data.subwords import Subwords, train_subwords
-from nmt.length_model import LengthModel, save_length_model
-from nmt.model_folder import BEST_NAME, LENGTHS_NAME, build_model, save_subwords, subwords_digest
 from nmt.special_tokens import EOS_ID
+from nmt.storage.length_model import LengthModel, save_length_model
+from nmt.storage.model_folder import BEST_NAME, LENGTHS_NAME, build_model, save_subwords, subwords_digest
 from nmt.train.checkpoint import save_checkpoint
 from tests.small_models import model_settings
 

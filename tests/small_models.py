@@ -4,7 +4,7 @@ import numpy as np
 
 from nmt.config import config_from_dict
 from nmt.data.batches import make_batch
-from nmt.model import TranslationModel
+from nmt.model.translation import TranslationModel
 
 ENCODER = {
     "rnn_type": "lstm",

@@ -10,9 +10,9 @@ from nmt.cli.evaluate import evaluate
 from nmt.cli.score import score
 from nmt.cli.translate import translate
 from nmt.errors import CheckpointError, ConfigError
-from nmt.quantised_model import save_quantised
-from nmt.saved_model import load_saved_model, save_bundle
-from nmt.translation import Wishes
+from nmt.inference.translation import Wishes
+from nmt.storage.quantised_model import save_quantised
+from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests.cli.test_cli_models import call
 from tests.saved_models import sentences, write_folder, write_language_folder
 

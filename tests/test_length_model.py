@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import CheckpointError
-from nmt.length_model import LengthModel, load_length_model, save_length_model
+from nmt.storage.length_model import LengthModel, load_length_model, save_length_model
 
 
 def test_the_line_of_least_squares():

@@ -19,12 +19,12 @@ from nmt.cli.translate import translate
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import ConfigError, NMTError, ShapeError
 from nmt.model import cells as model_cells
-from nmt.model_folder import read_checkpoint
-from nmt.own_cells import check_allowed, import_allowed_cells, import_cell, import_cells
-from nmt.quantised_model import save_quantised
+from nmt.model.own_cells import check_allowed, import_allowed_cells, import_cell, import_cells
 from nmt.rnn import Cell, LSTMCell, Scan, State, check, graph, tanh
-from nmt.saved_model import load_saved_model, save_bundle
-from nmt.tensor_file import write_tensors
+from nmt.storage.model_folder import read_checkpoint
+from nmt.storage.quantised_model import save_quantised
+from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.tensor_file import write_tensors
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 ROOT = Path(__file__).resolve().parent.parent

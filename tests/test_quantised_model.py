@@ -7,13 +7,13 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.decode import force, search
 from nmt.errors import CheckpointError, ConfigError, NMTError
+from nmt.inference.translator import Translator
 from nmt.model.candidates import narrowed
-from nmt.quantised_model import save_quantised
-from nmt.saved_model import load_saved_model, save_bundle
 from nmt.special_tokens import EOS_ID
-from nmt.tensor_file import map_tensors, write_tensors
+from nmt.storage.quantised_model import save_quantised
+from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.train.prepare import check_trainable
-from nmt.translator import Translator
 from tests import small_models
 from tests.saved_models import sentences, write_folder
 

@@ -7,11 +7,11 @@ import pytest
 
 from nmt.decode import Shortlist
 from nmt.errors import CheckpointError, NMTError
-from nmt.model_folder import subwords_digest
-from nmt.saved_model import load_saved_model, save_bundle
-from nmt.shortlist import save_shortlist
-from nmt.tensor_file import map_tensors, write_tensors
-from nmt.translator import Translator
+from nmt.inference.translator import Translator
+from nmt.storage.model_folder import subwords_digest
+from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.shortlist_file import save_shortlist
+from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.saved_models import sentences, write_folder
 
 

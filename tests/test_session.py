@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nmt.decode import Shortlist
-from nmt.translation import Wishes
-from nmt.translator import Translator
+from nmt.inference.translation import Wishes
+from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder
 
 LINES = sentences(3, seed=5)

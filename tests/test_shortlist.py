@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from nmt.errors import CheckpointError
-from nmt.shortlist import ShortlistLearner, candidates_together, count_misses, load_shortlist, save_shortlist
+from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
+from nmt.storage.shortlist_file import load_shortlist, save_shortlist
 
 
 def learner():

@@ -5,9 +5,9 @@ import pytest
 
 from nmt.config import checked_value, config_from_dict
 from nmt.errors import ConfigError, DataError
-from nmt.generator import Generator
+from nmt.inference.generator import Generator
+from nmt.inference.translator import Translator, Wishes
 from nmt.rnn.cores import default_threads
-from nmt.translator import Translator, Wishes
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 LINES = sentences(3, seed=5)

@@ -9,7 +9,7 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from nmt.errors import CheckpointError
-from nmt.tensor_file import map_tensors, write_tensors
+from nmt.storage.tensor_file import map_tensors, write_tensors
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

@@ -14,13 +14,13 @@ from nmt.cli.quantize import quantize
 from nmt.cli.translate import translate
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import CheckpointError
-from nmt.model_folder import build_model, load_folder_config, read_checkpoint, set_params
-from nmt.quantised_model import save_quantised
-from nmt.saved_model import load_saved_model, save_bundle
-from nmt.tensor_file import write_tensors
+from nmt.storage.model_folder import build_model, load_folder_config, read_checkpoint, set_params
+from nmt.storage.quantised_model import save_quantised
+from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.tensor_file import write_tensors
+from nmt.storage.trained_settings import differences
 from nmt.train.average import save_average
 from nmt.train.resume import compare_settings
-from nmt.trained_settings import differences
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 

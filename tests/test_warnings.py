@@ -14,10 +14,10 @@ from nmt.cli.score import score
 from nmt.cli.shortlist import shortlist
 from nmt.cli.translate import translate
 from nmt.errors import DataError
+from nmt.inference.translation import CUT, EMPTY, NOT_A_NUMBER, UNSAYABLE, Wishes
 from nmt.notices import Notices
-from nmt.saved_model import load_saved_model
-from nmt.tensor_file import map_tensors, write_tensors
-from nmt.translation import CUT, EMPTY, NOT_A_NUMBER, UNSAYABLE, Wishes
+from nmt.storage.saved_model import load_saved_model
+from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.saved_models import write_folder, write_language_folder
 
 LONG = "kara " * 1200

@@ -38,7 +38,7 @@ def average(model_dir: str, output: str, last: int | None, best: int | None, fil
     if sum(given is not None for given in (last, best)) + bool(files) != 1:
         raise click.UsageError("Give one of --last, --best and --checkpoint.")
     from nmt.cli.streams import tell
-    from nmt.model_folder import find_checkpoint
+    from nmt.storage.model_folder import find_checkpoint
     from nmt.train.average import best_checkpoints, newest_checkpoints, save_average
 
     folder = Path(model_dir)

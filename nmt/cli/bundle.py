@@ -28,7 +28,7 @@ def bundle(model_dir: str, output: str, checkpoint: str | None) -> None:
     """
     from nmt.cli.streams import tell
     from nmt.errors import CheckpointError
-    from nmt.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
+    from nmt.storage.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
 
     path = Path(output)
     if path.suffix != BUNDLE_SUFFIX:

@@ -60,6 +60,7 @@ def hold_standard_streams() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    """Handle a signal: remove half-written files, say so and leave at once with the signal's exit status."""
     if (files := sys.modules.get("nmt.files")) is not None and (remove := getattr(files, "remove_unfinished", None)):
         remove()
     if number == signal.SIGINT:
@@ -74,6 +75,7 @@ _end.never_raises = True  # type: ignore[attr-defined]  # see nmt.interruption.u
 
 
 def _run(name: str) -> Any:
+    """Run a command of nmt.cli so that signals end it properly from its first import to its last line."""
     hold_standard_streams()
     end_by_signals()
     command = getattr(import_module(f"nmt.cli.{name}"), name)

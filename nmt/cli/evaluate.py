@@ -69,7 +69,7 @@ def evaluate(
     """
     from nmt.cli.streams import check_apart, say
     from nmt.lines import read_text
-    from nmt.model_folder import model_files
+    from nmt.storage.model_folder import model_files
 
     if hyp is not None and (model_dir or src or options["output"]):
         raise click.UsageError("Give either MODEL_DIR and --src (and -o), or --hyp.")
@@ -110,7 +110,7 @@ def _translate(
     from nmt.cli.meter import Meter
     from nmt.cli.streams import output_lines, tell, telling_notices
     from nmt.data.corpus import clean_line
-    from nmt.translator import Translator
+    from nmt.inference.translator import Translator
 
     output = options.pop("output")
     loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "cells", "lm")}
@@ -131,6 +131,7 @@ def _translate(
 
 
 def _cleaning(side: SideConfig) -> str:
+    """A line that says how references are cleaned before they are compared."""
     done = ["with single spaces"]
     if side.normalize != "none":
         done.append(f"in Unicode form {side.normalize.upper()}")

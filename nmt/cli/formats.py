@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.translator import Translation
+    from nmt.inference.translator import Translation
 
 FORMATS = ("text", "tsv", "json")
 
@@ -46,6 +46,7 @@ def soft_alignment_line(found: list[Translation]) -> str:
 
 
 def _record(translation: Translation) -> dict[str, Any]:
+    """A translation as a JSON object, with what its detail knows where it has one."""
     record: dict[str, Any] = {
         "text": translation.text,
         "score": finite(translation.score),

@@ -25,8 +25,8 @@ from nmt.cli.formats import FORMATS, finite, output_of
 from nmt.cli.search_options import search_options, tell_unused
 
 if TYPE_CHECKING:
+    from nmt.inference.translation import Translation
     from nmt.lines import Lines
-    from nmt.translation import Translation
 
 _CHUNK_BATCHES = 8
 """Batches of prompts read at a time."""
@@ -94,9 +94,9 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
     """
     from nmt.cli.meter import Meter
     from nmt.cli.streams import check_apart, output_lines, telling_notices
-    from nmt.generator import Generator
+    from nmt.inference.generator import Generator
     from nmt.lines import chunks
-    from nmt.model_folder import model_files
+    from nmt.storage.model_folder import model_files
 
     loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
     output, form = options.pop("output"), options.pop("output_format")
@@ -132,6 +132,7 @@ def _prompts(source: str | None, given: tuple[str, ...]) -> Lines[str]:
 
 
 def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> Iterator[str]:
+    """The lines of output for one prompt: text, columns or a JSON object."""
     if form == "text":
         yield from (line.text for line in lines)
     elif form == "tsv":

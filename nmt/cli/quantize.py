@@ -28,9 +28,9 @@ def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[s
         nmt-evaluate runs/de-en-int8 --src test.de --ref test.en
     """
     from nmt.cli.streams import tell
-    from nmt.model_folder import BEST_NAME
-    from nmt.quantised_model import save_quantised
-    from nmt.saved_model import load_saved_model
+    from nmt.storage.model_folder import BEST_NAME
+    from nmt.storage.quantised_model import save_quantised
+    from nmt.storage.saved_model import load_saved_model
 
     saved, out = load_saved_model(Path(model_dir), checkpoint, cells=cells), Path(output)
     save_quantised(out, saved)

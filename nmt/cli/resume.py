@@ -49,6 +49,7 @@ class Continued:
             write_bytes(self._record_path, (json.dumps(record, indent=1) + "\n").encode())
 
     def _noted(self, records: Iterator[Record]) -> Iterator[Record]:
+        """The same records, counted and added to the digest of the input as they go by."""
         for line, beside in records:
             self._lines += 1
             self._digest.update(json.dumps([line, *beside.values()]).encode())
@@ -84,6 +85,7 @@ class Continued:
         )
 
     def _check_run(self, former: dict[str, Any]) -> None:
+        """Compare what the former run was with this one. Raises DataError where they differ."""
         for name in sorted(former.keys() | self._run.keys()):
             before, now = former.get(name), self._run.get(name)
             if before != now:
@@ -92,6 +94,7 @@ class Continued:
                 raise self._another(fact if len(fact) < _SHOWN else f"another {name}")
 
     def _another(self, fact: str) -> DataError:
+        """The error for answers that are of another run; `fact` says what is different."""
         return DataError(
             f"{self._path}: must have answers of this very run to go on with, got some made with {fact}; give the same "
             "input, model and options, or remove it to begin again"
@@ -129,6 +132,7 @@ def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *,
 
 
 def _lock(stream: BinaryIO, target: str) -> None:
+    """Keep other runs from writing to the same file of answers. Raises DataError where one does."""
     if not lock_alone(stream.fileno()):
         raise DataError(
             f"{target}: must not be in use, got another run that writes to it; wait for it, or write elsewhere"

@@ -81,7 +81,7 @@ def score(
         nmt-score runs/captions --tgt test.en
     """
     from nmt.cli.streams import check_apart, output_lines, telling_notices
-    from nmt.model_folder import model_files
+    from nmt.storage.model_folder import model_files
 
     if src is not None and independent:
         raise click.UsageError("--independent is for language models, which have no --src.")
@@ -123,10 +123,11 @@ class _Report:
 def _score_pairs(
     report: _Report, model_dir: str, src: str, tgt: str, how: dict[str, Any], loading: dict[str, Any]
 ) -> None:
+    """Score translations, pair by pair. how: arguments of `Translator.score`; loading: those of `Translator.load`."""
     from nmt.cli.streams import in_step, tell
+    from nmt.inference.translation import CUT, NOT_A_NUMBER
+    from nmt.inference.translator import Translator
     from nmt.lines import chunks, open_lines
-    from nmt.translation import CUT, NOT_A_NUMBER
-    from nmt.translator import Translator
 
     pairs = in_step(open_lines(src), {tgt: open_lines(tgt)})
     translator = Translator.load(model_dir, **loading)
@@ -142,8 +143,9 @@ def _score_pairs(
 
 
 def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading: dict[str, Any]) -> None:
+    """Score lines by a language model; with `carry` each is read after those before it."""
     from nmt.cli.streams import tell
-    from nmt.generator import Generator
+    from nmt.inference.generator import Generator
     from nmt.lines import open_lines
 
     characters = 0
@@ -164,6 +166,7 @@ def perplexity(log_prob: float, count: int) -> float:
 
 
 def _line(form: str, number: int, tokens: list[str], log_probs: list[float], more: dict[str, Any]) -> str:
+    """A scored line as columns between tabs, or as a JSON object with `more`."""
     total, count = sum(log_probs), len(tokens)
     if form == "tsv":
         return f"{number}\t{total:.6f}\t{count}\t{perplexity(total, count):.6f}"

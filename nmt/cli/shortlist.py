@@ -13,8 +13,8 @@ import click
 from nmt.cli.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option, version_option
 
 if TYPE_CHECKING:
-    from nmt.shortlist import ShortlistLearner
-    from nmt.translator import Translator
+    from nmt.inference.shortlist_learning import ShortlistLearner
+    from nmt.inference.translator import Translator
 
 _CHUNK = 4096
 """Pairs read at a time."""
@@ -71,9 +71,10 @@ def shortlist(model_dir: str, **options: Any) -> None:
         nmt-shortlist runs/de-en --compute-dtype bfloat16
     """
     from nmt.cli.streams import say
-    from nmt.model_folder import LENGTHS_NAME, SHORTLIST_NAME, subwords_digest
-    from nmt.shortlist import ShortlistLearner, candidates_together, count_misses, save_shortlist
-    from nmt.translator import Translator
+    from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
+    from nmt.inference.translator import Translator
+    from nmt.storage.model_folder import LENGTHS_NAME, SHORTLIST_NAME, subwords_digest
+    from nmt.storage.shortlist_file import save_shortlist
 
     for one, other in (("src", "tgt"), ("dev_src", "dev_tgt")):
         if (options[one] is None) != (options[other] is None):
@@ -87,8 +88,9 @@ def shortlist(model_dir: str, **options: Any) -> None:
     texts = _held_out(translator, options)
     kept = {name: options[name] for name in ("per_source", "mass", "frequent")}
     if kept["frequent"] is None:
-        sides = texts["source"], texts["translation"]
-        kept["frequent"] = learner.enough_frequent(kept["per_source"], kept["mass"], options["most_missed"], *sides)
+        kept["frequent"] = learner.enough_frequent(
+            kept["per_source"], kept["mass"], options["most_missed"], texts["source"], texts["translation"]
+        )
     found = learner.shortlist(**kept)
     misses = {name: count_misses(found, texts["source"], texts[name]) for name in ("reference", "translation")}
     content = {
@@ -113,7 +115,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
     """Put the training text through the model, and its translations of the first lines; returns the subwords of each
     line of both sides."""
     from nmt.cli.meter import Meter
-    from nmt.shortlist import learn_from, translated
+    from nmt.inference.shortlist_learning import learn_from, translated
 
     lengths: tuple[list[int], list[int]] = ([], [])
     left = options["translated"]
@@ -132,7 +134,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
 def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
     """A text the model was not trained on: `source`, `reference`, and the model's `translation`."""
     from nmt.cli.meter import Meter
-    from nmt.shortlist import translated
+    from nmt.inference.shortlist_learning import translated
 
     texts: dict[str, list[list[int]]] = {"source": [], "reference": []}
     for sources, targets in _pairs(translator, "dev", options["dev_src"], options["dev_tgt"]):
@@ -144,6 +146,7 @@ def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list
 
 
 def _check_folder(folder: Path) -> None:
+    """Raise CheckpointError for a bundle: a shortlist is written into a folder."""
     from nmt.errors import CheckpointError
 
     if not folder.is_dir():
@@ -158,8 +161,8 @@ def _pairs(
     """At most so many pairs of two files, else of the config's `part`, as ids, a chunk at a time, without those that
     training leaves out."""
     from nmt.cli.streams import check_apart, in_step, telling_notices
+    from nmt.inference.translation import CUT
     from nmt.lines import chunks, open_lines
-    from nmt.translation import CUT
 
     data = translator.config.data
     src, tgt = src or f"{getattr(data, part)}.{data.src.lang}", tgt or f"{getattr(data, part)}.{data.tgt.lang}"
@@ -182,10 +185,11 @@ def _pairs(
 
 
 def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
+    """Learn how long translations are from source and target lengths, and write it. Raises DataError without lines."""
     import numpy as np
 
     from nmt.errors import DataError
-    from nmt.length_model import LengthModel, save_length_model
+    from nmt.storage.length_model import LengthModel, save_length_model
 
     if not lengths[0]:
         raise DataError(f"{path}: must be learnt from at least one pair of lines, got none; give --src and --tgt")

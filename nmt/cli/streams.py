@@ -179,6 +179,7 @@ def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record
 
 
 def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Record]:
+    """Lines with those beside them. Raises DataError as soon as one of the others ends early, or when it goes on."""
     count = 0
     for count, line in enumerate(lines, start=1):
         beside = {name: next(other, None) for name, other in others.items()}

@@ -94,16 +94,16 @@ def train(
 def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
     """Print what some updates tell; nothing is saved."""
     from nmt.cli.streams import say, tell
-    from nmt.train.plan_page import plan_page
+    from nmt.train.cost_report import cost_report
+    from nmt.train.dry_run import DryRun
     from nmt.train.profile_table import profile_page
-    from nmt.train.trial import Trial
 
-    trial = Trial(config, threads, tell, device)
+    dry_run = DryRun(config, threads, tell, device)
     pages = []
     if plan:
-        pages.append(plan_page(trial))
+        pages.append(cost_report(dry_run))
     if profile_updates is not None:
-        pages.append(profile_page(trial, profile_updates))
+        pages.append(profile_page(dry_run, profile_updates))
     say("\n\n".join(pages))
 
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from nmt.cli.meter import Meter
     from nmt.cli.resume import Continued
     from nmt.cli.streams import LineWriter, Record
+    from nmt.inference.translator import Translation, Translator, Wishes
     from nmt.lines import Lines
     from nmt.notices import Notices
-    from nmt.translator import Translation, Translator, Wishes
 
 _CHUNK_BATCHES = 32
 """Batches read at a time: enough to put lines of like lengths together, and little memory."""
@@ -159,7 +159,7 @@ class _Job:
 def _check_files(source: str, model_dir: str, options: dict[str, Any]) -> None:
     """Raise DataError where one file is written over another that is read."""
     from nmt.cli.streams import check_apart
-    from nmt.model_folder import model_files
+    from nmt.storage.model_folder import model_files
 
     beside = ("prefix", "constraints", "glossary", "forbid", "dictionary")
     inputs: dict[str, str | list[Path]] = {"INPUT": source}
@@ -185,7 +185,7 @@ def _job(options: dict[str, Any]) -> _Job:
     if options["no_unk"]:
         options["generate_unk"] = False
     plots = options["plot_attention"]
-    from nmt.translator import SearchSettings  # Numba loads only when there is work to do
+    from nmt.inference.translator import SearchSettings  # Numba loads only when there is work to do
 
     search = {name: options[name] for name in SearchSettings.__annotations__ if name in options}
     if options["dictionary"] is not None and not options["replace_unk"]:
@@ -215,6 +215,7 @@ def _lines(path: str | None) -> list[str]:
 
 
 def _phrase_pairs(path: str | None) -> list[tuple[str, str]]:
+    """Read phrases with their translations, a tab between them. Raises DataError for another line."""
     from nmt.errors import DataError
 
     found = []
@@ -227,7 +228,8 @@ def _phrase_pairs(path: str | None) -> list[tuple[str, str]]:
 
 
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
-    from nmt.translator import Translator
+    """Load the translator, and those that make an ensemble of it."""
+    from nmt.inference.translator import Translator
 
     kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
     translator = Translator.load(model_dir, lm=options["lm"], **kinds)
@@ -253,8 +255,8 @@ def _settle(job: _Job, translator: Translator) -> None:
 def _identity(job: _Job, translator: Translator, model_dir: str, options: dict[str, Any]) -> dict[str, Any]:
     """All that answers depend on, besides the input: for the record of --resume. Threads, batch size and device are
     not among it."""
-    from nmt.saved_model import load_saved_model
-    from nmt.translation import SearchSettings, chosen_settings
+    from nmt.inference.translation import SearchSettings, chosen_settings
+    from nmt.storage.saved_model import load_saved_model
 
     config = translator.config
     lm = config.decoding.lm if options["lm"] is None else options["lm"]
@@ -277,6 +279,7 @@ def _identity(job: _Job, translator: Translator, model_dir: str, options: dict[s
 
 
 def _run(job: _Job, records: Lines[Record], translator: Translator, meter: Meter) -> None:
+    """Translate all records, chunk by chunk, and write each chunk before the next one is read."""
     from nmt.lines import chunks
 
     size = job.search["batch_size"]
@@ -294,7 +297,7 @@ def _run(job: _Job, records: Lines[Record], translator: Translator, meter: Meter
 
 def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | None:
     """What the files beside the input say of a chunk."""
-    from nmt.translator import Wishes
+    from nmt.inference.translator import Wishes
 
     def column(name: str) -> list[str] | None:
         path = job.others.get(name)
@@ -311,6 +314,7 @@ def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | 
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:
+    """Write what was found for one line, wherever the options want it."""
     if job.notices is not None:
         job.notices.add(job.number, [text for one in found[:1] for text in one.warnings])
     if job.writer is not None:
@@ -324,6 +328,7 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
 
 
 def _plot(path: Path, translation: Translation) -> None:
+    """Write the attention of a translation as an SVG file, where there is a detail."""
     from nmt.cli.attention_plot import attention_svg
     from nmt.cli.streams import write_errors
     from nmt.files import write_bytes

@@ -64,6 +64,7 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
 
 
 def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
+    """The complaint about a key that is no setting, with what may have been meant."""
     line = f"{dotted(path)} is not a setting"
     key = str(path[-1])
     known = list(lookup(schema, path[:-1]).get("properties", {}))
@@ -110,6 +111,7 @@ def lookup(schema: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _choices(node: dict[str, Any], schema: dict[str, Any]) -> list[Any]:
+    """All values that a node of the schema allows by name."""
     choices: list[Any] = list(node.get("enum", []))
     for option in node.get("anyOf", []):
         choices += _choices(resolve(option, schema), schema)

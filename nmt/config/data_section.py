@@ -76,6 +76,7 @@ class SubwordsConfig(Section):
 
     @model_validator(mode="after")
     def _check_files(self) -> "SubwordsConfig":
+        """Files of subword models go with `joint`."""
         if self.model_file and not self.joint:
             raise ValueError(
                 "model_file must be null with joint: false, got a file; "
@@ -118,6 +119,7 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _check_languages(self) -> "DataConfig":
+        """The two sides are two files."""
         if self.src.lang == self.tgt.lang:
             raise ValueError(
                 f"tgt.lang must be another one than data.src.lang, got {self.tgt.lang!r} for both; "

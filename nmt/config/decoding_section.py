@@ -129,6 +129,7 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_n_best(self) -> "DecodingConfig":
+        """No more translations than places in the beam."""
         if self.n_best > self.beam_size:
             raise ValueError(
                 f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise beam_size too"
@@ -137,6 +138,7 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_groups(self) -> "DecodingConfig":
+        """Groups of equal size."""
         if self.beam_size % self.beam_groups:
             raise ValueError(
                 f"beam_groups must divide beam_size ({self.beam_size}), got {self.beam_groups}; change one of them"

@@ -52,6 +52,8 @@ def dump_config(config: Config) -> str:
 
 
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
+    """Settings from values. Raises ConfigError, which names `where` or the override in `changed` (text by keys) that
+    is at fault."""
     try:
         return Config.model_validate(values)
     except ValidationError as error:

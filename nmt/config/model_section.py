@@ -82,6 +82,7 @@ class _Side(Section):
 
     @model_validator(mode="after")
     def _check_type(self) -> "_Side":
+        """Settings of the other type are left at their defaults."""
         other = {"conv": RECURRENT_ONLY, "recurrent": CONV_ONLY}[self.type]
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -94,6 +95,7 @@ class _Side(Section):
 
     @model_validator(mode="after")
     def _check_rnn_type(self) -> "_Side":
+        """A known cell, or a dotted path to somebody's own."""
         if self.rnn_type not in RNN_TYPES and not re.match(_DOTTED, self.rnn_type):
             close = get_close_matches(self.rnn_type.lower(), RNN_TYPES, n=1, cutoff=0.4)
             advice = f"; did you mean {close[0]}?" if close else ""
@@ -225,6 +227,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "ModelConfig":
+        """Sizes that attention and first states have to share."""
         encoder, decoder = self.encoder, self.decoder
         keys = encoder.key_size or encoder.output_size
         if decoder.attention in ("dot", "scaled_dot") and keys != decoder.query_size:
@@ -253,6 +256,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_ties(self) -> "ModelConfig":
+        """Sizes that tied embeddings have to share."""
         if self.tied_embeddings == "none":
             return self
         decoder, size = self.decoder, self.decoder.embeddings.embedding_dim

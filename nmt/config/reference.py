@@ -27,6 +27,7 @@ def reference_yaml() -> str:
 
 
 def _section(node: dict[str, Any], schema: dict[str, Any], depth: int, example: dict[str, Any] | None) -> list[str]:
+    """The lines of a section: every key under its description, with the example's value, or its default."""
     lines: list[str] = []
     for key, raw in node["properties"].items():
         child = resolve(raw, schema)
@@ -46,6 +47,7 @@ def _section(node: dict[str, Any], schema: dict[str, Any], depth: int, example: 
 
 
 def _text(child: dict[str, Any], schema: dict[str, Any], required: bool) -> str:
+    """What is said of a key: its description, what it may be and its default."""
     text = str(child["description"])
     if "properties" in child:
         return text

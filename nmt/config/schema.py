@@ -50,6 +50,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_task(self) -> "Config":
+        """What a task needs of the sections below it."""
         if self.task == "translation":
             if "src" not in self.data.model_fields_set:
                 raise ValueError("data.src must be given: The language to translate from.")
@@ -72,6 +73,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_ties(self) -> "Config":
+        """One table for both sides needs one vocabulary."""
         if self.model.tied_embeddings == "all" and not self.data.subwords.joint:
             raise ValueError(
                 "data.subwords.joint must be true with model.tied_embeddings: all, got false; "

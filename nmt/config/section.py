@@ -44,6 +44,7 @@ class WholeOrAuto:
         return {"anyOf": [*kinds, {"type": "null"}] if self.optional else kinds}
 
     def _check(self, value: Any) -> int | str | None:
+        """A whole number in range, `auto`, or None where that is allowed; ValueError for all else."""
         if value == "auto" or (self.optional and value is None):
             return value
         if isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most:

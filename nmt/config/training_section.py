@@ -155,6 +155,7 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _check_batches(self) -> "TrainingConfig":
+        """What automatic batch sizes go with."""
         if self.batch_size == "auto" and self.batch_type == "sentence":
             raise ValueError(
                 "batch_size must be a number with batch_type: sentence, got auto; that counts target tokens"
@@ -168,6 +169,7 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _check_rates(self) -> "TrainingConfig":
+        """What learning rates and schedules go with."""
         if self.learning_rate_min >= self.learning_rate:
             raise ValueError(
                 f"learning_rate_min must be below learning_rate ({self.learning_rate:g}), "

@@ -24,6 +24,7 @@ _RULES: list[tuple[str, str, str]] = [
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """PyYAML's table of the rules: by first character, tags with their patterns."""
     table: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for tag, pattern, first in _RULES:
         for char in first:

@@ -153,6 +153,8 @@ class TrainBatches:
         return self._plan[1]
 
     def _deal(self, epoch: int) -> list[np.ndarray]:
+        """The rows of each batch of an epoch: shuffled into pools, sorted by length in each, cut, and shuffled
+        again."""
         random = np.random.default_rng([self._seed, epoch])
         rows = np.arange(len(self._corpus))
         if self._shuffle:

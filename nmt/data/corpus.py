@@ -209,12 +209,15 @@ class _Collected:
             ids.clear()
             rows.append(TokenRows(tokens, starts))
         numbers = np.concatenate(self.numbers) if self.numbers else np.zeros(0, dtype=np.int64)
+        src_texts, tgt_texts, references = self.texts
         return ParallelCorpus(
-            rows[0],
-            rows[1],
-            numbers.astype(np.int64),
-            self.total,
-            self.skipped_empty,
-            self.skipped_long,
-            *self.texts,
+            src=rows[0],
+            tgt=rows[1],
+            line_numbers=numbers.astype(np.int64),
+            total=self.total,
+            skipped_empty=self.skipped_empty,
+            skipped_long=self.skipped_long,
+            src_texts=src_texts,
+            tgt_texts=tgt_texts,
+            references=references,
         )

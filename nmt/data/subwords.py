@@ -195,6 +195,7 @@ class _Watched:
 
 
 def _training_error(text: str, count: int, type: str, vocab_size: int) -> Exception:
+    """The error to raise for what sentencepiece said when it could not train on `count` sentences."""
     where = "data.subwords"
     if count == 0 or "sentences_.empty" in text or "all_chars_count" in text:
         return DataError(f"{where}: the training text must hold at least one word, got none")
@@ -214,6 +215,7 @@ def _training_error(text: str, count: int, type: str, vocab_size: int) -> Except
 
 
 def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
+    """A processor of these bytes. Raises DataError, which names `where`."""
     problem = f"{where}: must be a sentencepiece model, got "
     if not model_bytes:
         raise DataError(problem + "an empty file; copy it again or train without it")

@@ -1,9 +1,9 @@
 """Search: a cell run over time whose state is the decoder's state and the hypotheses."""
 
-from nmt.decode.beam import Hypothesis
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.forced import Forced, force
 from nmt.decode.fusion import Fusion
+from nmt.decode.hypotheses import Hypothesis
 from nmt.decode.options import Sampling, SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.decode.search import search

@@ -4,84 +4,20 @@ every sentence.
 One step: decoder step, the best tokens of each row, the best continuations of each sentence, rows continued by
 parent. A hypothesis that ends leaves the beam, which is then one narrower, and its row leaves the batch; a sentence
 that leaves makes room for the next one. Sentences are therefore at different steps. The cell knows its decoder by
-five methods; which continuations stay is its chooser's business.
+five methods; which continuations stay is its selector's business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
-from nmt.decode.choosers import BestChooser, Chooser
+from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States
 from nmt.decode.penalty import LengthPenalty, best_possible, final_scores
+from nmt.decode.selectors import BestSelector, CandidateSelector
 from nmt.rnn.kernels.runs import distinct, identity, run_bounds
-
-States = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation: token ids without EOS, the sum of their log-probabilities (EOS counted), the score by which it
-    is ranked.
-
-    `finished` is False where the maximum length cut it off.
-    """
-
-    ids: list[int]
-    log_prob: float
-    score: float
-    finished: bool
-
-
-class Decoder(Protocol):
-    """What search needs to know of a model. Sentences have names that the decoder gives them."""
-
-    eos_id: int
-
-    def admit(
-        self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
-    ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Sentences' names [B], and the states and token before the first step, one row a sentence. Where there are
-        `candidates`, int32 in rising order for each sentence, no other tokens are for it: they have no probability."""
-
-    def release(self, names: np.ndarray) -> None:
-        """These sentences are not asked for any more."""
-
-    def close(self) -> None:
-        """Nothing is asked for any more."""
-
-    def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
-    ) -> tuple[np.ndarray, States]:
-        """Row r reads tokens[r], continues states[parent[r]], is of sentence names[r] -> outputs [R, H], states
-        after."""
-
-    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of the last step's outputs: at most `places` most probable tokens of each row [R, K] and their
-        log-probabilities, best first; -1 where there are no more."""
-
-    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        """Of the last step's outputs: the log-probabilities of all tokens of each row [R, V]; the array may be written
-        to."""
-
-
-@dataclass
-class Beam:
-    """The state of the search. One row per live hypothesis; rows of a sentence are neighbours, the best one first."""
-
-    states: States  # [P, n], of rows that have been continued
-    parent: np.ndarray  # int64 [R], which of these each row continues
-    tokens: np.ndarray  # int32 [R], the last token
-    sums: np.ndarray  # float64 [R], what continuations are compared by: log-probability so far, and what rules add
-    sentence: np.ndarray  # int64 [R]
-    words: np.ndarray  # int32 [R, W], all tokens so far
-    extra: dict[str, np.ndarray] = field(default_factory=dict)  # [R, ...], what the chooser keeps of each row
-
-    def __len__(self) -> int:
-        return len(self.tokens)
 
 
 @dataclass
@@ -102,7 +38,7 @@ class BeamCell:
     never: int = -1
     word_reward: float = 0.0
     coverage_penalty: float = 0.0
-    chooser: Chooser = field(default_factory=BestChooser)
+    selector: CandidateSelector = field(default_factory=BestSelector)
     expected: np.ndarray | None = None
     _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
     _ended: list[int] = field(default_factory=list)
@@ -122,7 +58,7 @@ class BeamCell:
         for n in sentence[self.limits[sentence] <= 0].tolist():
             self._hypotheses[n].append(Hypothesis([], 0.0, 0.0, False))
         self._leave(sentence[self.limits[sentence] <= 0])
-        first = self.chooser.start(self, _keep(first, np.flatnonzero(self.limits[sentence] > 0)))
+        first = self.selector.start(self, _keep(first, np.flatnonzero(self.limits[sentence] > 0)))
         return first if beam is None or not len(beam) else _join(beam, first)
 
     def step(self, beam: Beam) -> Beam:
@@ -131,21 +67,21 @@ class BeamCell:
         outputs, states = self.decoder.step(beam.tokens, beam.states, beam.parent, names)
         bounds = run_bounds(beam.sentence)
         live = beam.sentence[bounds[:-1]]
-        parent, tokens, sums, extra = self.chooser.choose(self, beam, outputs, live, bounds)
+        parent, tokens, sums, extra = self.selector.choose(self, beam, outputs, live, bounds)
         self._steps[live] += 1
         sentence = beam.sentence[parent]
         words = _append(beam.words[parent], self._steps[sentence], tokens)
         after = Beam(states, parent, tokens, sums, sentence, words, extra)
-        return self._sort_out(after, live)
+        return self._prune_beam(after, live)
 
-    def _sort_out(self, beam: Beam, live: np.ndarray) -> Beam:
+    def _prune_beam(self, beam: Beam, live: np.ndarray) -> Beam:
         """Ended continuations leave; sentences that can no longer improve leave altogether."""
         of = beam.sentence
         ends = beam.tokens == self.decoder.eos_id
         out = ends | (self._steps[of] >= self.limits[of])
         going = np.flatnonzero(~out)
         if len(going) < len(of):
-            self._put_down(beam, np.flatnonzero(out), ends)
+            self._finish_hypotheses(beam, np.flatnonzero(out), ends)
             of = of[going]
         bounds = run_bounds(of)
         alive = of[bounds[:-1]]
@@ -161,7 +97,7 @@ class BeamCell:
         """Which sentences may still find a translation that counts; sentence alive[n] has the rows going[bounds[n]] up
         to going[bounds[n + 1]]. Log-probabilities only fall: a live hypothesis can at best keep its sum up to the
         maximum length."""
-        best, to_beat = self.chooser.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
+        best, to_beat = self.selector.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
         if (to_beat == -np.inf).all():
             return best > -np.inf
         expected = None if self.expected is None else self.expected[alive]
@@ -169,7 +105,7 @@ class BeamCell:
         bound = best_possible(self.length_penalty, best, steps, limits, self.word_reward, expected)
         return np.asarray(bound > to_beat)
 
-    def _put_down(self, beam: Beam, rows: np.ndarray, ends: np.ndarray) -> None:
+    def _finish_hypotheses(self, beam: Beam, rows: np.ndarray, ends: np.ndarray) -> None:
         """Rows whose hypotheses have ended, or have been cut off, become translations."""
         of = beam.sentence[rows]
         seen = beam.states["coverage"][beam.parent[rows]] if self.coverage_penalty else None
@@ -225,6 +161,7 @@ def _keep(beam: Beam, rows: np.ndarray) -> Beam:
 
 
 def _join(one: Beam, other: Beam) -> Beam:
+    """Rows of two beams one after another, and the states that both continue."""
     states = {name: np.concatenate([v, other.states[name]]) for name, v in one.states.items()}
     parent = np.concatenate([one.parent, other.parent + len(next(iter(one.states.values()), ()))])
     width = max(one.words.shape[1], other.words.shape[1])
@@ -255,10 +192,6 @@ class _Waiting:
         return sentence, self.names[rows], first
 
 
-Block = tuple[np.ndarray, list[list[int]]] | tuple[np.ndarray, list[list[int]], list[np.ndarray]]
-"""Numbers of sentences, their source ids and, where there is a shortlist, their candidates."""
-
-
 def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Scan the cell until everything is translated; gives each sentence's hypotheses as soon as it has ended.
 
@@ -273,7 +206,8 @@ def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[in
                 block = next(blocks, None)
                 if block is None:
                     break
-                waiting = _Waiting(block[0], *cell.decoder.admit(*block[1:]))
+                names, states, tokens = cell.decoder.admit(block.src_ids, block.candidates)
+                waiting = _Waiting(block.sentences, names, states, tokens)
             sentence, names, first = waiting.take(size - working)
             beam = cell.extend(beam, sentence, names, first)
             working += len(sentence)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.choosers import RuledChooser
+from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Extra, Rule
+from nmt.decode.selectors import RuledSelector
 from nmt.rnn.kernels.choose import top_tokens
-
-if TYPE_CHECKING:
-    from nmt.decode.beam import Beam, BeamCell
 
 Phrase = tuple[int, ...]
 
@@ -78,7 +75,7 @@ def first_progress(phrases: Sequence[Iterable[Sequence[int]]], sentence: np.ndar
     return found
 
 
-class ConstrainedChooser(RuledChooser):
+class ConstrainedSelector(RuledSelector):
     """Beam search whose finished translations hold given phrases; phrases[n] are those of sentence n.
 
     The beam of a sentence is divided among hypotheses by how many tokens of phrases they have said, so that it stays
@@ -90,20 +87,20 @@ class ConstrainedChooser(RuledChooser):
         super().__init__(rules)
         self.phrases = phrases
 
-    def start(self, cell: BeamCell, first: Beam) -> Beam:
-        """See `Chooser`."""
-        first = super().start(cell, first)
+    def start(self, search: Search, first: Beam) -> Beam:
+        """See `CandidateSelector`."""
+        first = super().start(search, first)
         first.extra["constraints"] = first_progress(self.phrases, first.sentence)
         return first
 
     def select(
-        self, cell: BeamCell, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `RuledChooser`."""
+        """See `RuledSelector`."""
         progress = beam.extra["constraints"]
         waiting = np.array([p.met < p.total for p in progress])
-        scores[waiting, cell.decoder.eos_id] = -np.inf
-        room = cell.room(live)
+        scores[waiting, search.decoder.eos_id] = -np.inf
+        room = search.room(live)
         best = top_tokens(scores, int(room.max()))[0]
         parents, tokens = [], []
         for n in range(len(live)):
@@ -115,7 +112,7 @@ class ConstrainedChooser(RuledChooser):
         return np.array(parents, np.int64), np.array(tokens, np.int32)
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         super().follow(extra, tokens)
         advance(extra["constraints"], tokens)
 

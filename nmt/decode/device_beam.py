@@ -1,8 +1,8 @@
 """Beam search that stays on a card: sentences in blocks of fixed size, a step of all beams without the host.
 
-The rules are those of `beam.BeamCell` and its choosers, so that translations are the same; what differs is who does the
-work. There a sentence that ends makes room for the next one; here a block of sentences of like lengths runs until all
-have ended. The host asks now and then whether they have, and reads the translations of a block at once.
+The rules are those of `beam.BeamCell` and its selectors, so that translations are the same; what differs is who does
+the work. There a sentence that ends makes room for the next one; here a block of sentences of like lengths runs until
+all have ended. The host asks now and then whether they have, and reads the translations of a block at once.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.decode.beam import Hypothesis
 from nmt.decode.blocks import length_blocks
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.fusion import Fusion
+from nmt.decode.hypotheses import Hypothesis, SearchModel
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.sampling import sample_keys
@@ -26,8 +26,6 @@ from nmt.rnn.beam_state import BeamState
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
-    from nmt.model import TranslationModel
-    from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
 
 STEPS_BETWEEN_LOOKS = 8
@@ -37,7 +35,7 @@ STEPS_PLAIN = 2
 """Steps launched one by one: the first finds memory and compiles, the second finds it where it will stay."""
 
 KNOWN = {
-    *("min_length", "allow_unk", "forbidden", "no_repeat_ngram_size", "repetition_penalty"),
+    *("min_length", "generate_unk", "forbidden", "no_repeat_ngram_size", "repetition_penalty"),
     *("word_reward", "coverage_penalty", "sampling", "prefixes"),
     *("glossary_bonus", "diversity_strength"),  # of what is refused when it is asked for
 }
@@ -48,7 +46,7 @@ KNOWN = {
 class BlockSearch:
     """Search on a card with all that was asked for; raises DeviceError for what only the processor can do."""
 
-    model: TranslationModel | LanguageModel | Ensemble | Fusion
+    model: SearchModel
     beam_size: int
     length_penalty: LengthPenalty
     n_best: int
@@ -133,7 +131,7 @@ class BlockSearch:
         """Where the best tokens of the output layer are not all that is asked for."""
         options, sampling = self.options, self.options.sampling
         prefixes = [options.prefixes[n] for n in block] if options.prefixes is not None else []
-        plain = options.allow_unk and sampling is None and not options.rules(EOS_ID)
+        plain = options.generate_unk and sampling is None and not options.rules(EOS_ID)
         if plain and not isinstance(self.model, Ensemble | Fusion):
             return None
         drawing = None
@@ -145,7 +143,7 @@ class BlockSearch:
             N=len(block),
             K=self.beam_size,
             T=T,
-            first_token=UNK_ID if options.allow_unk else BOS_ID,
+            first_token=options.first_token,
             never=BOS_ID,
             eos=EOS_ID,
             min_length=options.min_length,

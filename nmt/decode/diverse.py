@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.choosers import RuledChooser, continuations
+from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Rule
 from nmt.decode.sampling import repeated
+from nmt.decode.selectors import RuledSelector, continuations
 from nmt.rnn.kernels.choose import top_tokens
 
-if TYPE_CHECKING:
-    from nmt.decode.beam import Beam, BeamCell
 
-
-class DiverseChooser(RuledChooser):
+class DiverseSelector(RuledSelector):
     """The beam in `groups` of equal size; at each step a group pays `strength` for every hypothesis of the groups
     before it that has just taken the same token (Vijayakumar et al. 2018, section 3, Hamming diversity). What it pays
     counts in this choice alone: hypotheses are ranked by their log-probabilities.
@@ -27,17 +24,17 @@ class DiverseChooser(RuledChooser):
         self.groups, self.group_size, self.strength = groups, group_size, strength
         self._room = np.full((num_sentences, groups), group_size, np.int64)
 
-    def start(self, cell: BeamCell, first: Beam) -> Beam:
-        """See `Chooser`: one row for each group."""
+    def start(self, search: Search, first: Beam) -> Beam:
+        """See `CandidateSelector`: one row for each group."""
         rows = np.repeat(np.arange(len(first)), self.groups)
-        first = super().start(cell, repeated(first, rows))
+        first = super().start(search, repeated(first, rows))
         first.extra["group"] = np.tile(np.arange(self.groups), len(rows) // self.groups)
         return first
 
     def select(
-        self, cell: BeamCell, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `RuledChooser`."""
+        """See `RuledSelector`."""
         number = np.repeat(np.arange(len(live)), np.diff(bounds))
         group = beam.extra["group"]
         taken: list[tuple[np.ndarray, np.ndarray]] = []  # sentences' numbers and tokens of the groups so far
@@ -57,7 +54,7 @@ class DiverseChooser(RuledChooser):
             tokens.append(chosen)
             taken.append((number[rows[parent]], chosen))
         parent, token = np.concatenate(parents), np.concatenate(tokens)
-        ended = parent[token == cell.decoder.eos_id]
+        ended = parent[token == search.decoder.eos_id]
         np.subtract.at(self._room, (beam.sentence[ended], group[ended]), 1)
         order = np.lexsort((group[parent], number[parent]))
         return parent[order], token[order]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nmt.decode.beam import Decoder, States
+from nmt.decode.hypotheses import Decoder, ScoringModel, States
 from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
-    from nmt.model import TranslationModel
+    from nmt.rnn.beam_settings import BeamSettings
     from nmt.rnn.device import Device
     from nmt.rnn.workspace import Workspace
 
@@ -29,7 +29,7 @@ class Ensemble:
     or `prob`, the logarithm of its mean probability.
     """
 
-    def __init__(self, models: Sequence[TranslationModel], average: Average = "log_prob") -> None:
+    def __init__(self, models: Sequence[ScoringModel], average: Average = "log_prob") -> None:
         self.models, self.average = list(models), average
 
     def __repr__(self) -> str:
@@ -52,7 +52,7 @@ class Ensemble:
         combine = partial(self.device.average_log_probs, kind=self.average)
         return EnsembleBlockDecoder(decoders, self.device, combine)
 
-    def force(
+    def forced_log_probs(
         self,
         src_ids: Sequence[Sequence[int]],
         tgt_ids: Sequence[Sequence[int]],
@@ -60,8 +60,8 @@ class Ensemble:
         attention: bool = False,
         threads: int | None = None,
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Scores of given tokens and the mean of the attentions; see `nmt.model.forced.force`."""
-        found = [m.force(src_ids, tgt_ids, attention=attention, threads=threads) for m in self.models]
+        """Scores of given tokens and the mean of the attentions; see `ScoringModel`."""
+        found = [m.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads) for m in self.models]
         scores = [averaged(one, self.average) for one in zip(*(f[0] for f in found), strict=True)]
         weights = [np.mean(np.stack(one), axis=0) for one in zip(*(f[1] for f in found), strict=True)]
         return scores, weights
@@ -96,6 +96,12 @@ class EnsembleDecoder:
         for decoder in self.decoders:
             decoder.close()
 
+    def begin_loop(self, settings: BeamSettings) -> None:
+        """See `SearchDecoder`: a loop reads one model."""
+
+    def narrowed(self) -> None:
+        """See `SearchDecoder`: each of the decoders has its own candidates."""
+
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
     ) -> tuple[np.ndarray, States]:
@@ -109,6 +115,7 @@ class EnsembleDecoder:
         return np.concatenate([outputs for outputs, _ in found], axis=1), self._joined([s for _, s in found])
 
     def _joined(self, parts: Sequence[States]) -> States:
+        """States of all decoders by `NUMBER.NAME`, and the mean of their coverage where they have it."""
         joined = {f"{n}.{k}": v for n, states in enumerate(parts) for k, v in states.items()}
         if "coverage" in parts[0]:
             joined["coverage"] = np.mean([states["coverage"] for states in parts if "coverage" in states], axis=0)

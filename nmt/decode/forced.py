@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.decode.blocks import length_blocks
-
-if TYPE_CHECKING:
-    from nmt.decode.ensemble import Ensemble
-    from nmt.decode.fusion import Fusion
-    from nmt.model import TranslationModel
+from nmt.decode.hypotheses import ScoringModel
 
 
 @dataclass(frozen=True)
@@ -26,7 +21,7 @@ class Forced:
 
 
 def force(
-    model: TranslationModel | Ensemble | Fusion,
+    model: ScoringModel,
     src_ids: Sequence[Sequence[int]],
     tgt_ids: Sequence[Sequence[int]],
     *,
@@ -45,8 +40,9 @@ def force(
                 found[n] = Forced(np.zeros(0, np.float32), empty if attention else None)
         if not there:
             continue
-        sides = [src_ids[n] for n in there], [tgt_ids[n] for n in there]
-        scores, weights = model.force(*sides, attention=attention, threads=threads)
+        scores, weights = model.forced_log_probs(
+            [src_ids[n] for n in there], [tgt_ids[n] for n in there], attention=attention, threads=threads
+        )
         for i, n in enumerate(there):
             found[n] = Forced(scores[i], weights[i] if attention else None)
     return [f for f in found if f is not None]

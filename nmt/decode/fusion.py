@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nmt.decode.beam import Decoder, States
 from nmt.decode.ensemble import EnsembleBlockDecoder, EnsembleDecoder
+from nmt.decode.hypotheses import Decoder, ScoringModel, SearchModel, States
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
-    from nmt.decode.ensemble import Ensemble
-    from nmt.model import TranslationModel
-    from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
+
+
+class LineModel(SearchModel, Protocol):
+    """A language model as a search hears it."""
+
+    def line_log_probs(self, lines: Sequence[Sequence[int]], threads: int | None = None) -> list[np.ndarray]:
+        """The log-probabilities [T] of the tokens of lines, each by itself, with the EOS where it has one."""
 
 
 class Fusion:
@@ -27,7 +31,7 @@ class Fusion:
     translation as a line by itself, after the end of a line.
     """
 
-    def __init__(self, model: TranslationModel | Ensemble, language_model: LanguageModel, weight: float) -> None:
+    def __init__(self, model: ScoringModel, language_model: LineModel, weight: float) -> None:
         """`weight` is 0 or more: the search relies on sums that only fall. Raises ValueError."""
         if not weight >= 0:
             raise ValueError(f"Fusion: weight must be 0 or more, got {weight}; give another one")
@@ -61,7 +65,7 @@ class Fusion:
         self.device.add_scaled(score.reshape(-1), prior.reshape(-1), self.weight)
         return score
 
-    def force(
+    def forced_log_probs(
         self,
         src_ids: Sequence[Sequence[int]],
         tgt_ids: Sequence[Sequence[int]],
@@ -69,8 +73,8 @@ class Fusion:
         attention: bool = False,
         threads: int | None = None,
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Scores of given tokens, and the attention of the translation model; see `nmt.model.forced.force`."""
-        scores, weights = self.model.force(src_ids, tgt_ids, attention=attention, threads=threads)
+        """Scores of given tokens, and the attention of the translation model; see `ScoringModel`."""
+        scores, weights = self.model.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads)
         said = self.language_model.line_log_probs(tgt_ids, threads)
         return [weighted_sum(both, self.weight) for both in zip(scores, said, strict=True)], weights
 
@@ -107,7 +111,7 @@ class _FusionBlockDecoder(EnsembleBlockDecoder):
 class _LineBlockDecoder:
     """A language model's block decoder for N new lines."""
 
-    def __init__(self, model: LanguageModel, N: int, K: int) -> None:
+    def __init__(self, model: LineModel, N: int, K: int) -> None:
         self._decoder = model.block_decoder([[] for _ in range(N)], K)
         self.repeats, self.log_probs, self.follow = self._decoder.repeats, self._decoder.log_probs, self._decoder.follow
         self._first = model.device.upload(np.repeat(self._decoder.first, K))

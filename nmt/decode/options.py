@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.decode.choosers import BestChooser, Chooser, RuledChooser
-from nmt.decode.constraints import ConstrainedChooser, Glossary
-from nmt.decode.diverse import DiverseChooser
+from nmt.decode.constraints import ConstrainedSelector, Glossary
+from nmt.decode.diverse import DiverseSelector
 from nmt.decode.rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
-from nmt.decode.sampling import SampleChooser
+from nmt.decode.sampling import SamplingSelector
+from nmt.decode.selectors import BestSelector, CandidateSelector, RuledSelector
 from nmt.decode.shortlist import Shortlist
+from nmt.special_tokens import BOS_ID, UNK_ID
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Draw translations instead of searching; see `draw_tokens` and `SampleChooser`."""
+    """Draw translations instead of searching; see `draw_tokens` and `SamplingSelector`."""
 
     seed: int = 0
     temperature: float = 1.0
@@ -29,18 +30,18 @@ class Sampling:
 class SearchOptions:
     """Each field's default leaves it out, and all of them together are the plain search.
 
-    min_length: tokens before EOS; allow_unk: whether the unknown token may be produced; forbidden: sequences of
+    min_length: tokens before EOS; generate_unk: whether the unknown token may be produced; forbidden: sequences of
     tokens that are not; no_repeat_ngram_size, repetition_penalty, word_reward, coverage_penalty: see the rules and
     `final_scores`; prefixes: the first tokens of each sentence's translations; constraints: the phrases that each
-    sentence's translations hold; glossary: those that earn `glossary_bonus`; groups, diversity_strength: see
-    `DiverseChooser`; shortlist: tokens that are no candidates of a sentence are not produced, but for what the options
+    sentence's translations hold; glossary: those that earn `glossary_bonus`; beam_groups, diversity_strength: see
+    `DiverseSelector`; shortlist: tokens that are no candidates of a sentence are not produced, but for what the options
     make it say, and have no probability; expected_lengths: of each sentence's translations, tokens beyond which earn
     no word reward; more_rules: of whoever builds upon this, such as a language model's: made anew for every thread, and
     applied before what forbids. With sampling or groups there can be no constraints.
     """
 
     min_length: int = 0
-    allow_unk: bool = True
+    generate_unk: bool = True
     forbidden: Sequence[Sequence[int]] = ()
     no_repeat_ngram_size: int = 0
     repetition_penalty: float = 1.0
@@ -51,11 +52,16 @@ class SearchOptions:
     constraints: Sequence[Sequence[Sequence[int]]] | None = None
     glossary: Sequence[Sequence[Sequence[int]]] | None = None
     glossary_bonus: float = 8.0
-    groups: int = 1
+    beam_groups: int = 1
     diversity_strength: float = 0.5
     shortlist: Shortlist | None = None
     expected_lengths: Sequence[float] | None = None
     more_rules: Callable[[], Sequence[Rule]] | None = None
+
+    @property
+    def first_token(self) -> int:
+        """Tokens below it are never produced: it is the unknown token, or the one after that."""
+        return UNK_ID if self.generate_unk else BOS_ID
 
     def rules(self, eos_id: int) -> list[Rule]:
         """Those asked for; what forbids comes last, so that nothing brings a forbidden token back."""
@@ -76,19 +82,19 @@ class SearchOptions:
             rules.append(Prefix(self.prefixes))
         return rules
 
-    def chooser(self, src_ids: Sequence[Sequence[int]], beam_size: int, eos_id: int) -> Chooser:
+    def selector(self, src_ids: Sequence[Sequence[int]], beam_size: int, eos_id: int) -> CandidateSelector:
         """One for each search that a thread runs."""
         rules = self.rules(eos_id)
         if self.sampling is not None:
             s = self.sampling
             options = {"seed": s.seed, "temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p}
-            return SampleChooser(src_ids, beam_size, rules, **options)  # type: ignore[arg-type]
-        if self.groups > 1:
-            size = beam_size // self.groups
-            return DiverseChooser(len(src_ids), self.groups, size, self.diversity_strength, rules)
+            return SamplingSelector(src_ids, beam_size, rules, **options)  # type: ignore[arg-type]
+        if self.beam_groups > 1:
+            size = beam_size // self.beam_groups
+            return DiverseSelector(len(src_ids), self.beam_groups, size, self.diversity_strength, rules)
         if self.constraints is not None and any(self.constraints):
-            return ConstrainedChooser(self.constraints, rules)
-        return RuledChooser(rules) if rules else BestChooser()
+            return ConstrainedSelector(self.constraints, rules)
+        return RuledSelector(rules) if rules else BestSelector()
 
     def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
         """The candidates of sentence n with these tokens, where there is a shortlist."""

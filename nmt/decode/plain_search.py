@@ -6,34 +6,18 @@ What `beam.BeamCell` computes step by step, with the same results; that is the p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.beam import Block, Decoder, Hypothesis
+from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder
 
 if TYPE_CHECKING:
     from nmt.rnn.beam_loop import BeamLoop
-    from nmt.rnn.beam_settings import BeamSettings
-
-
-class LoopDecoder(Decoder, Protocol):
-    """A decoder that the engine can search with."""
-
-    def begin_loop(self, settings: BeamSettings) -> BeamLoop | None:
-        """The search as one computation; None where it has to go step by step."""
-
-    def narrow_loop(self, loop: BeamLoop) -> None:
-        """The sentences last admitted wait in the loop now."""
-
-
-def can_loop(decoder: Decoder) -> TypeGuard[LoopDecoder]:
-    """Whether it is a `LoopDecoder`."""
-    return hasattr(decoder, "begin_loop")
 
 
 def run_loop(
-    decoder: LoopDecoder,
+    decoder: SearchDecoder,
     loop: BeamLoop,
     blocks: Iterator[Block],
     limits: np.ndarray,
@@ -61,11 +45,11 @@ def run_loop(
 
 
 def _wait(
-    decoder: LoopDecoder, loop: BeamLoop, block: Block, limits: np.ndarray, expected: np.ndarray | None
+    decoder: SearchDecoder, loop: BeamLoop, block: Block, limits: np.ndarray, expected: np.ndarray | None
 ) -> list[tuple[int, list[Hypothesis]]]:
     """Encode a block and let its sentences wait; those that may not say anything have ended."""
-    sentences = block[0]
-    names, states, tokens = decoder.admit(*block[1:])
+    sentences = block.sentences
+    names, states, tokens = decoder.admit(block.src_ids, block.candidates)
     there = limits[sentences] > 0
     decoder.release(names[~there])
     chosen = sentences[there]
@@ -73,7 +57,9 @@ def _wait(
         lengths = None if expected is None else expected[chosen]
         kept = {name: state[there] for name, state in states.items()}
         loop.wait(chosen, names[there], kept, tokens[there], limits[chosen], lengths)
-        decoder.narrow_loop(loop)
+        if (narrowed := decoder.narrowed()) is not None:
+            layer, lists, owners = narrowed
+            loop.narrow(layer, lists, owners)
     return [(n, [Hypothesis([], 0.0, 0.0, False)]) for n in sentences[~there].tolist()]
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from nmt.decode.beam import Beam
+from nmt.decode.hypotheses import Beam
 
 Extra = dict[str, np.ndarray]
 

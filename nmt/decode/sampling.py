@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.choosers import RuledChooser
+from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Rule
+from nmt.decode.selectors import RuledSelector
 from nmt.rnn.kernels.choose import draw_tokens
 
-if TYPE_CHECKING:
-    from nmt.decode.beam import Beam, BeamCell
 
-
-class SampleChooser(RuledChooser):
+class SamplingSelector(RuledSelector):
     """Each row draws its next token from the model's distribution; a sentence has `count` rows.
 
     A random number is a function of the seed, of the source's tokens, of which sample it is and of the step: neither
@@ -38,18 +35,18 @@ class SampleChooser(RuledChooser):
         self.count, self.temperature, self.top_k, self.top_p = count, temperature, top_k, top_p
         self._keys = sample_keys(src_ids, seed)
 
-    def start(self, cell: BeamCell, first: Beam) -> Beam:
-        """See `Chooser`."""
+    def start(self, search: Search, first: Beam) -> Beam:
+        """See `CandidateSelector`."""
         rows = np.repeat(np.arange(len(first)), self.count)
-        first = super().start(cell, repeated(first, rows))
+        first = super().start(search, repeated(first, rows))
         first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
         return first
 
     def select(
-        self, cell: BeamCell, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `RuledChooser`."""
-        steps = cell.steps(beam.sentence).astype(np.uint64)
+        """See `RuledSelector`."""
+        steps = search.steps(beam.sentence).astype(np.uint64)
         numbers = mix(mix(self._keys[beam.sentence] + beam.extra["sample"]) + steps)
         uniforms = (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
         tokens = draw_tokens(scores, uniforms, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
@@ -59,8 +56,15 @@ class SampleChooser(RuledChooser):
 
 def repeated(beam: Beam, rows: np.ndarray) -> Beam:
     """A beam of some rows, maybe several times, that continue the same states."""
-    arrays = beam.parent[rows], beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.words[rows]
-    return type(beam)(beam.states, *arrays, {name: v[rows] for name, v in beam.extra.items()})
+    return Beam(
+        states=beam.states,
+        parent=beam.parent[rows],
+        tokens=beam.tokens[rows],
+        sums=beam.sums[rows],
+        sentence=beam.sentence[rows],
+        words=beam.words[rows],
+        extra={name: v[rows] for name, v in beam.extra.items()},
+    )
 
 
 def mix(x: np.ndarray) -> np.ndarray:

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING
 from weakref import ref
 
 import numpy as np
 
-from nmt.decode.beam import BeamCell, Block, Decoder, Hypothesis, run
+from nmt.decode.beam import BeamCell, run
 from nmt.decode.blocks import length_blocks
-from nmt.decode.choosers import BestChooser
 from nmt.decode.device_beam import BlockSearch
-from nmt.decode.ensemble import Ensemble
-from nmt.decode.fusion import Fusion
+from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder, SearchModel
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
-from nmt.decode.plain_search import can_loop, run_loop
+from nmt.decode.plain_search import run_loop
 from nmt.rnn.beam_settings import BeamSettings
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.pool import run_parallel
-from nmt.special_tokens import BOS_ID, UNK_ID
-
-if TYPE_CHECKING:
-    from nmt.model import TranslationModel
-    from nmt.model.language import LanguageModel
+from nmt.special_tokens import BOS_ID
 
 _LEAST_WORK = 8
-"""Sentences in work below which a thread of its own is not worth reading all weights."""
+"""A thread gets a search of its own only with this many sentences in work for each; with fewer, reading all weights
+once more costs it more than it gains."""
 
 
 class _Running:
@@ -49,7 +44,7 @@ def _share_of(threads: int, search: _Running) -> int:
 
 
 def search(
-    model: TranslationModel | LanguageModel | Ensemble | Fusion,
+    model: SearchModel,
     src_ids: Sequence[Sequence[int]],
     *,
     beam_size: int = 5,
@@ -75,9 +70,9 @@ def search(
         return []
     this = _Running()
     threads = _share_of(threads or default_threads(), this)
-    size = min(batch_size or len(src_ids), len(src_ids))
     options = options or SearchOptions()
     limits = options.limits(src_ids, max_length_ratio, max_length_extra)
+    size = min(batch_size or len(src_ids), len(src_ids))
     if model.device.name != "cpu":
         blocks = BlockSearch(model, beam_size, length_penalty, n_best, options)
         return blocks.run(src_ids, limits, batch_size=size, on_ended=on_ended)
@@ -88,27 +83,14 @@ def search(
     size = -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
     expected = None if options.expected_lengths is None else np.array(options.expected_lengths, np.float64)
+    asked = _Asked(src_ids, limits, expected, beam_size, length_penalty, n_best, options)
     longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
-    first_token = UNK_ID if options.allow_unk else BOS_ID
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
     caller = get_ident()  # who alone is told what has ended, whichever parts it does
 
     def work(part: int, parts: int) -> None:
-        decoder: Decoder = model.search_decoder(own_threads, longest)
-        chooser = options.chooser(src_ids, beam_size, decoder.eos_id)
-        ended: Iterator[list[tuple[int, list[Hypothesis]]]] | None = None
-        if type(chooser) is BestChooser and can_loop(decoder):
-            divisors = length_divisor(length_penalty, np.arange(limits.max(initial=0) + 2))
-            wanted = size, beam_size, n_best, decoder.eos_id, BOS_ID, first_token, divisors
-            loop = decoder.begin_loop(BeamSettings(*wanted, options.word_reward, bounded=expected is not None))
-            if loop is not None:
-                ended = run_loop(decoder, loop, queue, limits, expected, n_best)
-        if ended is None:
-            rewards = options.word_reward, options.coverage_penalty
-            cell = BeamCell(
-                decoder, limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *rewards, chooser, expected
-            )
-            ended = ([one] for one in run(cell, queue, size))
+        decoder = model.search_decoder(own_threads, longest)
+        ended = asked.sentences(decoder, queue, size)
         with queue:
             for sentences in ended:
                 for n, hypotheses in sentences:
@@ -126,6 +108,61 @@ def search(
     return found
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What one call of `search` asks for, the same for all of its threads. limits, expected [N]: most tokens of each
+    sentence's translations, and expected ones where they matter."""
+
+    src_ids: Sequence[Sequence[int]]
+    limits: np.ndarray
+    expected: np.ndarray | None
+    beam_size: int
+    length_penalty: LengthPenalty
+    n_best: int
+    options: SearchOptions
+
+    def sentences(
+        self, decoder: SearchDecoder, queue: Iterator[Block], size: int
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """The sentences of a queue as they end, each with its hypotheses; `size` of them are in work at a time.
+
+        Here alone it is decided how: as one compiled loop, where the options leave the choice of continuations as it is
+        and the decoder has such a loop, else step by step.
+        """
+        selector = self.options.selector(self.src_ids, self.beam_size, decoder.eos_id)
+        loop = decoder.begin_loop(self._settings(size, decoder.eos_id)) if selector.is_plain else None
+        if loop is not None:
+            return run_loop(decoder, loop, queue, self.limits, self.expected, self.n_best)
+        cell = BeamCell(
+            decoder,
+            self.limits,
+            self.beam_size,
+            self.length_penalty,
+            self.n_best,
+            first_token=self.options.first_token,
+            never=BOS_ID,
+            word_reward=self.options.word_reward,
+            coverage_penalty=self.options.coverage_penalty,
+            selector=selector,
+            expected=self.expected,
+        )
+        return ([one] for one in run(cell, queue, size))
+
+    def _settings(self, size: int, eos_id: int) -> BeamSettings:
+        """What a compiled loop with `size` sentences in work is told."""
+        return BeamSettings(
+            size=size,
+            beam=self.beam_size,
+            n_best=self.n_best,
+            eos=eos_id,
+            never=BOS_ID,
+            first_token=self.options.first_token,
+            divisors=length_divisor(self.length_penalty, np.arange(self.limits.max(initial=0) + 2)),
+            word_reward=self.options.word_reward,
+            bounded=self.expected is not None,
+        )
+
+
 class _Queue(Iterator[Block]):
     """Blocks of sentences for several threads. Where a thread fails inside `with`, `failed` tells the others."""
 
@@ -138,9 +175,10 @@ class _Queue(Iterator[Block]):
         with self._lock:
             block = next(self._blocks)
         sources = [list(self._src_ids[n]) for n in block]
-        if self._options.shortlist is None:
-            return np.array(block), sources
-        return np.array(block), sources, [self._options.candidates(n, s) for n, s in zip(block, sources, strict=True)]
+        candidates = None
+        if self._options.shortlist is not None:
+            candidates = [self._options.candidates(n, s) for n, s in zip(block, sources, strict=True)]
+        return Block(np.array(block), sources, candidates)
 
     def count(self, ended: int) -> None:
         """So many more sentences have ended."""

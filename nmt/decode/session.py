@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.beam import Beam, BeamCell, Decoder, Hypothesis, States
+from nmt.decode.beam import BeamCell
+from nmt.decode.hypotheses import Beam, Decoder, Hypothesis, SearchModel, States
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.errors import DeviceError
-from nmt.special_tokens import BOS_ID, UNK_ID
-
-if TYPE_CHECKING:
-    from nmt.decode.ensemble import Ensemble
-    from nmt.decode.fusion import Fusion
-    from nmt.model import TranslationModel
+from nmt.special_tokens import BOS_ID
 
 _PLACES = 32
 """States kept along the typed words; see `Session`."""
@@ -41,7 +36,7 @@ class Session:
     a token that was none changes all probabilities, so then everything is read again.
     """
 
-    def __init__(self, model: TranslationModel | Ensemble | Fusion, src_ids: Sequence[int], threads: int = 1) -> None:
+    def __init__(self, model: SearchModel, src_ids: Sequence[int], threads: int = 1) -> None:
         """`src_ids` without EOS. Raises DeviceError for a model on a card."""
         if model.device.name != "cpu":
             raise DeviceError(
@@ -88,16 +83,25 @@ class Session:
             self._begin(candidates)
         place = self._read(list(prefix))
         limits = options.limits([self.src_ids], max_length_ratio, max_length_extra) + len(prefix)
-        chooser = options.chooser([self.src_ids], beam_size, self._decoder.eos_id)
-        first_token = UNK_ID if options.allow_unk else BOS_ID
+        selector = options.selector([self.src_ids], beam_size, self._decoder.eos_id)
         expected = None if options.expected_lengths is None else np.array(options.expected_lengths)
-        more = options.word_reward, 0.0, chooser, expected
-        cell = BeamCell(_Kept(self._decoder), limits, beam_size, length_penalty, n_best, first_token, BOS_ID, *more)
+        cell = BeamCell(
+            _Kept(self._decoder),
+            limits,
+            beam_size,
+            length_penalty,
+            n_best,
+            first_token=options.first_token,
+            never=BOS_ID,
+            word_reward=options.word_reward,
+            selector=selector,
+            expected=expected,
+        )
         zero, words = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
         first = Beam(place.states, zero, place.token, np.array([place.log_prob]), zero, words)
         beam = cell.extend(None, zero, self._names, first)
         for token in prefix:
-            chooser.follow(beam.extra, np.array([token], np.int32))
+            selector.follow(beam.extra, np.array([token], np.int32))
         if "log_prob" in beam.extra:
             beam.extra["log_prob"][:] = place.log_prob
         ended = cell.ended()
@@ -125,15 +129,17 @@ class Session:
         return place
 
     def _keep(self, at: int, place: _Place, last: int) -> None:
+        """Remember a place; where there are too many, every second one goes, but for `last`."""
         self._places[at] = place
         while len(self._places) > _PLACES:
             self._gap *= 2
             self._places = {n: p for n, p in self._places.items() if n % self._gap == 0 or n == last}
 
     def _check(self, options: SearchOptions) -> None:
+        """Raise ValueError for options that a session cannot serve."""
         given = {
             "prefixes": options.prefixes is not None,
-            "groups": options.groups > 1,
+            "groups": options.beam_groups > 1,
             "sampling": options.sampling is not None,
             "a coverage penalty": bool(options.coverage_penalty),
         }

@@ -1,5 +1,1 @@
 """Encoders and decoders: cells wired together."""
-
-from nmt.model.translation import LossStats, TranslationModel
-
-__all__ = ["LossStats", "TranslationModel"]

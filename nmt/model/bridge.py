@@ -12,6 +12,7 @@ from nmt.model.cells import decoder_layers, encoder_cells
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import LinearCell
 from nmt.rnn.device import cpu
+from nmt.rnn.group import Group
 from nmt.rnn.repeated import ShortRuns
 from nmt.rnn.scan import Scan, Tape
 from nmt.rnn.weights import Weights
@@ -79,7 +80,7 @@ class Bridge:
         return states, tapes
 
     def backward(
-        self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: dict[str, np.ndarray]
+        self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group
     ) -> list[States]:
         """Gradients of the encoder's final states."""
         d_final = [{k: self.xp.zeros_like(v) for k, v in layer.items()} for layer in final]
@@ -89,8 +90,8 @@ class Bridge:
             d = d_states[name]
             tape = tapes.get(name)
             if tape is not None:
-                inner = {k[len(name) + 1 :]: g for k, g in gradients.items() if k.startswith(f"{name}.")}
-                got = self.scans[name].backward(tape, self.xp.ascontiguousarray(d)[None], None, inner).x
+                below = gradients.view(name)
+                got = self.scans[name].backward(tape, self.xp.ascontiguousarray(d)[None], None, below).x
                 if got is None:
                     raise RuntimeError("the bridge gave no gradient for its input")
                 d = got[0]

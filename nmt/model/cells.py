@@ -2,7 +2,7 @@
 
 from nmt.config import Config, DecoderConfig, ModelConfig
 from nmt.errors import ConfigError
-from nmt.own_cells import import_cells, own_cell
+from nmt.model.own_cells import import_cells, own_cell
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import (
     Attention,
@@ -51,10 +51,12 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
     encoder = config.encoder
     if encoder.type == "conv":
         hidden, embedded = encoder.hidden_size, encoder.embeddings.embedding_dim
-        layer_options = hidden, embedded, encoder.kernel_size, encoder.dropout
         return [
             ConvEntryCell(embedded, hidden, encoder.embeddings.dropout),
-            *(ConvEncoderLayer(*layer_options) for _ in range(encoder.num_layers)),
+            *(
+                ConvEncoderLayer(hidden, embedded, encoder.kernel_size, encoder.dropout)
+                for _ in range(encoder.num_layers)
+            ),
             ConvMemoryCell(hidden, embedded),
         ]
     directions = 2 if encoder.bidirectional else 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.model.candidates import NarrowOutput
-from nmt.model.forced import pad_sources, positions, rounded_up
+from nmt.model.padding import pad_sources, positions, rounded_up
 from nmt.rnn.cells import CoverageCell
 from nmt.rnn.fixed_stepper import FixedStepper
 from nmt.rnn.kernels.runs import distinct
@@ -18,14 +18,19 @@ from nmt.rnn.workspace import SENTENCE, Workspace
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
-    from nmt.model.language import LanguageModel
     from nmt.model.network import Network
-    from nmt.model.translation import TranslationModel
+    from nmt.model.source_encoder import Source
     from nmt.rnn.beam_loop import BeamLoop
     from nmt.rnn.beam_settings import BeamSettings
+    from nmt.rnn.device import CandidateLists, OutputLayer
     from nmt.rnn.scan import Scan
 
 States = dict[str, np.ndarray]
+
+Encode = Callable[[np.ndarray, np.ndarray, int], "Source"]
+"""Encodes src [S, B] with its lengths [B] on so many threads; rows stay in their order."""
+Read = Callable[[Sequence[Sequence[int]], int], States]
+"""Reads texts, each up to its last token, on so many threads: the states [B, n] after that by name."""
 
 _MOST_IDLE = 8
 """Steppers that wait for a search of so many threads; others are made anew."""
@@ -72,13 +77,15 @@ class StepDecoder:
             from nmt.rnn.beam_loop import BeamLoop
 
             self._stepper.loop = BeamLoop(self._stepper, self.network.output_layer, self.threads)
-        self._stepper.loop.begin(settings, *self.network.embedding("tgt"))
+        table, scale = self.network.embedding("tgt")
+        self._stepper.loop.begin(settings, table, scale)
         return self._stepper.loop
 
-    def narrow_loop(self, loop: BeamLoop) -> None:
-        """Sentences that `admit` took in wait in the loop; where they have candidates, it chooses among those."""
-        if self._narrow is not None:
-            loop.narrow(self._narrow.narrow, self._narrow.lists, self._narrow.names)
+    def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
+        """The output layer of all candidates of the sentences that `admit` took in, their lists, and the names of the
+        sentences that have them, rising; None where there are no candidates."""
+        narrow = self._narrow
+        return None if narrow is None else (narrow.narrow, narrow.lists, narrow.names)
 
     def close(self) -> None:
         """The search is over: what was prepared for its steps is the next one's."""
@@ -124,12 +131,12 @@ class StepDecoder:
 class ModelDecoder(StepDecoder):
     """The model's decoder, a step at a time, for sentences that come and go."""
 
-    def __init__(self, model: TranslationModel, threads: int, coverage_of: int = 0) -> None:
-        self.model = model
-        self._positions = rounded_up(coverage_of)
-        own = model.step_decoder
+    def __init__(self, network: Network, encode: Encode, threads: int, coverage_of: int = 0) -> None:
+        """`encode` reads sentences."""
+        self._encode, self._positions = encode, rounded_up(coverage_of)
+        own = network.step_decoder
         scan = own.around(CoverageCell(own.cell, self._positions)) if coverage_of else None
-        super().__init__(model, threads, scan)
+        super().__init__(network, threads, scan)
         self._states = (scan or own).states | self._counted
 
     def admit(
@@ -138,13 +145,13 @@ class ModelDecoder(StepDecoder):
         """Encode sentences (ids without EOS), with candidates (see `Decoder.admit`) for all that come or for none.
         Returns their names [B], and the states and token before the first step, one row a sentence."""
         src, lengths = pad_sources(src_ids)
-        source = self.model.encode(src, lengths, self.threads)
+        source = self._encode(src, lengths, self.threads)
         captured = {"memory": source.memory}
         if self._positions:
-            captured["positions"] = positions(self.model.device, source.memory, self._positions)
+            captured["positions"] = positions(self.network.device, source.memory, self._positions)
         names = self._stepper.admit(captured, source.lengths)
         self._narrow_to(names, candidates)
-        zero = {name: np.zeros((len(names), width), self.model.dtype) for name, width in self._states.items()}
+        zero = {name: np.zeros((len(names), width), self.network.dtype) for name, width in self._states.items()}
         if self._positions:
             zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
         return names, zero | source.states, np.full(len(names), BOS_ID, np.int32)
@@ -158,9 +165,10 @@ class ModelDecoder(StepDecoder):
 class LanguageDecoder(StepDecoder):
     """A language model a step at a time. The sentences are texts, maybe empty, that it goes on from."""
 
-    def __init__(self, model: LanguageModel, threads: int) -> None:
-        super().__init__(model, threads)
-        self.model, self._count = model, 0
+    def __init__(self, network: Network, read: Read, threads: int) -> None:
+        """`read` gives the states after all tokens but the last of each text."""
+        super().__init__(network, threads)
+        self._read, self._count = read, 0
 
     def admit(
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
@@ -170,7 +178,7 @@ class LanguageDecoder(StepDecoder):
         names = np.arange(self._count, self._count + len(src_ids))
         self._count += len(src_ids)
         self._narrow_to(names, candidates)
-        return names, self.model.continue_from(src_ids, self.threads), last_tokens(src_ids)
+        return names, self._read(src_ids, self.threads), last_tokens(src_ids)
 
 
 class BlockDecoder:
@@ -197,12 +205,12 @@ class BlockDecoder:
         return self._stepper.step()
 
     def best_tokens(self, outputs: Any, first_token: int, places: int) -> tuple[Any, Any]:
-        """See `ModelDecoder`; until the next step."""
+        """See `StepDecoder`; until the next step."""
         layer, places = self.network.output_layer, min(places, self.network.vocab_sizes["tgt"])
         return self.network.device.best_tokens(outputs, layer, first_token, places, 1, self.memory)
 
     def log_probs(self, outputs: Any) -> Any:
-        """See `ModelDecoder`; until the next step."""
+        """See `StepDecoder`; until the next step."""
         return self.network.device.log_probs(outputs, self.network.output_layer, 1, self.memory)
 
     def coverage(self) -> Any:
@@ -214,30 +222,26 @@ class BlockDecoder:
         self._stepper.follow(parents)
 
 
-def translation_block(
-    model: TranslationModel, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0
-) -> BlockDecoder:
-    """These sentences encoded. With `coverage_of`, the longest source in tokens with EOS, the decoder keeps the
-    attention that each source position has got."""
-    source = model.encode(*pad_sources(src_ids))
-    scan, device = model.step_decoder, model.device
+def translation_block(network: Network, source: Source, K: int, coverage_of: int = 0) -> BlockDecoder:
+    """For these sentences. With `coverage_of`, the longest source in tokens with EOS, the decoder keeps the attention
+    that each source position has got."""
+    scan, device = network.step_decoder, network.device
     captured, states = {"memory": source.memory}, dict(source.states)
     if coverage_of:
         count = rounded_up(coverage_of)
         scan = scan.around(CoverageCell(scan.cell, count))
         captured["positions"] = positions(device, source.memory, count)
         there = np.arange(count)[None] < source.lengths[:, None]
-        states["coverage"] = device.upload(np.where(there, 0, -1).astype(model.dtype))
-    stepper = FixedStepper(scan, model.weights.view("decoder"), captured, source.lengths, states, K)
-    return BlockDecoder(model, stepper, np.full(len(src_ids), BOS_ID, np.int32))
+        states["coverage"] = device.upload(np.where(there, 0, -1).astype(network.dtype))
+    stepper = FixedStepper(scan, network.weights.view("decoder"), captured, source.lengths, states, K)
+    return BlockDecoder(network, stepper, np.full(len(source.lengths), BOS_ID, np.int32))
 
 
-def language_block(model: LanguageModel, texts: Sequence[Sequence[int]], K: int) -> BlockDecoder:
-    """These texts, maybe empty, read up to their last tokens."""
-    states = model.continue_from(texts, 1)
+def language_block(network: Network, texts: Sequence[Sequence[int]], states: States, K: int) -> BlockDecoder:
+    """For these texts, maybe empty, which were read up to their last tokens: the states after that."""
     ones = np.ones(len(texts), np.int64)  # as if each had one source position: no cell looks at any
-    stepper = FixedStepper(model.step_decoder, model.weights.view("decoder"), {}, ones, states, K)
-    return BlockDecoder(model, stepper, last_tokens(texts))
+    stepper = FixedStepper(network.step_decoder, network.weights.view("decoder"), {}, ones, states, K)
+    return BlockDecoder(network, stepper, last_tokens(texts))
 
 
 def last_tokens(texts: Sequence[Sequence[int]]) -> np.ndarray:

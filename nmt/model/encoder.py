@@ -12,6 +12,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.cells import encoder_cells
 from nmt.rnn.cell import Param, under
+from nmt.rnn.group import Group
 from nmt.rnn.layered import LayeredScan
 from nmt.rnn.profile import operation
 from nmt.rnn.repeated import ShortRuns
@@ -55,9 +56,7 @@ class Encoder(Protocol):
     ) -> Encoded:
         """x [S, B, E] with each row's length -> memory and final states."""
 
-    def backward(
-        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]
-    ) -> np.ndarray:
+    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
         """Gradient with respect to x; those of the parameters are added to `gradients` (named as in `params`)."""
 
 
@@ -103,9 +102,7 @@ class ConvEncoder:
         result = self.whole.forward(weights, x, lengths=lengths, threads=threads, **options)
         return Encoded(result.y, [{}], result.tape)
 
-    def backward(
-        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]
-    ) -> np.ndarray:
+    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
         """See `Encoder`."""
         found = self.whole.backward(encoded.tapes, d_memory, None, gradients).x
         if found is None:
@@ -180,28 +177,26 @@ class RecurrentEncoder:
         return Encoded(x, final, tapes)
 
     def _forward_short(self, weights: Weights, x: np.ndarray, threads: int) -> Encoded:
+        """The same for short sources, by prepared runs, without tapes."""
         with operation("encoder"):
             memory, *states = self._short(weights, x, threads)
         final = [dict(zip(self.scans[0].states, layer, strict=True)) for layer in zip(*states, strict=True)]
         return Encoded(memory, final or [{} for _ in self.scans], None)
 
-    def backward(
-        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: dict[str, np.ndarray]
-    ) -> np.ndarray:
+    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
         """See `Encoder`."""
         d = d_memory
         for layer in reversed(range(len(self.scans))):
             d_x = None
             for n, direction in enumerate(self.directions):
-                prefix = f"{layer}.{direction}."
-                inner = {k[len(prefix) :]: g for k, g in gradients.items() if k.startswith(prefix)}
+                below = gradients.view(f"{layer}.{direction}")
                 tape = encoded.tapes[layer][n]
                 if tape is None:
                     raise RuntimeError("the encoder ran without training=True")
                 d_last = {k: self._half(g, n) for k, g in d_final[layer].items()}
                 with operation("encoder gradients: splitting directions"):
                     d_half = self._half(d, n)
-                got = self.scans[layer].backward(tape, d_half, d_last, inner).x
+                got = self.scans[layer].backward(tape, d_half, d_last, below).x
                 if got is not None:
                     with operation("encoder gradients: joining directions"):
                         d_x = got if d_x is None else d_x + got

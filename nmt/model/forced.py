@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.model.padding import pad_targets, positions, rounded_up
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.workspace import Fresh
-from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
     from nmt.model.network import Network
-    from nmt.model.translation import TranslationModel
-    from nmt.rnn.device import Device
+    from nmt.model.source_encoder import Source
 
 _ROWS = 256
 """Rows whose log-probabilities of all tokens exist at a time."""
 
-_STEP = 32
-"""Lengths that attention is read out for are multiples of this, so that few programs serve all."""
 
-
-def force(
-    model: TranslationModel,
-    src_ids: Sequence[Sequence[int]],
-    tgt_ids: Sequence[Sequence[int]],
-    attention: bool,
-    threads: int,
+def forced_log_probs(
+    model: Network, source: Source, tgt_ids: Sequence[Sequence[int]], *, attention: bool, threads: int
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Log-probabilities of target tokens, and the attention weights with which they were predicted.
 
-    src_ids: sources without EOS. tgt_ids: tokens to force, EOS among them where it is meant. Returns arrays [T] for
-    each sentence and, with `attention`, arrays [T, S], S counting EOS, all of the host.
+    source: sentences that the model has encoded. tgt_ids: tokens of each, EOS among them where it is meant. Returns
+    arrays [T] for each sentence and, with `attention`, arrays [T, S], S counting EOS, all of the host.
     """
-    src, src_lengths = pad_sources(src_ids)
-    source = model.encode(src, src_lengths, threads)
     tgt_in, tgt_out, lengths = pad_targets(tgt_ids)
     device, captured, width = model.device, {"memory": source.memory}, model.decoder.cell.output_size
     forward = model.decoder.forward
     if attention:
-        count = rounded_up(len(src))
+        count = rounded_up(len(source.memory))
         captured["positions"] = positions(device, source.memory, count)
         probe = model.step_decoder.around(AttentionProbe(model.decoder.cell, count))
         forward = probe.forward
@@ -59,7 +49,7 @@ def force(
     if not attention:
         return scores, []
     shown = device.download(y[..., width:])
-    return scores, [shown[:n, i, : len(s) + 1] for i, (n, s) in enumerate(zip(lengths, src_ids, strict=True))]
+    return scores, [shown[:n, i, :s] for i, (n, s) in enumerate(zip(lengths, source.lengths, strict=True))]
 
 
 def token_log_probs(
@@ -78,36 +68,3 @@ def token_log_probs(
         wanted = device.index(np.arange(len(everything))), device.index(tgt_out[t[rows], b[rows]])
         scores[rows] = device.download(everything[wanted])
     return np.split(scores, np.cumsum(lengths)[:-1])
-
-
-def positions(device: Device, memory: Any, count: int) -> Any:
-    """What `AttentionProbe` reads for memory [S, B, M]: [S, B, count]."""
-    S, B, _ = memory.shape
-    unit = np.broadcast_to(np.eye(S, count, dtype=memory.dtype)[:, None], (S, B, count))
-    return device.upload(np.ascontiguousarray(unit))
-
-
-def rounded_up(count: int) -> int:
-    """The width that attention over so many positions is read out with."""
-    return -(-count // _STEP) * _STEP
-
-
-def pad_sources(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Source ids with EOS, time-major and padded: [S, B] and lengths [B]."""
-    lengths = np.array([len(s) + 1 for s in sentences], np.int64)
-    src = np.full((int(lengths.max(initial=1)), len(sentences)), PAD_ID, np.int32)
-    for b, sentence in enumerate(sentences):
-        src[: len(sentence), b] = sentence
-        src[len(sentence), b] = EOS_ID
-    return src, lengths
-
-
-def pad_targets(sentences: Sequence[Sequence[int]], first: int = BOS_ID) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What the decoder reads, the token `first` before the others, and is to say, [T, B] each, and lengths [B]."""
-    lengths = np.array([len(s) for s in sentences], np.int64)
-    tgt_in = np.full((int(lengths.max(initial=0)), len(sentences)), PAD_ID, np.int32)
-    tgt_out = tgt_in.copy()
-    for b, sentence in enumerate(sentences):
-        tgt_out[: len(sentence), b] = sentence
-        tgt_in[: len(sentence), b] = [first, *sentence][: len(sentence)]
-    return tgt_in, tgt_out, lengths

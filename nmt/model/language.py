@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.cells import language_cells
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
-from nmt.model.forced import pad_targets, token_log_probs
-from nmt.model.network import LossStats, Network, Run, real_positions
-from nmt.rnn.cell import strip, under
+from nmt.model.forced import token_log_probs
+from nmt.model.network import LossStats, Network, Run, Targets, real_positions
+from nmt.model.padding import pad_targets
+from nmt.rnn.cell import under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
+from nmt.rnn.group import Group
 from nmt.rnn.layered import LayeredScan
 from nmt.rnn.scan import Scan
 from nmt.rnn.tape import Result
 from nmt.rnn.workspace import Fresh, Workspace
 from nmt.special_tokens import EOS_ID
 
-if TYPE_CHECKING:
-    from nmt.data.streams import Segment
-
 States = dict[str, np.ndarray]
+
+
+class StreamSegment(Targets, Protocol):
+    """A piece of several streams of tokens."""
+
+    @property
+    def starts(self) -> bool:
+        """Whether the streams begin here."""
 
 
 class LanguageModel(Network):
@@ -39,6 +46,7 @@ class LanguageModel(Network):
         self,
         config: ModelConfig,
         vocab_size: int,
+        *,
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
         recompute: Recompute = "attention",
@@ -106,11 +114,11 @@ class LanguageModel(Network):
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> LanguageDecoder:
         """What search needs of the model, the sources being texts to go on from. There is no coverage."""
-        return LanguageDecoder(self, threads or default_threads())
+        return LanguageDecoder(self, self.continue_from, threads or default_threads())
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
         """What search on a card needs, the sources being texts to go on from. There is no coverage."""
-        return language_block(self, src_ids, K)
+        return language_block(self, src_ids, self.continue_from(src_ids, 1), K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:
         """States after EOS and all tokens but the last of each text, which may be empty: [B, n] by name."""
@@ -123,15 +131,16 @@ class LanguageModel(Network):
 
     def _run(
         self,
-        batch: Segment,
+        batch: StreamSegment,
         *,
         training: bool,
         seed: int,
         label_smoothing: float,
         threads: int,
-        gradients: dict[str, np.ndarray] | None,
+        gradients: Group | None,
         allocate: Workspace,
     ) -> LossStats:
+        """See `Network._run`; a segment goes on from the states of the one before it, training and `loss` apart."""
         result = self.read(
             batch.tgt_in,
             batch.tgt_lengths,
@@ -146,6 +155,6 @@ class LanguageModel(Network):
         sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients, allocate)
         if gradients is None or d_y is None:
             return self._stats(sums, len(rows))
-        d = self.decoder.backward(result.tape, d_y, None, strip(gradients, "decoder"))
-        self._embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
+        d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
+        self.embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
         return self._stats(sums, len(rows))

@@ -168,6 +168,7 @@ class Network:
         self.weights[name][...] = self.device.upload(values.astype(self.dtype))
 
     def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
+        """Values to begin with of one parameter, drawn from `rng`; see `initialize`."""
         if name.endswith("embeddings"):
             output = self.tied and name == self.table("tgt")
             deviation = param.shape[1] ** -0.5 if output else 1.0
@@ -245,8 +246,8 @@ class Network:
         seed: int,
         label_smoothing: float = 0.0,
         threads: int | None = None,
-        into: dict[str, np.ndarray] | None = None,
-    ) -> tuple[LossStats, dict[str, np.ndarray]]:
+        into: Group | None = None,
+    ) -> tuple[LossStats, Group]:
         """Loss of a batch, and gradients of smoothed loss / real target tokens for every parameter.
 
         `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
@@ -282,7 +283,7 @@ class Network:
         seed: int,
         label_smoothing: float,
         threads: int,
-        gradients: dict[str, np.ndarray] | None,
+        gradients: Group | None,
         allocate: Workspace,
     ) -> LossStats:
         raise NotImplementedError
@@ -299,7 +300,7 @@ class Network:
         batch: Targets,
         label_smoothing: float,
         threads: int,
-        gradients: dict[str, np.ndarray] | None,
+        gradients: Group | None,
         allocate: Workspace,
     ) -> tuple[Any, np.ndarray | None]:
         """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
@@ -319,9 +320,11 @@ class Network:
             device.spread_rows(into.h, rows, d_y.reshape(-1, H))
         return sums, d_y
 
-    def _embedding_gradient(
-        self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: dict[str, np.ndarray]
+    def embedding_gradient(
+        self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: Group
     ) -> None:
+        """Add to the gradients of a side's tables: of words, ids [T, B], and of positions where there are. d [T, B,
+        E]: the gradient with respect to what `embed_sequence` gave."""
         if d is None:
             raise RuntimeError("the embeddings received no gradient")
         if side in self.positions:

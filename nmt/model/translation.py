@@ -4,8 +4,7 @@ batch."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,30 +13,32 @@ from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
-from nmt.model.forced import force
-from nmt.model.network import LossStats, Network, Run, real_positions
-from nmt.rnn.cell import Param, strip, under
+from nmt.model.forced import forced_log_probs
+from nmt.model.network import LossStats, Network, Run, Targets, real_positions
+from nmt.model.padding import pad_sources
+from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
+from nmt.rnn.cell import Param, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
+from nmt.rnn.group import Group
 from nmt.rnn.layered import LayeredScan
-from nmt.rnn.scan import Scan
+from nmt.rnn.scan import Scan, Tape
 from nmt.rnn.workspace import SENTENCE, Workspace
-
-if TYPE_CHECKING:
-    from nmt.data.batches import Batch
 
 States = dict[str, np.ndarray]
 
 
-@dataclass
-class Source:
-    """An encoded batch in its own row order: memory [S, B, M], real positions of each row, the decoder's first
-    states."""
+class SentencePairs(Targets, Protocol):
+    """Sentences with their translations."""
 
-    memory: np.ndarray
-    lengths: np.ndarray
-    states: States
+    @property
+    def src(self) -> np.ndarray:
+        """The tokens to translate, each with its EOS, int32 [S, B]."""
+
+    @property
+    def src_lengths(self) -> np.ndarray:
+        """How many of each row's are real, [B]."""
 
 
 class TranslationModel(Network):
@@ -53,6 +54,7 @@ class TranslationModel(Network):
         src_vocab_size: int,
         tgt_vocab_size: int,
         joint: bool,
+        *,
         dtype: Any = np.float32,
         compute_dtype: str | None = None,
         recompute: Recompute = "attention",
@@ -62,6 +64,7 @@ class TranslationModel(Network):
         self.joint = joint
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = make_encoder(config, **options)
+        self._source = SourceEncoder(self, self.encoder)
         self.bridge = Bridge(config, **options)
         self.step_decoder = Scan(decoder_cell(config), **options)
         self.decoder = self.step_decoder
@@ -84,27 +87,27 @@ class TranslationModel(Network):
 
     def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
         """Encode src [S, B] for search; rows stay in their order."""
-        threads = threads or default_threads()
-        order = np.argsort(-lengths, kind="stable")
-        back = np.argsort(order, kind="stable")
         allocate = Workspace(self.device.xp, SENTENCE)
-        x = self.embed_sequence("src", src[:, order], threads, allocate)
-        encoded = self.encoder.forward(
-            self.weights.view("encoder"), x, lengths[order], training=False, seed=0, allocate=allocate, threads=threads
+        threads = threads or default_threads()
+        return self._encode(src, lengths, training=False, seed=0, allocate=allocate, threads=threads)[0]
+
+    def _encode(
+        self, src: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any, threads: int
+    ) -> tuple[Source, EncodedRows, dict[str, Tape | None]]:
+        """Encode src [S, B] and make the decoder's first states; with what the encoder and the bridge need for the way
+        back."""
+        rows = self._source.forward(src, lengths, training=training, seed=seed, allocate=allocate, threads=threads)
+        states, tapes = self.bridge.forward(
+            self.weights.view("bridge"), rows.final, training=training, allocate=allocate, threads=threads
         )
-        take, place = self.device.take_rows, self.device.index(back)
-        final = [{k: take(v, place) for k, v in layer.items()} for layer in encoded.final]
-        states, _ = self.bridge.forward(
-            self.weights.view("bridge"), final, training=False, allocate=allocate, threads=threads
-        )
-        return Source(take(encoded.memory, place), lengths, self._decoder_states(states))
+        return Source(rows.memory, lengths, self._decoder_states(states)), rows, tapes
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
         """What search needs of the model. With coverage_of, the longest source in tokens with EOS, there is a state
         `coverage`: the attention each source position has got, -1 where there is none."""
-        return ModelDecoder(self, threads or default_threads(), coverage_of)
+        return ModelDecoder(self, self.encode, threads or default_threads(), coverage_of)
 
-    def force(
+    def forced_log_probs(
         self,
         src_ids: Sequence[Sequence[int]],
         tgt_ids: Sequence[Sequence[int]],
@@ -112,74 +115,51 @@ class TranslationModel(Network):
         attention: bool = False,
         threads: int | None = None,
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """See `nmt.model.forced.force`."""
-        return force(self, src_ids, tgt_ids, attention, threads or default_threads())
+        """The log-probabilities [T] of given tokens, EOS among them where it is meant, of each source, without EOS; and
+        with `attention` the attention [T, S] with which they were predicted; see `nmt.model.forced`."""
+        threads = threads or default_threads()
+        source = self.encode(*pad_sources(src_ids), threads)
+        return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
         """What search on a card needs of the model: these sentences encoded, with K rows each."""
-        return translation_block(self, src_ids, K, coverage_of)
+        return translation_block(self, self.encode(*pad_sources(src_ids)), K, coverage_of)
 
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}
 
     def _run(
         self,
-        batch: Batch,
+        batch: SentencePairs,
         *,
         training: bool,
         seed: int,
         label_smoothing: float,
         threads: int,
-        gradients: dict[str, np.ndarray] | None,
+        gradients: Group | None,
         allocate: Workspace,
     ) -> LossStats:
-        weights = self.weights
-        # The encoder wants its rows by source length, the decoder by target length (the batch's own order).
-        order = np.argsort(-batch.src_lengths, kind="stable")
-        back = np.argsort(order, kind="stable")
-        src = batch.src[:, order]
-        x = self.embed_sequence("src", src, threads, allocate)
-        encoded = self.encoder.forward(
-            weights.view("encoder"),
-            x,
-            batch.src_lengths[order],
-            training=training,
-            seed=2 * seed,
-            allocate=allocate,
-            threads=threads,
-        )
-        take, index = self.device.take_rows, self.device.index(back)
-        final = [{k: take(v, index) for k, v in layer.items()} for layer in encoded.final]
-        first, bridge_tapes = self.bridge.forward(
-            weights.view("bridge"), final, training=training, allocate=allocate, threads=threads
-        )
+        """See `Network._run`. Encoder and decoder draw their dropout from seeds of their own."""
+        options: dict[str, Any] = {"training": training, "allocate": allocate, "threads": threads}
+        source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, seed=2 * seed, **options)
         result = self.decoder.forward(
-            weights.view("decoder"),
+            self.weights.view("decoder"),
             self.embed_sequence("tgt", batch.tgt_in, threads, allocate),
-            self._decoder_states(first),
+            source.states,
             lengths=batch.tgt_lengths,
-            captured={"memory": take(encoded.memory, index)},
-            source_lengths=batch.src_lengths,
-            training=training,
+            captured={"memory": source.memory},
+            source_lengths=source.lengths,
             seed=2 * seed + 1,
-            allocate=allocate,
             label="decoder",
-            threads=threads,
+            **options,
         )
         rows = real_positions(batch)
         sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients, allocate)
         if gradients is None or d_y is None or result.tape is None:
             return self._stats(sums, len(rows))
-        d = self.decoder.backward(result.tape, d_y, None, strip(gradients, "decoder"))
+        d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
-        d_final = self.bridge.backward(bridge_tapes, d_first, final, strip(gradients, "bridge"))
-        self._embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
-        index = self.device.index(order)
-        d_src = self.encoder.backward(
-            encoded,
-            take(d.captured["memory"], index),
-            [{k: take(g, index) for k, g in layer.items()} for layer in d_final],
-            strip(gradients, "encoder"),
-        )
-        self._embedding_gradient("src", src, d_src, threads, gradients)
+        d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"))
+        self.embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
+        self._source.backward(encoded, d.captured["memory"], d_final, gradients, threads)
         return self._stats(sums, len(rows))

@@ -103,7 +103,7 @@ def _language_model(layers: int) -> dict[str, Any]:
 
 def fill_for_model(model: Path, threads: int) -> None:
     """Have what a trained model runs when it translates, or goes on with lines."""
-    from nmt.saved_model import load_saved_model
+    from nmt.storage.saved_model import load_saved_model
 
     is_language_model = load_saved_model(model, None, task=None).config.task == "lm"
     (_generate if is_language_model else _translate)(model, threads, False)
@@ -165,8 +165,8 @@ def _translate(model: Path, threads: int, thorough: bool) -> None:
 
 
 def _translate_in_int8(folder: Path, threads: int, thorough: bool) -> None:
-    from nmt.quantised_model import save_quantised
-    from nmt.saved_model import load_saved_model
+    from nmt.storage.quantised_model import save_quantised
+    from nmt.storage.saved_model import load_saved_model
 
     save_quantised(folder / "int8", load_saved_model(folder / "model", None))
     _translate(folder / "int8", threads, thorough)

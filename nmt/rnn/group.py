@@ -14,6 +14,11 @@ class Group(dict[str, Any]):
         super().__init__(arrays)
         self.whole = whole
 
+    def view(self, prefix: str) -> Group:
+        """The arrays below `prefix.` by their names without it; the same memory."""
+        start = f"{prefix}."
+        return Group((name[len(start) :], array) for name, array in self.items() if name.startswith(start))
+
 
 def whole_of(arrays: dict[str, Any]) -> Any:
     """The array in which all of them lie, or None."""

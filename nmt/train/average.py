@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain, new_folder, remedy
-from nmt.model_folder import (
+from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
     LAST_NAME,
@@ -23,9 +23,9 @@ from nmt.model_folder import (
     numbered_checkpoint,
     numbered_checkpoints,
 )
-from nmt.tensor_file import map_tensors, write_tensors
+from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.storage.trained_settings import check_settings
 from nmt.train.state import TrainingState
-from nmt.trained_settings import check_settings
 
 _BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), LENGTHS_NAME, SHORTLIST_NAME)
 
@@ -46,6 +46,7 @@ def best_checkpoints(folder: Path, count: int) -> list[Path]:
 
 
 def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path]:
+    """The newest `count` checkpoints of a kind. Raises CheckpointError where there are fewer."""
     if len(found) < count:
         raise CheckpointError(
             f"{folder}: must hold {count} checkpoints {kind}-UPDATE.safetensors, got {len(found)}; ask for fewer, or "

@@ -124,6 +124,7 @@ def _of(needed: int, limit: int) -> str:
 
 
 def _reason(size: int, useful: list[int]) -> str:
+    """Why this size was chosen among the useful ones, for the log."""
     if size < useful[-1]:
         return "the largest that fits"
     if size == SIZES[-1]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain, remedy
-from nmt.model_folder import CARRIED_PREFIX, OPTIMIZER_PREFIX, PARAMS_PREFIX, read_checkpoint
-from nmt.tensor_file import write_tensors
+from nmt.storage.model_folder import CARRIED_PREFIX, OPTIMIZER_PREFIX, PARAMS_PREFIX, read_checkpoint
+from nmt.storage.tensor_file import write_tensors
 
 
 def save_checkpoint(

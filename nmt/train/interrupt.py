@@ -52,6 +52,7 @@ class StopRequest:
         self._former.clear()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: the first one asks to stop after this update, a second one ends the process."""
         if self.signal is not None:
             # Not an exception: it could be caught, or wait for threads. Whatever file was being
             # written lies aside, and the next run removes it.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.evaluate import Score
-from nmt.model_folder import build_model
+from nmt.storage.model_folder import build_model
 from nmt.train.validation import Validator
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class LanguageTask:
         return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
 
     def _streams(self, corpus: TextCorpus, size: int, shuffle: bool) -> StreamBatches:
+        """A text as parallel streams; `size` counts streams, or the tokens of a segment of all of them."""
         from nmt.data.streams import StreamBatches
 
         training = self.config.training

@@ -58,6 +58,7 @@ def _auto_updates(a_pass: int, at_most: int) -> int:
 
 
 def _warmup(settings: TrainingConfig, updates: int) -> int:
+    """The configured number of updates of warm-up, or that of `auto`: a share of all updates."""
     if isinstance(settings.learning_rate_warmup, int):
         return settings.learning_rate_warmup
     least = 1 if settings.scheduling == "inverse_square_root" else 0

@@ -17,9 +17,9 @@ from nmt.train.validation import is_better
 if TYPE_CHECKING:
     from nmt.config import Config, FixedTraining
     from nmt.model.network import LossStats, Network
+    from nmt.train.checkpoint_manager import CheckpointManager
     from nmt.train.explosion import LossLimit
     from nmt.train.interrupt import StopRequest
-    from nmt.train.keeper import Keeper
     from nmt.train.optimizer import Optimizer
     from nmt.train.progress import Stopwatch
     from nmt.train.report import Reporter
@@ -46,7 +46,7 @@ class Parts:
     schedule: Constant
     state: TrainingState
     validator: Validator
-    keeper: Keeper
+    checkpoints: CheckpointManager
     reporter: Reporter
     loss_limit: LossLimit
     stop: StopRequest
@@ -97,9 +97,10 @@ class Loop:
         """Write `last.safetensors`."""
         with self.parts.watch.measure("saving"):
             self.state.elapsed = self._elapsed
-            self.parts.keeper.save_last()
+            self.parts.checkpoints.save_last()
 
     def _train(self) -> str:
+        """Go on epoch by epoch until there is a reason to stop, which is returned."""
         state, batches = self.state, self.parts.batches
         while True:
             self._num_batches = batches.num_batches(state.epoch)
@@ -114,6 +115,7 @@ class Loop:
             state.epoch, state.position = state.epoch + 1, 0
 
     def _update(self, batch: Any) -> None:
+        """Do one update and note what it did; one that is not finite is skipped."""
         parts, state = self.parts, self.state
         state.update += 1
         state.position += 1
@@ -157,6 +159,7 @@ class Loop:
         self._count_broken(stats, norm)
 
     def _count_broken(self, stats: LossStats, norm: float) -> None:
+        """Note an update whose loss is out of hand. Raises an error after too many in a row."""
         self._broken_in_row += 1
         if self._broken_in_row >= MAX_IN_A_ROW:
             fact = f"{_fact(stats, norm)} and {MAX_IN_A_ROW} such updates in a row"
@@ -169,12 +172,13 @@ class Loop:
         parts.stop.check()
         if state.update % settings.validation_freq == 0:
             self._validate()
-        elif parts.keeper.age > SAVE_SECONDS and not self._broken_in_row:
+        elif parts.checkpoints.age > SAVE_SECONDS and not self._broken_in_row:
             self.save_last()
         parts.stop.check()
         return self._stop_reason()
 
     def _report(self) -> None:
+        """Say how far the run is: a line of the log now and then, else the line that lives on the terminal."""
         parts, state = self.parts, self.state
         done = state.update - self._first_update
         if done == 1:  # the first one compiles or loads the kernels
@@ -234,9 +238,10 @@ class Loop:
         parts.reporter.samples(self.settings.print_valid_sents, parts.validator)
         with parts.watch.measure("saving"):
             state.elapsed = self._elapsed
-            parts.keeper.save_validated(scores[metric], is_best=is_best)
+            parts.checkpoints.save_validated(scores[metric], is_best=is_best)
 
     def _stop_reason(self) -> str | None:
+        """Which limit has been reached, None while none is."""
         return stop_reason(
             self.state,
             self.settings,

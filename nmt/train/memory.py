@@ -50,6 +50,7 @@ def format_bytes(size: float) -> str:
 
 
 def _machine_free() -> int:
+    """Bytes that programs may still take, as Linux estimates it; elsewhere half of the memory."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -61,6 +62,7 @@ def _machine_free() -> int:
 
 
 def _status(key: str) -> int:
+    """Bytes that the system reports of this process under `key`; 0 where it reports none."""
     try:
         for line in _STATUS.read_text().splitlines():
             if line.startswith(f"{key}:"):
@@ -71,6 +73,7 @@ def _status(key: str) -> int:
 
 
 def _largest_ever() -> int:
+    """The most bytes that this process has ever held."""
     import resource  # not on every system
 
     unit = 1 if sys.platform == "darwin" else 1024

@@ -98,6 +98,7 @@ class Adam(Optimizer):
     def _update(
         self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
     ) -> None:
+        """See `Optimizer`; decay that is not decoupled becomes a part of the gradient."""
         beta1, beta2 = self.settings.adam_betas
         decay = self.settings.weight_decay
         if decay and not self.decoupled:
@@ -127,6 +128,7 @@ class SGD(Optimizer):
     def _update(
         self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
     ) -> None:
+        """See `Optimizer`; decay becomes a part of the gradient."""
         if self.settings.weight_decay:
             self.device.add_scaled(grad, param, self.settings.weight_decay, gradient_scale)
             gradient_scale = 1.0

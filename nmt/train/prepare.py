@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain, lock_alone, remedy, remove_temporaries, write_bytes
 from nmt.lines import text_file
-from nmt.model_folder import (
+from nmt.model.own_cells import named_cells
+from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
     LAST_NAME,
@@ -21,7 +22,6 @@ from nmt.model_folder import (
     save_subwords,
     subword_names,
 )
-from nmt.own_cells import named_cells
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -120,7 +120,7 @@ def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tu
     return src, tgt
 
 
-def sides_of_trial(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
+def sides_of_dry_run(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
     """The same without writing anything: new subwords stay in memory."""
     _check_files(config)
     return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)
@@ -135,6 +135,7 @@ def _check_files(config: Config) -> None:
 
 
 def _new_sides(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
+    """Train subwords as the settings say, in memory; `say` is told what takes long."""
     from nmt.data.prepare import load_side, load_sides
 
     say("subwords: reading the training text")
@@ -170,6 +171,7 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
 
 
 def _lock(handle: int, folder: Path) -> None:
+    """Keep other trainings out of a folder. Raises CheckpointError where one is at work in it."""
     if not lock_alone(handle):
         raise CheckpointError(
             f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.train.trial import Trial
+    from nmt.train.dry_run import DryRun
 
 WARM_UP = 3
 """Updates before those that are profiled: memory grows to what batches need."""
@@ -13,13 +13,13 @@ WARM_UP = 3
 OTHER = "other (Python)"
 
 
-def profile_page(trial: Trial, updates: int) -> str:
+def profile_page(dry_run: DryRun, updates: int) -> str:
     """Run some updates; return a table of their operations, the longest first, whose seconds add up to the update's.
 
     GFLOP/s count two operations for each multiply-add of a matrix product; the rest of an operation's arithmetic is
     not counted.
     """
-    timing = trial.measure(updates, warm_up=WARM_UP)
+    timing = dry_run.measure(updates, warm_up=WARM_UP)
     profile, whole = timing.profile, timing.seconds
     rows = [
         (name, one.calls / updates, one.seconds, 2e-9 * one.multiply_adds / max(one.seconds, 1e-9))
@@ -30,7 +30,7 @@ def profile_page(trial: Trial, updates: int) -> str:
     rate = 2e-9 * sum(one.multiply_adds for one in profile.operations.values()) / whole
     rows.append(("an update", 1.0, whole, rate))
     width = max(len(row[0]) for row in rows)
-    threads = trial.num_threads
+    threads = dry_run.num_threads
     lines = [
         f"{updates} updates of {timing.tgt_tokens / updates:,.0f} target tokens, after {WARM_UP} of warm-up, "
         f"{threads} thread{'s' if threads > 1 else ''}: "

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nmt.files import explain
-from nmt.model_folder import LOG_NAME, METRICS_NAME
+from nmt.storage.model_folder import LOG_NAME, METRICS_NAME
 
 
 class TrainingLog:
@@ -67,6 +67,7 @@ class TrainingLog:
         self._files.clear()
 
     def _open(self, path: Path) -> None:
+        """Open a file to add lines to; a warning where that is impossible."""
         try:
             # A run that was killed, or met a full disk, may have left half a line.
             cut = _ends_within_line(path)
@@ -79,6 +80,7 @@ class TrainingLog:
             self._write(path.name, "\n")
 
     def _write(self, name: str, text: str) -> None:
+        """Add text to an open file; where the disk refuses, warn once and go on without the file."""
         file = self._files.get(name)
         if file is None:
             return
@@ -90,6 +92,7 @@ class TrainingLog:
             self._print(f"warning: {name} cannot be written ({explain(error)}); going on without it\n")
 
     def _print(self, text: str) -> None:
+        """Write to the terminal; when nobody reads any more, stop doing so."""
         if self._terminal is None:
             return
         try:
@@ -151,6 +154,7 @@ def perplexity(nll: float) -> float:
 
 
 def _ends_within_line(path: Path) -> bool:
+    """Whether the last line of a file has no end."""
     if not path.exists() or path.stat().st_size == 0:
         return False
     with path.open("rb") as file:
@@ -159,6 +163,7 @@ def _ends_within_line(path: Path) -> bool:
 
 
 def _finite(value: Any) -> Any:
+    """A value as JSON can hold it: floats short, and None for those that are no numbers; dictionaries all through."""
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
     if isinstance(value, float):

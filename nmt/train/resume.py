@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import CheckpointError
-from nmt.model_folder import LAST_NAME
+from nmt.storage.model_folder import LAST_NAME
+from nmt.storage.trained_settings import differences
 from nmt.train.checkpoint import load_carried, load_checkpoint
 from nmt.train.state import TrainingState
-from nmt.trained_settings import differences
 
 if TYPE_CHECKING:
     import numpy as np

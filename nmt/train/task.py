@@ -99,7 +99,7 @@ def load_task(config: Config, folder: Path, log: TrainingLog) -> Task:
     return _kind(config)(config, *sides_of_run(config, folder, log.line)).held_out(log.line)
 
 
-def load_trial_task(config: Config, say: Callable[[str], None]) -> Task:
+def load_dry_run_task(config: Config, say: Callable[[str], None]) -> Task:
     """Read the training text with the subwords it would be trained with, and write nothing.
 
     Args:
@@ -109,12 +109,13 @@ def load_trial_task(config: Config, say: Callable[[str], None]) -> Task:
     Raises:
         DataError: A text or subword model is missing, damaged or does not fit its partner.
     """
-    from nmt.train.prepare import sides_of_trial
+    from nmt.train.prepare import sides_of_dry_run
 
-    return _kind(config)(config, *sides_of_trial(config, say))
+    return _kind(config)(config, *sides_of_dry_run(config, say))
 
 
 def _kind(config: Config) -> Any:
+    """The class of the task that the settings name; what it needs is imported here."""
     if config.task == "lm":
         from nmt.train.language_task import LanguageTask
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from nmt.errors import CheckpointError, NMTError
-from nmt.loading import resolve_threads
-from nmt.model_folder import (
+from nmt.inference.loading import resolve_threads
+from nmt.rnn.device import choose_device
+from nmt.storage.model_folder import (
     BEST_NAME,
     LAST_NAME,
     PARAMS_PREFIX,
@@ -17,11 +18,10 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
-from nmt.rnn.device import choose_device
 from nmt.train.batch_size import choose_batch_size
+from nmt.train.checkpoint_manager import CheckpointManager
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
-from nmt.train.keeper import Keeper
 from nmt.train.lengths import auto_lengths, fixed_training
 from nmt.train.loop import Loop, Parts
 from nmt.train.optimizer import make_optimizer
@@ -110,6 +110,7 @@ class Trainer:
         return TrainingLog(self.folder, self._terminal)
 
     def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
+        """Make or restore all parts of the run, and tell the log what they are."""
         config, threads = self.config, self._num_threads
         digest = subwords_digest(*task.subwords)
         model = task.build_model(self._device)
@@ -130,7 +131,7 @@ class Trainer:
             schedule=schedule,
             state=state,
             validator=task.validator(model, batch_size, threads, self._stop.check),
-            keeper=Keeper(
+            checkpoints=CheckpointManager(
                 self.folder,
                 config,
                 digest,
@@ -159,6 +160,7 @@ class Trainer:
     def _batch_size(
         self, state: TrainingState, model: Network, optimizer: Optimizer, task: Task, log: TrainingLog
     ) -> int:
+        """The configured batch size, or the one that `auto` stands for; a resumed run keeps that one."""
         given = self.config.training.batch_size
         if given != "auto":
             state.batch_size = 0
@@ -169,6 +171,7 @@ class Trainer:
         return size
 
     def _train(self, loop: Loop, log: TrainingLog, task: Task) -> TrainingResult:
+        """Run the loop to its end or to a signal; score the test set where there is one."""
         state = loop.state
         test_scores: dict[str, Score] = {}
         try:
@@ -200,7 +203,7 @@ class Trainer:
 
     def _score_test(self, parts: Parts, task: Task, log: TrainingLog) -> dict[str, Score]:
         """Score the best checkpoint on the test set, or the last where there is no best."""
-        best = parts.keeper.best_path
+        best = parts.checkpoints.best_path
         if parts.state.best_update:
             tensors, _ = read_checkpoint(best, prefix=PARAMS_PREFIX)
             set_params(parts.model, tensors, best)
@@ -221,6 +224,7 @@ def _whereabouts(device: Device, threads: int) -> str:
 
 
 def _check_subwords(saved: SavedRun, digest: str) -> None:
+    """Raise CheckpointError where a run was trained with other subwords than lie beside it."""
     if saved.subwords != digest:
         raise CheckpointError(
             f"{saved.path}: must have been trained with the subwords beside it, got other ones; "

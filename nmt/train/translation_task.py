@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.evaluate import Score, score_translations
-from nmt.length_model import LengthModel, save_length_model
-from nmt.model_folder import LENGTHS_NAME, build_model
+from nmt.inference.translator import Translator
+from nmt.storage.length_model import LengthModel, save_length_model
+from nmt.storage.model_folder import LENGTHS_NAME, build_model
 from nmt.train.validation import TranslationValidator
-from nmt.translator import Translator
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -96,7 +96,8 @@ class TranslationTask:
         return score_translations([translations[0].text for translations in found], self._test.references)
 
     def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
-        return Translator(model, *self.subwords, self.config, num_threads, lengths=self._lengths())
+        src, tgt = self.subwords
+        return Translator(model, src, tgt, self.config, num_threads, lengths=self._lengths())
 
     def _lengths(self) -> LengthModel:
         return LengthModel.learn(self.corpus.src.lengths, self.corpus.tgt.lengths)

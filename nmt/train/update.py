@@ -12,7 +12,8 @@ from nmt.train.state import update_seed
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.network import LossStats, Network
-    from nmt.train.optimizer import Arrays, Optimizer
+    from nmt.rnn.group import Group
+    from nmt.train.optimizer import Optimizer
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Updater:
     def __init__(self, config: Config, model: Network, optimizer: Optimizer, num_threads: int) -> None:
         self._config, self._model, self._optimizer = config, model, optimizer
         self._num_threads = num_threads
-        self.gradients: Arrays | None = None
+        self.gradients: Group | None = None
         """Of the last update; None before the first."""
 
     def update(self, batch: Any, number: int, learning_rate: float) -> Outcome:

@@ -10,8 +10,8 @@ from nmt.evaluate import score_translations
 from nmt.train.progress import perplexity
 
 if TYPE_CHECKING:
+    from nmt.inference.translator import Translator
     from nmt.model.network import Network
-    from nmt.translator import Translator
 
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
 

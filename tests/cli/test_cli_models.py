@@ -18,10 +18,10 @@ from nmt.cli.score import score
 from nmt.cli.shortlist import shortlist
 from nmt.cli.translate import translate
 from nmt.errors import CheckpointError
-from nmt.saved_model import load_saved_model
-from nmt.shortlist import count_misses
-from nmt.tensor_file import map_tensors, write_tensors
-from nmt.translator import Translator
+from nmt.inference.shortlist_learning import count_misses
+from nmt.inference.translator import Translator
+from nmt.storage.saved_model import load_saved_model
+from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 
@@ -151,7 +151,7 @@ def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path
     def fail(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("nmt.quantised_model.write_tensors", fail)
+    monkeypatch.setattr("nmt.storage.quantised_model.write_tensors", fail)
     monkeypatch.setattr("nmt.train.average.write_tensors", fail)
     kept = ["--checkpoint", "best"] if command is average else []
     result = call(command, folder, *kept, "-o", tmp_path / "new")
@@ -164,8 +164,8 @@ def test_what_may_not_be_written_needs_leave_and_not_room(folder, monkeypatch, t
     def fail(*arguments, **options):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr("nmt.shortlist.write_tensors", fail)
-    monkeypatch.setattr("nmt.saved_model.write_tensors", fail)
+    monkeypatch.setattr("nmt.storage.shortlist_file.write_tensors", fail)
+    monkeypatch.setattr("nmt.storage.saved_model.write_tensors", fail)
     for result in (call(shortlist, folder, "--pairs", "9"), call(bundle, folder, tmp_path / "x.nmt")):
         assert result.exit_code == 1
         assert result.stderr.endswith("got permission denied; get leave to write there, or choose another place\n")

@@ -17,7 +17,7 @@ from nmt.cli.resume import RECORD_SUFFIX, continued_lines
 from nmt.cli.shortlist import shortlist
 from nmt.errors import DataError
 from nmt.lines import Lines
-from nmt.tensor_file import map_tensors, write_tensors
+from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.cli.conftest import Run
 from tests.train import fake_model
 

@@ -25,7 +25,7 @@ def run_program(text: str, *arguments: str | Path) -> "subprocess.CompletedProce
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize(
-    "module", ["click", "nmt.cli.command", "nmt.cli.translate", "numpy", "nmt.lines", "nmt.translator"]
+    "module", ["click", "nmt.cli.command", "nmt.cli.translate", "numpy", "nmt.lines", "nmt.inference.translator"]
 )
 def test_a_signal_while_a_module_is_imported(number: signal.Signals, module: str, tmp_path: Path) -> None:
     """The signal comes when the import of `module` begins, at the console script's beginning."""

@@ -142,7 +142,10 @@ def assert_same(device, models, options, *, average=None, sentences=3, **setting
 
 OPTIONS = {
     "min length": ({"min_length": 3}, {}),
-    "forbidden": ({"forbidden": [[5], [4, 4], [7, 7, 7], [7, 8]], "allow_unk": False}, {"length_penalty": "average"}),
+    "forbidden": (
+        {"forbidden": [[5], [4, 4], [7, 7, 7], [7, 8]], "generate_unk": False},
+        {"length_penalty": "average"},
+    ),
     "no repeat": ({"no_repeat_ngram_size": 2, "repetition_penalty": 1.7}, {"length_penalty": "none"}),
     "no word twice": ({"no_repeat_ngram_size": 1}, {}),
     "reward": ({"word_reward": 0.4}, {"n_best": 3}),
@@ -151,7 +154,7 @@ OPTIONS = {
     "prefixes": ({"prefixes": [[4, 7], [], [1, 4, 4]], "forbidden": [[4]], "min_length": 2}, {}),
     "all": (
         {"min_length": 2, "no_repeat_ngram_size": 2, "repetition_penalty": 1.2, "coverage_penalty": 0.2}
-        | {"word_reward": 0.1, "prefixes": [[4], [5, 6], []], "allow_unk": False},
+        | {"word_reward": 0.1, "prefixes": [[4], [5, 6], []], "generate_unk": False},
         {},
     ),
 }
@@ -220,7 +223,7 @@ def test_what_only_the_processor_does_is_one_line(device):
     model = on_device(lively(), device, dtype=np.float64)
     nothing = SearchOptions(constraints=[[], []], glossary=[[], []], glossary_bonus=3.0)
     assert search(model, [[5], [6]], beam_size=1, options=nothing, max_length_ratio=0.0, max_length_extra=1)
-    for asked in ({"groups": 2}, {"constraints": [[[5]], []]}, {"glossary": [[[5]], []]}):
+    for asked in ({"beam_groups": 2}, {"constraints": [[[5]], []]}, {"glossary": [[[5]], []]}):
         with pytest.raises(DeviceError, match=f"^search: {next(iter(asked))} must be left out .* use --device cpu$"):
             search(model, [[5], [6]], beam_size=2, options=SearchOptions(**asked))
 

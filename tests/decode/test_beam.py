@@ -5,6 +5,7 @@ import pytest
 
 from nmt.decode import Hypothesis
 from nmt.decode.beam import BeamCell, run
+from nmt.decode.hypotheses import Block
 from nmt.decode.penalty import length_divisor
 
 EOS = 3
@@ -20,7 +21,7 @@ class TableDecoder:
         self.tables = np.log(np.asarray(tables, np.float64))  # [N, V, V]
         self.rows, self.sources, self.most = [], {}, 0
 
-    def admit(self, src_ids):
+    def admit(self, src_ids, candidates=None):
         names = 100 + 7 * np.arange(len(src_ids)) + 1000 * len(self.rows)
         self.sources |= {int(name): n for name, (n,) in zip(names, src_ids, strict=True)}
         self.most = max(self.most, len(self.sources))
@@ -60,7 +61,7 @@ def rows(*named):
 def translate(decoder, beam_size, *, limits=(9,), penalty="none", n_best=1, block=9, size=9):
     cell = BeamCell(decoder, np.array(limits), beam_size, penalty, n_best, first_token=1, never=2)
     numbers = np.arange(len(limits))
-    blocks = [(part, [[n] for n in part]) for part in np.split(numbers, numbers[block::block])]
+    blocks = [Block(part, [[n] for n in part]) for part in np.split(numbers, numbers[block::block])]
     found = dict(run(cell, iter(blocks), size))
     assert not decoder.sources, "sentences that have ended are released"
     return [found[n] for n in numbers]

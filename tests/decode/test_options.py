@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.decode.beam import BeamCell, run
+from nmt.decode.hypotheses import Block
 from nmt.decode.options import Sampling, SearchOptions
 from nmt.decode.rules import Rule
 from tests.decode.test_beam import EOS, TableDecoder
@@ -24,13 +25,22 @@ def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best
     decoder = TableDecoder(tables())
     sources = [[n] for n in order]
     limits = np.full(len(order), limit) + options.longer_by(len(order))
-    first_token = 1 if options.allow_unk else 2
-    chooser = options.chooser(sources, beam_size, EOS)
-    cell = BeamCell(decoder, limits, beam_size, penalty, n_best, first_token, BOS, options.word_reward, 0.0, chooser)
+    selector = options.selector(sources, beam_size, EOS)
+    cell = BeamCell(
+        decoder,
+        limits,
+        beam_size,
+        penalty,
+        n_best,
+        first_token=1 if options.generate_unk else 2,
+        never=BOS,
+        word_reward=options.word_reward,
+        selector=selector,
+    )
     if options.expected_lengths is not None:
         cell.expected = np.array(options.expected_lengths, np.float64)
     numbers = np.arange(len(order))
-    blocks = [(part, [sources[n] for n in part]) for part in np.split(numbers, numbers[size::size])]
+    blocks = [Block(part, [sources[n] for n in part]) for part in np.split(numbers, numbers[size::size])]
     found = dict(run(cell, iter(blocks), size))
     assert not decoder.sources
     return {order[n]: found[n] for n in numbers}
@@ -58,7 +68,7 @@ def no_repeat(size):
 
 LEGAL = {
     "min length": (SearchOptions(min_length=2), lambda ids, _: len(ids) >= 2),
-    "no unk": (SearchOptions(allow_unk=False), lambda ids, _: 1 not in ids),
+    "no unk": (SearchOptions(generate_unk=False), lambda ids, _: 1 not in ids),
     "forbidden": (SearchOptions(forbidden=[[5], [4, 6]]), lambda ids, _: 5 not in ids and not has(ids, (4, 6))),
     "no repeat 1": (SearchOptions(no_repeat_ngram_size=1), no_repeat(1)),
     "no repeat 2": (SearchOptions(no_repeat_ngram_size=2), no_repeat(2)),
@@ -91,7 +101,7 @@ def test_prefixes(prefix):
 
 
 def test_a_prefix_comes_before_all_that_is_forbidden():
-    rules = {"allow_unk": False, "forbidden": [[5]], "no_repeat_ngram_size": 1, "min_length": 2}
+    rules = {"generate_unk": False, "forbidden": [[5]], "no_repeat_ngram_size": 1, "min_length": 2}
     for n, hypotheses in find(SearchOptions(prefixes=[[1, 5, 5]] * 3, **rules), limit=2).items():
         assert hypotheses
         for h in hypotheses:
@@ -210,12 +220,12 @@ def test_glossary_bonus():
 
 
 def test_one_group_is_the_plain_beam_and_groups_differ():
-    same = SearchOptions(groups=2, diversity_strength=0.0)
+    same = SearchOptions(beam_groups=2, diversity_strength=0.0)
     plain_beam = find(SearchOptions(), beam_size=3, n_best=3, limit=8)
     for n, hypotheses in find(same, beam_size=6, n_best=6, limit=8).items():
         for h in plain_beam[n]:  # two groups that do not mind each other find all twice
             assert sum(h == other for other in hypotheses) == 2
-    apart = find(SearchOptions(groups=3, diversity_strength=50.0), beam_size=3, n_best=3, limit=8)
+    apart = find(SearchOptions(beam_groups=3, diversity_strength=50.0), beam_size=3, n_best=3, limit=8)
     for n, hypotheses in apart.items():
         assert len({(h.ids or [EOS])[0] for h in hypotheses}) == 3
         for h in hypotheses:

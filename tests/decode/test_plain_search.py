@@ -51,7 +51,7 @@ CASES = {
         "beam_size": 4,
         "options": SearchOptions(word_reward=0.9, expected_lengths=[len(s) * 0.9 for s in SOURCES]),
     },
-    "no unknown token": {"beam_size": 3, "options": SearchOptions(allow_unk=False)},
+    "no unknown token": {"beam_size": 3, "options": SearchOptions(generate_unk=False)},
     "shortlist": {"beam_size": 3, "n_best": 2, "batch_size": 4, "options": SearchOptions(shortlist=SOME)},
 }
 

@@ -23,7 +23,7 @@ def from_scratch(model, prefix, **options):
 
 OPTIONS = {
     "plain": {},
-    "rules": {"min_length": 3, "no_repeat_ngram_size": 2, "allow_unk": False, "forbidden": [[5], [4, 6]]},
+    "rules": {"min_length": 3, "no_repeat_ngram_size": 2, "generate_unk": False, "forbidden": [[5], [4, 6]]},
     "reweighting": {"repetition_penalty": 1.4, "word_reward": 0.2},
     "bounded reward": {"word_reward": 0.6, "expected_lengths": [5.5]},
     "constraints": {"constraints": [[[7, 8], [10]]]},
@@ -88,7 +88,7 @@ def test_several_models(kind, model):
         assert session.complete(prefix, **COMMON) == from_scratch(pair, prefix)
 
 
-@pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"groups": 2}, {"sampling": Sampling()}])
+@pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"beam_groups": 2}, {"sampling": Sampling()}])
 def test_what_sessions_cannot_do_is_said(options, model):
     with pytest.raises(ValueError, match=r"Session\.complete: must have no"):
         Session(model, SOURCE).complete(options=SearchOptions(**options))

@@ -108,12 +108,12 @@ N = 24
 OPTIONS = {
     "plain": {},
     "min length": {"min_length": 6},
-    "no unk": {"allow_unk": False},
+    "no unk": {"generate_unk": False},
     "sampling": {"sampling": Sampling(seed=3, top_k=5)},
     "prefixes": {"prefixes": [[4, 7]] * N},
     "constraints": {"constraints": [[[5], [6, 7]], []] * (N // 2)},
     "glossary": {"glossary": [[[8, 9]], []] * (N // 2)},
-    "groups": {"groups": 2},
+    "groups": {"beam_groups": 2},
     "repetition": {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
 }
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.translator import SearchSettings, Translator
+from nmt.inference.translator import SearchSettings, Translator
 from tests.fuzz.run import make_model
 from tests.saved_models import sentences
 

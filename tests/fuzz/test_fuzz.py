@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from nmt.saved_model import load_saved_model, save_bundle
-from nmt.tensor_file import map_tensors
+from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.tensor_file import map_tensors
 from tests.fuzz.check import check_inputs, check_models, run_translate
 from tests.fuzz.inputs import is_text, line_bytes
 from tests.fuzz.run import make_model

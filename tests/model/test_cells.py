@@ -4,7 +4,8 @@ import pytest
 
 from nmt.config.model_section import RNN_TYPES
 from nmt.errors import ConfigError
-from nmt.model import TranslationModel, cells
+from nmt.model import cells
+from nmt.model.translation import TranslationModel
 from nmt.rnn import Cell
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
 from tests import small_models

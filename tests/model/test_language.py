@@ -145,7 +145,7 @@ def test_samples_depend_on_prompt_and_seed_alone():
     model = build(dtype=np.float32)
 
     def draw(prompts, seed, threads=1):
-        options = SearchOptions(sampling=Sampling(seed=seed), allow_unk=False)
+        options = SearchOptions(sampling=Sampling(seed=seed), generate_unk=False)
         limits = {"max_length_ratio": 0, "max_length_extra": 12}
         return search(model, prompts, beam_size=3, n_best=3, options=options, threads=threads, **limits)
 

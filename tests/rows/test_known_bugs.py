@@ -13,6 +13,7 @@ import pytest
 from nmt.decode import search
 from nmt.decode.beam import BeamCell
 from nmt.decode.beam import run as run_beam
+from nmt.decode.hypotheses import Block
 from nmt.rnn import (
     GRU,
     LSTM,
@@ -257,7 +258,7 @@ def test_many_threads_never_race_and_never_wait_for_ever(threads, monkeypatch):
 
 def translations(decoder, beam_size, limit, n_best):
     cell = BeamCell(decoder, np.array([limit]), beam_size, "none", n_best, first_token=1, never=2)
-    (found,) = dict(run_beam(cell, iter([(np.arange(1), [[0]])]), 1)).values()
+    (found,) = dict(run_beam(cell, iter([Block(np.arange(1), [[0]])]), 1)).values()
     return found
 
 

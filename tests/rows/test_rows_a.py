@@ -10,8 +10,9 @@ import pytest
 import nmt.decode
 from nmt.config import TrainingConfig
 from nmt.decode import Hypothesis, search
-from nmt.decode.beam import Beam, BeamCell
+from nmt.decode.beam import BeamCell
 from nmt.decode.beam import run as run_beam
+from nmt.decode.hypotheses import Beam, Block
 from nmt.errors import NMTError
 from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, concat, sigmoid, tanh
 from nmt.rnn.cell import under
@@ -220,7 +221,7 @@ class WindowDecoder:
         self.table = np.log(np.random.default_rng(seed).dirichlet(np.ones(7), size=(7, 7)))
         self.rows = []
 
-    def admit(self, src_ids):
+    def admit(self, src_ids, candidates=None):
         count = len(src_ids)
         return np.arange(count), {"before": np.full((count, 1), 2.0)}, np.full(count, 2, np.int32)
 
@@ -270,7 +271,7 @@ def test_A23_what_has_ended_costs_nothing():
     decoder = WindowDecoder(1)
     limit = 40
     cell = BeamCell(decoder, np.full(4, limit), 3, "none", first_token=1, never=2)
-    blocks = iter([(np.arange(4), [[n] for n in range(4)])])
+    blocks = iter([Block(np.arange(4), [[n] for n in range(4)])])
     assert len(dict(run_beam(cell, blocks, 4))) == 4
     assert len(decoder.rows) < limit
     assert decoder.rows[0] == 4 and max(decoder.rows) <= 4 * 3 and decoder.rows[-1] < max(decoder.rows)
@@ -281,7 +282,7 @@ def test_A24_search_does_not_know_the_model(seed):
     """A table over a window of past tokens, against trying everything; then a convolution in place of the network."""
     decoder = WindowDecoder(seed)
     cell = BeamCell(decoder, np.array([4]), 1000, "none", n_best=5, first_token=1, never=2)
-    (found,) = dict(run_beam(cell, iter([(np.arange(1), [[0]])]), 1)).values()
+    (found,) = dict(run_beam(cell, iter([Block(np.arange(1), [[0]])]), 1)).values()
     everything = brute_force.all_sequences(decoder, eos=3, max_length=4, length_penalty="none", forbidden=(0, 2))
     finished = [s for s in everything if s.finished]
     best = [h for h in found if h.finished]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.model import TranslationModel
 from nmt.model.cells import encoder_cells
+from nmt.model.translation import TranslationModel
 from nmt.rnn import LSTM, AttentionCell, GRUCell, LSTMCell, Scan, StackCell, Weights
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
 from nmt.rnn.kernels import interpreter

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from nmt.errors import CheckpointError
-from nmt.model_folder import numbered_checkpoints, read_checkpoint
+from nmt.inference.translator import Translator
+from nmt.storage.model_folder import numbered_checkpoints, read_checkpoint
 from nmt.train.average import average_checkpoints, best_checkpoints, newest_checkpoints, save_average
 from nmt.train.checkpoint import save_checkpoint
-from nmt.translator import Translator
 
 
 @pytest.fixture

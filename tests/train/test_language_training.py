@@ -14,13 +14,13 @@ from nmt.cli.generate import generate
 from nmt.cli.score import score
 from nmt.config import config_from_dict
 from nmt.errors import CheckpointError, ConfigError
-from nmt.model_folder import read_checkpoint
-from nmt.quantised_model import save_quantised
-from nmt.saved_model import load_saved_model, save_bundle
+from nmt.storage.model_folder import read_checkpoint
+from nmt.storage.quantised_model import save_quantised
+from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.train.batch_size import forecast
-from nmt.train.plan_page import plan_page
+from nmt.train.cost_report import cost_report
+from nmt.train.dry_run import DryRun
 from nmt.train.trainer import Trainer
-from nmt.train.trial import Trial
 
 
 @pytest.fixture(autouse=True)
@@ -148,13 +148,13 @@ def test_the_command_writes_lines(folder: Path) -> None:
 
 
 def test_a_plan_predicts_the_workspace(tmp_path: Path) -> None:
-    tried = Trial(config_from_dict(settings(tmp_path)), 1, lambda text: None)
+    tried = DryRun(config_from_dict(settings(tmp_path)), 1, lambda text: None)
     found = forecast(tried.model, tried.optimizer, tried.task.corpus, tried.batches)
     for number in range(tried.batches.num_batches(1)):
         tried.update(tried.batches.batch(1, number))
         assert tried.model.workspace_taken <= 1.1 * found.workspace.total()
     assert tried.model.workspace_taken > 0
-    page = plan_page(tried)
+    page = cost_report(tried)
     assert "5 streams of 7 steps" in page and "source tokens/s" not in page
     assert not (tmp_path / "model").exists()
 

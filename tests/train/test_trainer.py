@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from nmt.errors import CheckpointError, NMTError
-from nmt.model_folder import read_checkpoint
+from nmt.inference.translator import Translator
+from nmt.storage.model_folder import read_checkpoint
 from nmt.train.progress import Stopwatch
 from nmt.train.trainer import Trainer
-from nmt.translator import Translator
 from tests.train.fake_model import TranslationModel, write_corpus
 
 WORSE = {

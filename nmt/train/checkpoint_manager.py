@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.model_folder import BEST_NAME, LAST_NAME, numbered_checkpoint, numbered_checkpoints
+from nmt.storage.model_folder import BEST_NAME, LAST_NAME, numbered_checkpoint, numbered_checkpoints
 from nmt.train.checkpoint import save_checkpoint
 from nmt.train.validation import HIGHER_IS_BETTER
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nmt.train.state import TrainingState
 
 
-class Keeper:
+class CheckpointManager:
     """Saves the parts of a run together.
 
     Args:
@@ -103,6 +103,7 @@ class Keeper:
         return numbered_checkpoint(self.best_path.parent, "best", update)
 
     def _save(self, path: Path, *, with_optimizer: bool) -> None:
+        """Write one checkpoint; only with the optimizer can a run go on from it."""
         arrays, numbers = self._optimizer.state_dict()
         download = self._model.device.download
         save_checkpoint(

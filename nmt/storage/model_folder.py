@@ -26,7 +26,7 @@ import numpy as np
 from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, remedy, write_bytes
 from nmt.rnn.quantised import Quantised
-from nmt.tensor_file import map_tensors
+from nmt.storage.tensor_file import map_tensors
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -278,6 +278,7 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
 
 
 def _read_subwords(path: Path) -> bytes:
+    """The bytes of a subword model. Raises CheckpointError."""
     if not path.is_file():
         raise CheckpointError(
             f"{path}: must be the subwords the model was trained with, got no such file; "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from nmt.loading import resolve_threads
+from nmt.inference.loading import resolve_threads
 from nmt.rnn.device import choose_device
 from nmt.rnn.profile import Profile, operation, recording
 from nmt.train.batch_size import choose_batch_size, warm_up
@@ -17,7 +17,7 @@ from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import check_trainable
 from nmt.train.schedule import make_schedule
 from nmt.train.state import TrainingState
-from nmt.train.task import load_trial_task
+from nmt.train.task import load_dry_run_task
 from nmt.train.update import Updater
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Timing:
     profile: Profile
 
 
-class Trial:
+class DryRun:
     """A fresh model, its optimizer and the batches of the settings' corpus; warmed up.
 
     Args:
@@ -57,7 +57,7 @@ class Trial:
         check_trainable(config)
         self.config = config
         self.num_threads = resolve_threads(threads, config)
-        self.task: Task = load_trial_task(config, say)
+        self.task: Task = load_dry_run_task(config, say)
         self.model: Network = self.task.build_model(choose_device(device or config.device))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
@@ -100,6 +100,7 @@ class Trial:
         return Timing(done, took, src_tokens, tgt_tokens, profile)
 
     def _choose(self, say: Callable[[str], None]) -> int:
+        """The configured batch size, or the one that `auto` stands for, which `say` is told."""
         given = self.config.training.batch_size
         if given != "auto":
             return given

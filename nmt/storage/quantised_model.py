@@ -9,8 +9,8 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain, new_folder, remedy, write_bytes
-from nmt.length_model import save_length_model
-from nmt.model_folder import (
+from nmt.storage.length_model import save_length_model
+from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
     LENGTHS_NAME,
@@ -20,9 +20,9 @@ from nmt.model_folder import (
     save_subwords,
     subwords_digest,
 )
-from nmt.saved_model import SavedModel
-from nmt.shortlist import save_shortlist
-from nmt.tensor_file import write_tensors
+from nmt.storage.saved_model import SavedModel
+from nmt.storage.shortlist_file import save_shortlist
+from nmt.storage.tensor_file import write_tensors
 
 QUANTIZATION = {"numbers": "int8", "layout": 1}
 """What a checkpoint says of its int8 tensors: matrices as they are in float32, a scale for each output channel."""
@@ -64,6 +64,7 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
 
 
 def _tensors(saved: SavedModel) -> dict[str, np.ndarray]:
+    """All parameters as a checkpoint in int8 holds them; what is no matrix stays as it is."""
     weights = saved.build("int8").weights
     tensors: dict[str, np.ndarray] = {}
     for name in weights:

@@ -13,8 +13,9 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, remedy
-from nmt.length_model import LengthModel, load_length_model
-from nmt.model_folder import (
+from nmt.model.own_cells import check_allowed, import_allowed_cells
+from nmt.storage.length_model import LengthModel, load_length_model
+from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
     LENGTHS_NAME,
@@ -27,10 +28,9 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
-from nmt.own_cells import check_allowed, import_allowed_cells
-from nmt.shortlist import load_shortlist, shortlist_from, shortlist_tensors
-from nmt.tensor_file import map_tensors, tensor_checksum, write_tensors
-from nmt.trained_settings import check_settings
+from nmt.storage.shortlist_file import load_shortlist, shortlist_from, shortlist_tensors
+from nmt.storage.tensor_file import map_tensors, tensor_checksum, write_tensors
+from nmt.storage.trained_settings import check_settings
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -93,9 +93,10 @@ class SavedModel:
             ConfigError: A cell's module is not allowed, or its code does not do what a cell must.
         """
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
-        sizes = self.src_subwords.vocab_size, self.tgt_subwords.vocab_size
         try:
-            model = build_model(self.config, *sizes, compute_dtype, device)
+            model = build_model(
+                self.config, self.src_subwords.vocab_size, self.tgt_subwords.vocab_size, compute_dtype, device
+            )
         except MemoryError as error:
             raise CheckpointError(
                 f"{self.path}: must hold a model of the sizes in its settings, got sizes that no memory has room for; "
@@ -188,6 +189,7 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
 
 
 def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
+    """Read a folder that nmt-train wrote; see `load_saved_model`."""
     config = load_folder_config(folder)
     path = find_checkpoint(folder, checkpoint)
     params, content = map_tensors(path, PARAMS_PREFIX)
@@ -199,6 +201,7 @@ def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
 
 
 def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
+    """Read a file of nmt-bundle; see `load_saved_model`."""
     from nmt.config import config_from_dict
 
     try:
@@ -229,6 +232,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
 
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:
+    """The subwords of `joint`, `src` or `tgt` among a bundle's tensors. Raises CheckpointError."""
     from nmt.data.subwords import Subwords
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from nmt.translation import (
+from nmt.inference.translation import (
     SearchSettings,
     Translation,
     candidate_counts,
@@ -17,7 +17,7 @@ from nmt.translation import (
 )
 
 if TYPE_CHECKING:
-    from nmt.translator import Translator
+    from nmt.inference.pipeline import TranslationPipeline
 
 
 class TypingSession:
@@ -27,7 +27,7 @@ class TypingSession:
     does not grow with the text.
     """
 
-    def __init__(self, translator: Translator, sentence: str, lm_weight: float | None = None) -> None:
+    def __init__(self, translator: TranslationPipeline, sentence: str, lm_weight: float | None = None) -> None:
         from nmt.decode import Session
 
         cut: set[int] = set()

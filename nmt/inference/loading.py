@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nmt.errors import ConfigError
-from nmt.translation import checked_count
+from nmt.inference.translation import checked_count
 
 if TYPE_CHECKING:
     from nmt.config import Config

@@ -101,6 +101,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _shown(value: Any) -> str:
+    """A value as an error line shows it: plain text as it is, all else as JSON, short."""
     if isinstance(value, str) and value.isprintable() and len(value) <= 60:
         return value
     text = json.dumps(value)

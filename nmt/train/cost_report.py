@@ -11,41 +11,43 @@ from nmt.train.progress import format_seconds
 
 if TYPE_CHECKING:
     from nmt.train.batch_size import Forecast
-    from nmt.train.trial import Timing, Trial
+    from nmt.train.dry_run import DryRun, Timing
 
 _UPDATES, _WARM_UP, _SECONDS = 20, 2, 15.0
 _SMALL_SHARE = 0.01  # of the whole: purposes below it are one line
 
 
-def plan_page(trial: Trial) -> str:
+def cost_report(dry_run: DryRun) -> str:
     """Predict memory from the plans; run the epoch's largest batch and some others; return the page."""
-    found = forecast(trial.model, trial.optimizer, trial.task.corpus, trial.batches)
+    found = forecast(dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches)
     can_reset = reset_peak()
-    trial.update(trial.batches.batch(1, trial.batches.shapes(1).tolist().index(list(found.shape))))
-    timing = trial.measure(_UPDATES, warm_up=_WARM_UP, seconds=_SECONDS)
+    dry_run.update(dry_run.batches.batch(1, dry_run.batches.shapes(1).tolist().index(list(found.shape))))
+    timing = dry_run.measure(_UPDATES, warm_up=_WARM_UP, seconds=_SECONDS)
     peak = peak_bytes()
     taken = "measured peak" if can_reset else "measured peak since the start"
     sections = [
-        _parameters(trial),
+        _parameters(dry_run),
         [*_memory(found), _row("predicted peak", found.peak, ""), _row(taken, peak, f"{peak / found.peak:.0%} of it")],
-        _speed(trial, timing),
-        _time(trial, timing),
+        _speed(dry_run, timing),
+        _time(dry_run, timing),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections)
 
 
-def _parameters(trial: Trial) -> list[str]:
-    model = trial.model
+def _parameters(dry_run: DryRun) -> list[str]:
+    """How many numbers each part of the model learns."""
+    model = dry_run.model
     parts: Counter[str] = Counter()
     for name, array in model.params.items():
         pieces = name.split(".")
         parts[" ".join(pieces[:2]) if pieces[0] == "encoder" else pieces[0]] += array.size
-    lines = [f"parameters {trial.config.name}"]
+    lines = [f"parameters {dry_run.config.name}"]
     lines += [f"  {part.replace('_', ' '):34}{size:>14,}" for part, size in parts.items()]
     return [*lines, f"  {'all':34}{model.num_params:>14,}"]
 
 
 def _memory(found: Forecast) -> list[str]:
+    """The forecast by purpose; small purposes of a batch are one line."""
     T, S, B = found.shape
     shape = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
     lines = [f"memory, for the largest batch of the first epoch: {shape}"]
@@ -63,26 +65,27 @@ def _row(name: str, size: int, note: str) -> str:
     return f"  {name:34}{format_bytes(size):>14}  {note}".rstrip()
 
 
-def _speed(trial: Trial, timing: Timing) -> list[str]:
-    epoch = _epoch_seconds(trial, timing)
-    updates, threads = trial.batches.num_batches(1), trial.num_threads
+def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
+    """What was measured, and what it makes of an epoch."""
+    epoch = _epoch_seconds(dry_run, timing)
+    updates, threads = dry_run.batches.num_batches(1), dry_run.num_threads
     return [
         f"speed of {timing.updates} updates with {threads} thread{'s' if threads > 1 else ''}",
         *([f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}"] if timing.src_tokens else []),
         f"  {'target tokens/s':34}{timing.tgt_tokens / timing.seconds:>14,.0f}",
         f"  {'target tokens a batch':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
-        f"  (batch_size {trial.batch_size:,})",
+        f"  (batch_size {dry_run.batch_size:,})",
         f"  {'seconds an update':34}{timing.seconds / timing.updates:>14.3f}",
         f"  {'updates an epoch':34}{updates:>14,}",
         f"  {'hours an epoch':34}{epoch / 3600:>14.2f}  ({format_seconds(epoch)})",
     ]
 
 
-def _time(trial: Trial, timing: Timing) -> list[str]:
+def _time(dry_run: DryRun, timing: Timing) -> list[str]:
     """How long to each limit, the first one marked."""
-    settings = trial.settings
-    epoch = _epoch_seconds(trial, timing)
-    per_update = epoch / trial.batches.num_batches(1)
+    settings = dry_run.settings
+    epoch = _epoch_seconds(dry_run, timing)
+    per_update = epoch / dry_run.batches.num_batches(1)
     limits = [(f"{settings.epochs} epochs (training.epochs)", settings.epochs * epoch)]
     if settings.updates is not None:
         limits.append((f"{settings.updates:,} updates (training.updates)", settings.updates * per_update))
@@ -96,5 +99,5 @@ def _time(trial: Trial, timing: Timing) -> list[str]:
     return [*lines, f"  epochs until then: {first / epoch:.1f}"]
 
 
-def _epoch_seconds(trial: Trial, timing: Timing) -> float:
-    return trial.task.corpus.num_tgt_tokens * timing.seconds / timing.tgt_tokens
+def _epoch_seconds(dry_run: DryRun, timing: Timing) -> float:
+    return dry_run.task.corpus.num_tgt_tokens * timing.seconds / timing.tgt_tokens

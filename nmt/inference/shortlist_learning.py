@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.errors import CheckpointError, ShapeError
-from nmt.files import explain, remedy
-from nmt.tensor_file import map_tensors, write_tensors
-
 if TYPE_CHECKING:
     from nmt.decode import Shortlist
-    from nmt.translator import Translator
+    from nmt.inference.pipeline import TranslationPipeline
 
-PREFIX = "shortlist/"
 _LEAST_WEIGHT = 0.05
 """Less attention is noise, and there is much of it."""
 
@@ -131,7 +125,10 @@ def candidates_together(shortlist: Shortlist, src_ids: Sequence[Sequence[int]], 
 
 
 def learn_from(
-    translator: Translator, learner: ShortlistLearner, src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]
+    translator: TranslationPipeline,
+    learner: ShortlistLearner,
+    src_ids: Sequence[list[int]],
+    tgt_ids: Sequence[list[int]],
 ) -> None:
     """Force translations, given ones or the model's own, through the model and add what it attends to. Raises
     ShapeError for a model without attention."""
@@ -146,7 +143,7 @@ def learn_from(
 
 
 def translated(
-    translator: Translator, src_ids: Sequence[list[int]], on_ended: Callable[[int], None] | None = None
+    translator: TranslationPipeline, src_ids: Sequence[list[int]], on_ended: Callable[[int], None] | None = None
 ) -> list[list[int]]:
     """What the model says with its whole vocabulary, by greedy search; on_ended as of `search`."""
     from nmt.decode import search
@@ -163,48 +160,3 @@ def translated(
         on_ended=on_ended,
     )
     return [hypotheses[0].ids for hypotheses in found]
-
-
-def shortlist_tensors(shortlist: Shortlist) -> dict[str, np.ndarray]:
-    """The arrays of a shortlist by their names in a file."""
-    arrays = {"starts": shortlist.starts.astype(np.int64), "tokens": shortlist.tokens, "always": shortlist.always}
-    return {PREFIX + name: array for name, array in arrays.items()}
-
-
-def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path) -> Shortlist | None:
-    """What `shortlist_tensors` gave; None where it is not there. Raises CheckpointError, which names `where`."""
-    from nmt.decode import Shortlist
-
-    if not any(name.startswith(PREFIX) for name in tensors):
-        return None
-    try:
-        starts, tokens, always = (tensors[PREFIX + name] for name in ("starts", "tokens", "always"))
-        if [a.dtype for a in (starts, tokens, always)] != [np.int64, np.int32, np.int32] or starts.ndim != 1:
-            raise ShapeError("other arrays")
-        return Shortlist(starts, tokens.reshape(-1), always.reshape(-1), vocab_size)
-    except (KeyError, ShapeError) as error:
-        raise CheckpointError(
-            f"{where}: must hold a shortlist for a vocabulary of {vocab_size}, got another one; make it again with "
-            "nmt-shortlist"
-        ) from error
-
-
-def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) -> None:
-    """Write a shortlist with what is known of it, the digest of its subwords among it. Raises CheckpointError."""
-    try:
-        write_tensors(path, shortlist_tensors(shortlist), content)
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
-
-
-def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:
-    """Read a shortlist made for these subwords; None where there is no file. Raises CheckpointError."""
-    if not path.is_file():
-        return None
-    tensors, content = map_tensors(path)
-    if content.get("subwords") != digest:
-        raise CheckpointError(
-            f"{path}: must have been learnt with the subwords beside it, got other ones; make it again with "
-            "nmt-shortlist, or remove it"
-        )
-    return shortlist_from(tensors, vocab_size, path)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Rule
 from nmt.rnn.kernels.choose import top_tokens
 from nmt.rnn.kernels.search import best_continuations
-
-if TYPE_CHECKING:
-    from nmt.decode.beam import Beam, BeamCell
 
 Extra = dict[str, np.ndarray]
 Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
@@ -20,17 +17,20 @@ Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
 rows. Rows of a sentence are neighbours, sentences in their order."""
 
 
-class Chooser:
-    """Base of all choosers."""
+class CandidateSelector:
+    """Base of all selectors. `is_plain`: whether it keeps the best continuations and does nothing else, so that a loop
+    which can do no more may take its place."""
 
-    def start(self, cell: BeamCell, first: Beam) -> Beam:
-        """A beam with one empty hypothesis a sentence, as this chooser wants it."""
+    is_plain = False
+
+    def start(self, search: Search, first: Beam) -> Beam:
+        """A beam with one empty hypothesis a sentence, as this selector wants it."""
         return first
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
         """Bring what is kept of rows up to date; `extra` is that of their parents, `tokens` continue them."""
 
-    def choose(self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
+    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """Continue the rows of a beam, whose decoder outputs are [R, H]. Sentence live[n] has the rows bounds[n] up
         to bounds[n + 1]."""
         raise NotImplementedError
@@ -40,48 +40,50 @@ class Chooser:
         return np.maximum.reduceat(beam.sums[rows], first) if len(first) else np.empty(0)
 
 
-class BestChooser(Chooser):
+class BestSelector(CandidateSelector):
     """The best continuations of all hypotheses of a sentence together: beam search, and greedy with a beam of one.
 
     The log-probabilities of all tokens never are in memory.
     """
 
-    def choose(self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        """See `Chooser`."""
-        room = cell.room(live)
+    is_plain = True
+
+    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
+        """See `CandidateSelector`."""
+        room = search.room(live)
         # A row cannot give more continuations than its sentence has room for (one more where a token is passed over).
-        tokens, scores = cell.decoder.best_tokens(outputs, cell.first_token, int(room.max()) + 1)
-        parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, cell.never)
+        tokens, scores = search.decoder.best_tokens(outputs, search.first_token, int(room.max()) + 1)
+        parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
         return parent, chosen, sums, {}
 
 
-class RuledChooser(Chooser):
+class RuledSelector(CandidateSelector):
     """The same with rules that forbid tokens or change their scores."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.rules = list(rules)
         self._reweights = any(rule.reweights for rule in rules)
 
-    def start(self, cell: BeamCell, first: Beam) -> Beam:
-        """See `Chooser`."""
+    def start(self, search: Search, first: Beam) -> Beam:
+        """See `CandidateSelector`."""
         if self._reweights:
             first.extra["log_prob"] = np.zeros(len(first))
         for rule in self.rules:
             first.extra |= rule.start(first.sentence)
         return first
 
-    def choose(self, cell: BeamCell, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        """See `Chooser`."""
-        log_probs, steps = cell.decoder.log_probs(outputs), cell.steps(beam.sentence)
+    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
+        """See `CandidateSelector`."""
+        log_probs, steps = search.decoder.log_probs(outputs), search.steps(beam.sentence)
         for rule in self.rules:
             rule.look(log_probs, beam, steps)
         scores = log_probs.copy() if self._reweights else log_probs
-        scores[:, : cell.first_token] = -np.inf
-        if cell.never >= 0:
-            scores[:, cell.never] = -np.inf
+        scores[:, : search.first_token] = -np.inf
+        if search.never >= 0:
+            scores[:, search.never] = -np.inf
         for rule in self.rules:
             rule.apply(scores, beam, steps)
-        parent, tokens = self.select(cell, beam, scores, live, bounds)
+        parent, tokens = self.select(search, beam, scores, live, bounds)
         sums = beam.sums[parent] + scores[parent, tokens]
         extra = {name: v[parent] for name, v in beam.extra.items()}
         if self._reweights:
@@ -90,20 +92,20 @@ class RuledChooser(Chooser):
         return parent, tokens, sums, extra
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         for rule in self.rules:
             rule.follow(extra, tokens)
 
     def select(
-        self, cell: BeamCell, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Parent rows and tokens that continue them, by scores [R, V], -inf where a token is forbidden."""
-        room = cell.room(live)
+        room = search.room(live)
         tokens, best = top_tokens(scores, int(room.max()))
         return continuations(tokens, best, beam.sums, bounds, room, -1)[:2]
 
     def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """See `Chooser`."""
+        """See `CandidateSelector`."""
         sums = beam.sums[rows] + sum(rule.most(beam, rows) for rule in self.rules if rule.reweights)
         return np.maximum.reduceat(sums, first) if len(first) else np.empty(0)
 
@@ -115,7 +117,19 @@ def continuations(
     width = int(room.max())
     size = len(room) * width
     parents, chosen, totals = np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size)
-    given = tokens.reshape(-1), scores.reshape(-1), tokens.shape[1], sums, bounds, len(room), room, never
-    best_continuations(*given, parents, chosen, totals, width)
+    best_continuations(
+        tokens.reshape(-1),
+        scores.reshape(-1),
+        tokens.shape[1],
+        sums,
+        bounds,
+        len(room),
+        room,
+        never,
+        parents,
+        chosen,
+        totals,
+        width,
+    )
     there = parents >= 0
     return parents[there], chosen[there], totals[there]

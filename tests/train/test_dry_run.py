@@ -11,11 +11,11 @@ from nmt.config import Config, config_from_dict, dump_config
 from nmt.errors import ConfigError
 from nmt.train import batch_size
 from nmt.train.batch_size import SIZES, choose_batch_size, forecast
-from nmt.train.plan_page import plan_page
+from nmt.train.cost_report import cost_report
+from nmt.train.dry_run import DryRun
 from nmt.train.profile_table import OTHER, profile_page
 from nmt.train.state import TrainingState
 from nmt.train.trainer import Trainer
-from nmt.train.trial import Trial
 from tests.small_models import DECODER, ENCODER
 from tests.train import fake_model
 
@@ -31,12 +31,12 @@ def settings(folder: Path, **training: object) -> Config:
     return config_from_dict({**values, "model": {"encoder": ENCODER, "decoder": DECODER}})
 
 
-def trial(folder: Path, **training: object) -> Trial:
-    return Trial(settings(folder, **training), 2, lambda text: None)
+def dry_run(folder: Path, **training: object) -> DryRun:
+    return DryRun(settings(folder, **training), 2, lambda text: None)
 
 
 def test_a_profile_adds_up_to_the_update(tmp_path: Path) -> None:
-    page = profile_page(trial(tmp_path), 4)
+    page = profile_page(dry_run(tmp_path), 4)
     rows = {line[: line.index("  ")]: line[line.index("  ") :].split() for line in page.splitlines()[3:]}
     whole = rows.pop("an update")
     seconds = {name: float(row[-1 if name == OTHER else 1].rstrip("%")) for name, row in rows.items() if name != OTHER}
@@ -65,8 +65,8 @@ def test_a_profile_adds_up_to_the_update(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_one_page_of_figures(tmp_path: Path) -> None:
-    tried = trial(tmp_path, updates=1000, max_minutes=500, epochs=1000)
-    page = plan_page(tried)
+    tried = dry_run(tmp_path, updates=1000, max_minutes=500, epochs=1000)
+    page = cost_report(tried)
     assert len(page.splitlines()) < 60
     parts = [int(n.replace(",", "")) for n in re.findall(r"^  \D+0? +([\d,]+)$", page.split("\n\n")[0], re.M)]
     assert sum(parts[:-1]) == parts[-1] == tried.model.num_params
@@ -77,7 +77,7 @@ def test_a_plan_is_one_page_of_figures(tmp_path: Path) -> None:
 
 
 def test_the_largest_batch_decides_the_forecast(tmp_path: Path) -> None:
-    tried = trial(tmp_path)
+    tried = dry_run(tmp_path)
     found = forecast(tried.model, tried.optimizer, tried.task.corpus, tried.batches)
     for shape in tried.batches.shapes(1).tolist():
         tried.update(tried.batches.batch(1, tried.batches.shapes(1).tolist().index(shape)))
@@ -86,7 +86,7 @@ def test_the_largest_batch_decides_the_forecast(tmp_path: Path) -> None:
 
 
 def test_a_small_corpus_gets_small_batches_and_a_small_limit_none(tmp_path: Path) -> None:
-    tried = trial(tmp_path)
+    tried = dry_run(tmp_path)
 
     def choose(limit: int | None) -> tuple[int, str]:
         config = settings(tmp_path, batch_size="auto", memory_limit=f"{limit} MiB" if limit else None)
@@ -99,7 +99,7 @@ def test_a_small_corpus_gets_small_batches_and_a_small_limit_none(tmp_path: Path
 
 
 def test_the_size_grows_with_the_limit_up_to_what_is_useful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = trial(tmp_path)
+    tried = dry_run(tmp_path)
     monkeypatch.setattr(batch_size, "MIN_UPDATES", 2)
     monkeypatch.setattr(batch_size, "SIZES", (512, 1024, 2048))
     monkeypatch.setattr(batch_size, "resident_bytes", lambda: 0)
@@ -150,6 +150,6 @@ def test_a_trial_reads_a_run_and_leaves_it_as_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     said: list[str] = []
-    Trial(settings(tmp_path), 1, said.append).measure(1, warm_up=0)
+    DryRun(settings(tmp_path), 1, said.append).measure(1, warm_up=0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert not any("subwords" in line for line in said), "those of the folder are used"

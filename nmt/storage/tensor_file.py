@@ -152,6 +152,7 @@ def _read_header(mapped: mmap.mmap) -> tuple[int, dict[str, _Entry], dict[str, s
 
 
 def _entry(name: str, value: Any) -> _Entry:
+    """What a header says of one tensor, checked by itself. Raises _MalformedError."""
     try:
         dtype, shape, (begin, end) = np.dtype(_DTYPES[value["dtype"]]), value["shape"], value["data_offsets"]
         numbers = [*shape, begin, end]
@@ -165,6 +166,7 @@ def _entry(name: str, value: Any) -> _Entry:
 
 
 def _view(mapped: mmap.mmap, start: int, entry: _Entry) -> np.ndarray:
+    """A tensor in the mapped file; a copy only where it is not aligned."""
     count = math.prod(entry.shape)
     if not count:
         return np.zeros(entry.shape, entry.dtype)
@@ -173,6 +175,7 @@ def _view(mapped: mmap.mmap, start: int, entry: _Entry) -> np.ndarray:
 
 
 def _parse_content(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint says of itself, checked against its checksum. Raises CheckpointError."""
     try:
         text = metadata[METADATA_KEY]
         content: dict[str, Any] = json.loads(text)

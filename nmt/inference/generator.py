@@ -1,0 +1,218 @@
+"""Going on with texts, and scoring them, by a language model: the Python interface in one class.
+
+from nmt import Generator
+Generator.load("runs/captions").generate(["A man"], samples=3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+import numpy as np
+
+from nmt.inference.loading import check_loading, resolve_threads
+from nmt.inference.translation import (
+    UNSAYABLE,
+    SearchSettings,
+    Translation,
+    candidate_counts,
+    checked_count,
+    checked_texts,
+    chosen_settings,
+    distinct,
+    number_warnings,
+    search_options,
+)
+from nmt.lines import chunks
+from nmt.rnn.device import choose_device
+from nmt.special_tokens import EOS_ID
+from nmt.storage.saved_model import load_saved_model
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.subwords import Subwords
+    from nmt.decode.hypotheses import Hypothesis
+    from nmt.model.language import LanguageModel
+
+_CHUNK = 2048
+"""Lines scored at a time."""
+_STEPS = 512
+"""Tokens of one stream that are read at once."""
+
+
+@dataclass(frozen=True)
+class ScoredLine:
+    """A line's subwords with the end `</s>`, their natural log-probabilities, and the characters they stand for, the
+    line's end counted. A blank line has none of them. Warnings are for people: a log-probability is no number."""
+
+    tokens: list[str]
+    log_probs: list[float]
+    characters: int
+    warnings: tuple[str, ...] = ()
+
+
+class Generator:
+    """A language model with its subwords and settings.
+
+    Args:
+        model: Gives probabilities.
+        subwords: Cut text into ids and join ids into text.
+        config: How text is cleaned, and the defaults of the search.
+        num_threads: Cores to use.
+    """
+
+    def __init__(self, model: LanguageModel, subwords: Subwords, config: Config, num_threads: int = 1) -> None:
+        self.model, self.subwords, self.config, self.num_threads = model, subwords, config, num_threads
+
+    def __repr__(self) -> str:
+        """What it writes, and with which model on how many threads."""
+        return f"Generator({self.config.data.tgt.lang}, {self.model!r}, threads={self.num_threads})"
+
+    @classmethod
+    def load(
+        cls,
+        model_dir: str | Path,
+        *,
+        threads: int | None = None,
+        checkpoint: str | None = None,
+        compute_dtype: str | None = None,
+        device: str | None = None,
+        cells: Sequence[str] = (),
+    ) -> Generator:
+        """Load a model from the folder that nmt-train wrote with task: lm, or from the file that nmt-bundle made of it;
+        arguments and errors as of `Translator.load`."""
+        check_loading(threads, checkpoint, compute_dtype, device)
+        saved = load_saved_model(Path(model_dir), checkpoint, task="lm", cells=cells)
+        model = saved.build(compute_dtype, choose_device(device or saved.config.device))
+        return cls(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        samples: int = 1,
+        max_length: int = 100,
+        on_batch: Callable[[int], None] | None = None,
+        **settings: Unpack[SearchSettings],
+    ) -> list[list[Translation]]:
+        """Go on with each prompt, which may be empty, to the end of its line.
+
+        Args:
+            prompts: Beginnings of lines, in whole words.
+            samples: Continuations of each.
+            max_length: Most subwords of a continuation, the end counted.
+            on_batch: Called with the number of prompts done since its last call; may raise to stop.
+            settings: See `SearchSettings`. Lines are drawn from the model's distribution unless `sampling` is False:
+                then the most probable are searched for. Unknown subwords are not produced.
+
+        Returns:
+            For each prompt whole lines, prompt included, the most probable first; those that max_length cut off come
+            after those that ended. `log_prob` is that of the continuation given the prompt.
+
+        Raises: As `Translator.translate_nbest`.
+        """
+        from nmt.decode import search
+
+        prompts = checked_texts("Generator", "prompts", prompts)
+        samples = checked_count("decoding.n_best", samples, "samples")
+        max_length = checked_count("decoding.max_length_extra", max_length, "max_length")
+        chosen = chosen_settings(self.config.decoding, settings)
+        chosen |= {"sampling": settings.get("sampling") is not False, "generate_unk": False}
+        # Nothing is covered, nothing translated.
+        chosen |= {"coverage_penalty": 0.0, "mbr": "none", "word_reward_bounded": False}
+        if not chosen["sampling"]:
+            chosen["beam_size"] = max(chosen["beam_size"], samples)
+        beam_size, keep = candidate_counts(chosen, samples)
+        ids = self._encode(prompts)
+        found = search(
+            self.model,
+            ids,
+            beam_size=beam_size,
+            length_penalty="none" if chosen["sampling"] else chosen["length_penalty"],
+            n_best=keep,
+            max_length_ratio=0.0,
+            max_length_extra=max_length,
+            batch_size=chosen["batch_size"],
+            threads=self.num_threads,
+            on_ended=on_batch,
+            options=search_options(chosen, {}),
+        )
+        lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
+        if not chosen["sampling"]:
+            lines = [distinct(written, [line.text for line in written], samples) for written in lines]
+        return lines
+
+    def _lines_of(self, prompt: list[int], hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """Whole lines that begin with a prompt, at least one: the prompt alone, where nothing could be said."""
+        texts = [text.rstrip(" ") for text in self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])]
+        written = [
+            Translation(text, h.score, h.log_prob, warnings=number_warnings((h.score, h.log_prob)))
+            for text, h in zip(texts, hypotheses, strict=True)
+        ]
+        return written or [Translation(self.subwords.decode([prompt])[0], 0.0, 0.0, warnings=(UNSAYABLE,))]
+
+    def score(self, lines: Iterable[str], *, carry: bool = True) -> Iterator[ScoredLine]:
+        """Score lines of text, which are read a piece at a time.
+
+        Args:
+            lines: Each is cleaned as in training. Of `Lines` those that are there are scored before
+                more are waited for.
+            carry: Whether a line is read after those before it, as in training, or by itself.
+
+        Raises TypeError: They are one text, or hold something else than texts.
+        """
+        if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable):
+            checked_texts("Generator", "lines", lines)
+        last = EOS_ID
+        states: dict[str, np.ndarray] = {}
+        for chunk in chunks(lines, _CHUNK):
+            cleaned = self._clean(checked_texts("Generator", "lines", chunk))
+            ids = self.subwords.encode(cleaned)
+            ended = [[*row, EOS_ID] if row else [] for row in ids]
+            if carry:
+                scores, states, last = self._read(ended, states, last)
+            else:
+                scores = self._read_apart(ended)
+            for text, row, found in zip(cleaned, ended, scores, strict=True):
+                scores_of_line = [float(x) for x in found]
+                characters = len(text) + 1 if row else 0
+                yield ScoredLine(self.subwords.pieces(row), scores_of_line, characters, number_warnings(scores_of_line))
+
+    def _read(
+        self, rows: list[list[int]], states: dict[str, np.ndarray], last: int
+    ) -> tuple[list[np.ndarray], dict[str, np.ndarray], int]:
+        """Log-probabilities of rows that follow one another after `states` and the token `last`."""
+        tokens = np.array([last, *(token for row in rows for token in row)], np.int32)
+        found = [np.zeros(0)]
+        for start in range(0, len(tokens) - 1, _STEPS):
+            piece = tokens[start : start + _STEPS + 1]
+            count = np.array([len(piece) - 1])
+            read, said = np.ascontiguousarray(piece[:-1, None]), piece[1:, None]
+            scores, states = self.model.log_probs(read, said, count, states, self.num_threads)
+            found.append(scores[0])
+        ends = np.cumsum([len(row) for row in rows])
+        return np.split(np.concatenate(found), ends[:-1]), states, int(tokens[-1])
+
+    def _read_apart(self, rows: list[list[int]]) -> list[np.ndarray]:
+        """Log-probabilities of rows each of which begins from nothing."""
+        from nmt.decode.blocks import length_blocks
+
+        found = [np.zeros(0)] * len(rows)
+        for block in length_blocks(rows, self.config.decoding.batch_size):
+            scores = self.model.line_log_probs([rows[n] for n in block], self.num_threads)
+            for n, one in zip(block, scores, strict=True):
+                found[n] = one
+        return found
+
+    def _clean(self, lines: Sequence[str]) -> list[str]:
+        """Lines as in training."""
+        from nmt.data.corpus import clean_line
+
+        side = self.config.data.tgt
+        return [clean_line(line, side.lowercase, side.normalize) for line in lines]
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        return self.subwords.encode(self._clean(lines))

@@ -1,0 +1,141 @@
+"""Between text and search: a model with its subwords and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nmt.errors import ConfigError
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.subwords import Subwords
+    from nmt.decode.ensemble import Ensemble
+    from nmt.decode.fusion import Fusion
+    from nmt.decode.hypotheses import Hypothesis
+    from nmt.decode.shortlist import Shortlist
+    from nmt.model.language import LanguageModel
+    from nmt.model.translation import TranslationModel
+    from nmt.storage.length_model import LengthModel
+
+
+class TranslationPipeline:
+    """What a translator and a typing session share: text to ids and back, and what the model's search needs.
+
+    Args:
+        model: Gives the search its probabilities; an `Ensemble` of several does, too.
+        src_subwords: Cut the source into ids.
+        tgt_subwords: Join ids into text; the same object where the languages share one model.
+        config: How text is cleaned, and the defaults of the search.
+        num_threads: Cores to use.
+        shortlist: Which words translate which, for `shortlist=True`.
+        lengths: How long translations are, for word_reward_bounded.
+        language_model: Over the same target subwords, for lm_weight.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel | Ensemble,
+        src_subwords: Subwords,
+        tgt_subwords: Subwords,
+        config: Config,
+        num_threads: int = 1,
+        *,
+        shortlist: Shortlist | None = None,
+        lengths: LengthModel | None = None,
+        language_model: LanguageModel | None = None,
+    ) -> None:
+        self.model = model
+        self.src_subwords = src_subwords
+        self.tgt_subwords = tgt_subwords
+        self.config = config
+        self.num_threads = num_threads
+        self.shortlist, self.lengths, self.language_model = shortlist, lengths, language_model
+
+    def __repr__(self) -> str:
+        """What it translates, and with which model on how many threads."""
+        data, prior = self.config.data, "" if self.language_model is None else f" with {self.language_model!r}"
+        what = f"{data.src.lang} -> {data.tgt.lang}, {self.model!r}{prior}"
+        return f"{type(self).__name__}({what}, threads={self.num_threads})"
+
+    def model_with(self, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
+        """The model, with the language model where there is one and its weight, the configured one where None, is not
+        0. Raises ConfigError."""
+        weight = float(chosen_settings(self.config.decoding, {"lm_weight": lm_weight})["lm_weight"])
+        if self.language_model is not None and weight:
+            from nmt.decode import Fusion
+
+            return Fusion(self.model, self.language_model, weight)
+        if lm_weight:
+            raise ConfigError(
+                f"decoding.lm_weight: must come with a language model, got {weight} and none; name it by --lm or "
+                "decoding.lm"
+            )
+        return self.model
+
+    def learnt_for(self, chosen: dict[str, Any], shortlist: bool, src_ids: list[list[int]]) -> dict[str, Any]:
+        """What of the training text the search needs. Raises ConfigError where it is not there."""
+        learnt: dict[str, Any] = {}
+        if shortlist:
+            if self.shortlist is None:
+                raise ConfigError("shortlist: must be learnt before it is used, got a model without; run nmt-shortlist")
+            learnt["shortlist"] = self.shortlist
+        if chosen["word_reward_bounded"] and chosen["word_reward"]:
+            if self.lengths is None:
+                raise ConfigError(
+                    "decoding.word_reward_bounded: must have lengths.json beside the model, got a model without; "
+                    "nmt-shortlist makes one from the training text"
+                )
+            learnt["expected_lengths"] = self.lengths.expected(src_ids)
+        return learnt
+
+    def source_ids(self, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
+        """Subword ids of each sentence, cleaned as in training; very long ones are cut, and their places among the
+        sentences added to `cut`."""
+        ids = self.src_subwords.encode(self._cleaned(sentences))
+        for index, row in enumerate(ids):
+            if len(row) > MAX_SOURCE_SUBWORDS:
+                ids[index] = row[:MAX_SOURCE_SUBWORDS]
+                if cut is not None:
+                    cut.add(index)
+        return ids
+
+    def target_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Subword ids of text in the target language, cleaned as in training."""
+        from nmt.data.corpus import clean_line
+
+        side = self.config.data.tgt
+        return self.tgt_subwords.encode([clean_line(text, side.lowercase, side.normalize) for text in texts])
+
+    def _cleaned(self, sentences: Sequence[str]) -> list[str]:
+        """Sentences as the subwords of the source have learned them."""
+        from nmt.data.corpus import clean_line
+
+        side = self.config.data.src
+        return [clean_line(text, side.lowercase, side.normalize) for text in sentences]
+
+    def source_tokens(self, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]) -> list[list[str]]:
+        """Subwords as they are written, unknown ones too."""
+        cut = self.src_subwords.cut(self._cleaned(sentences))
+        return [tokens[: len(row)] for tokens, row in zip(cut, src_ids, strict=True)]
+
+    def phrases_for(self, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
+        """Translations of those phrases of a glossary whose words stand in a sentence side by side."""
+        from nmt.data.corpus import clean_line
+
+        side = self.config.data.src
+
+        def spaced(text: str) -> str:
+            return f" {clean_line(text, side.lowercase, side.normalize)} "
+
+        whole = spaced(sentence)
+        return [target for source, target in glossary if spaced(source) in whole]
+
+    def translations_of(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """What a search has found, as text."""
+        texts = self.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
+        return [
+            Translation(text, hypothesis.score, hypothesis.log_prob)
+            for text, hypothesis in zip(texts, hypotheses, strict=True)
+        ]

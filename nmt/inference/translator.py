@@ -1,0 +1,325 @@
+"""Translating with a trained model: the Python interface in one class.
+
+from nmt import Translator
+Translator.load("runs/de-en").translate(["Guten Morgen!"])
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from nmt.errors import CheckpointError
+from nmt.inference.details import detail_of, ranked_by_agreement, text_without_unknown
+from nmt.inference.loading import check_loading, resolve_threads
+from nmt.inference.pipeline import TranslationPipeline
+from nmt.inference.translation import (
+    CUT,
+    Detail,
+    SearchSettings,
+    Translation,
+    Wishes,
+    candidate_counts,
+    checked_count,
+    checked_pairs,
+    checked_texts,
+    chosen_settings,
+    distinct,
+    number_warnings,
+    search_options,
+    with_warnings,
+)
+from nmt.notices import Notices
+from nmt.rnn.device import choose_device
+from nmt.storage.model_folder import subwords_digest
+from nmt.storage.saved_model import load_language_model, load_saved_model
+
+__all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
+
+if TYPE_CHECKING:
+    from nmt.decode import Ensemble, Fusion, Hypothesis
+    from nmt.inference.typing_session import TypingSession
+    from nmt.model.translation import TranslationModel
+
+_logger = logging.getLogger("nmt")
+
+
+class Translator(TranslationPipeline):
+    """A model with its subwords and settings.
+
+    Args:
+        model: Gives the search its probabilities; an `Ensemble` of several does, too.
+        src_subwords: Cut the source into ids.
+        tgt_subwords: Join ids into text; the same object where the languages share one model.
+        config: How text is cleaned, and the defaults of the search.
+        num_threads: Cores to use.
+        shortlist: Which words translate which, for `shortlist=True`.
+        lengths: How long translations are, for word_reward_bounded.
+        language_model: Over the same target subwords, for lm_weight.
+    """
+
+    @classmethod
+    def load(
+        cls,
+        model_dir: str | Path,
+        *,
+        threads: int | None = None,
+        checkpoint: str | None = None,
+        compute_dtype: str | None = None,
+        device: str | None = None,
+        lm: str | Path | Literal[False] | None = None,
+        cells: Sequence[str] = (),
+    ) -> Translator:
+        """Load a model from the folder that nmt-train wrote, or from the file that nmt-bundle made of it.
+
+        Parameters are mapped into memory, not read: several processes share one copy.
+
+        Args:
+            model_dir: The folder or file.
+            threads: Cores to use; None takes the configured number, or all.
+            checkpoint: `best`, `last`, or a numbered one such as `best-600`; None takes the best, or the last where
+                there is no best yet.
+            compute_dtype: `float32`, `bfloat16` or `int8`, what is multiplied; None takes the configured
+                one. Any model runs in each; int8 on the processor alone.
+            device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on
+                either.
+            lm: Folder or file of a language model that has a say in the search by `lm_weight`; None takes the
+                configured one, False none. It computes in the same way and place.
+            cells: Names of modules, `my_cells`, whose cells the model may name: their code is imported and runs. What
+                lies below a module is allowed with it.
+
+        Raises:
+            DeviceError: There is no usable card, and the device is `cuda`.
+            CheckpointError: The folder or a file in it is missing, damaged, or does not fit the
+                rest.
+            ConfigError: An argument is none of those, or its config.yaml was changed into something impossible, or
+                names a cell that is not allowed.
+        """
+        check_loading(threads, checkpoint, compute_dtype, device)
+        saved = load_saved_model(Path(model_dir), checkpoint, task="translation", cells=cells)
+        where = choose_device(device or saved.config.device)
+        model, prior = saved.build(compute_dtype, where), None
+        if path := saved.config.decoding.lm if lm is None else lm:
+            prior = load_language_model(Path(path), saved, compute_dtype, where)
+        num_threads = resolve_threads(threads, saved.config)
+        return cls(
+            model,
+            saved.src_subwords,
+            saved.tgt_subwords,
+            saved.config,
+            num_threads,
+            shortlist=saved.shortlist,
+            lengths=saved.lengths,
+            language_model=prior,
+        )
+
+    def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
+        """Translate sentences.
+
+        Args:
+            sentences: One sentence each, as a person writes them. They are cleaned as in training.
+            settings: See `SearchSettings`; batch_size changes the speed, not the translations.
+
+        Returns:
+            One line for each sentence, in order; a blank sentence gives an empty line. What may be wrong with them
+            (see `Translation.warnings`) goes to the logger `nmt`, a line of each kind.
+
+        Raises: As `translate_nbest`.
+        """
+        best = [translations[0] for translations in self.translate_nbest(sentences, n_best=1, **settings)]
+        notices = Notices()
+        for number, one in enumerate(best):
+            notices.add(number, one.warnings)
+        for text in notices.told():
+            _logger.warning("warning: %s", text)
+        return [one.text for one in best]
+
+    def translate_nbest(
+        self,
+        sentences: Sequence[str],
+        *,
+        n_best: int | None = None,
+        on_batch: Callable[[int], None] | None = None,
+        wishes: Wishes | None = None,
+        details: bool = False,
+        replace_unk: bool = False,
+        dictionary: Mapping[str, str] | None = None,
+        shortlist: bool = False,
+        **settings: Unpack[SearchSettings],
+    ) -> list[list[Translation]]:
+        """Translate sentences and keep scores and, with `n_best`, the runners-up.
+
+        Args:
+            sentences, settings: See `translate`.
+            n_best: Most translations for each sentence, which differ by more than spaces; at most the beam size.
+                With sampling: samples, as they are drawn. None is the configured number.
+            on_batch: Called with the number of sentences translated since its last call; may raise to stop.
+            wishes: What translations are to hold.
+            details: Whether translations have a `detail`: one more pass over each.
+            replace_unk: Put the source word that it attends to most in the place of an unknown subword, ...
+            dictionary: ... or what this says of that word.
+            shortlist: Choose among the words of the model's shortlist. Log-probabilities are then those among a
+                sentence's candidates; a detail has those of the whole vocabulary.
+
+        Raises:
+            ConfigError: A setting is not what configs/reference.yaml allows, the settings do not go together, or the
+                model lacks what they need.
+            DataError: The wishes are for more or fewer sentences.
+            TypeError: There is no such setting, or a sentence is no text.
+
+        Returns:
+            For each sentence its translations, the best first, at least one; `warnings` say what may be wrong with it.
+        """
+        from nmt.decode import search
+
+        sentences = checked_texts("Translator", "sentences", sentences)
+        n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
+        chosen = chosen_settings(self.config.decoding, settings)
+        model = self.model_with(settings.get("lm_weight"))
+        cut: set[int] = set()
+        ids = self.source_ids(sentences, cut)
+        results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
+        if on_batch is not None and (blank := sum(not row for row in ids)):
+            on_batch(blank)
+        there = [index for index, row in enumerate(ids) if row]
+        beam_size, keep = candidate_counts(chosen, n_best)
+        src_ids = [ids[index] for index in there]
+        wished = self._wished((wishes or Wishes()).of(len(sentences)), there, chosen["glossary_bonus"])
+        options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
+        found = search(
+            model,
+            src_ids,
+            beam_size=beam_size,
+            length_penalty=chosen["length_penalty"],
+            n_best=keep,
+            max_length_ratio=chosen["max_length_ratio"],
+            max_length_extra=chosen["max_length_extra"],
+            batch_size=chosen["batch_size"],
+            threads=self.num_threads,
+            on_ended=on_batch,
+            options=options,
+        )
+        if n_best > 1 and not chosen["sampling"] and chosen["mbr"] == "none":
+            found = [distinct(h, [t.text for t in self.translations_of(h)], n_best) for h in found]
+        if details or replace_unk:
+            words = (dictionary or {}) if replace_unk else None
+            decoded = self._with_details(model, [sentences[i] for i in there], src_ids, found, words)
+        else:
+            decoded = [self.translations_of(hypotheses) for hypotheses in found]
+        for index, translations in zip(there, decoded, strict=True):
+            if chosen["mbr"] != "none":
+                translations = ranked_by_agreement(translations, chosen["mbr"])
+            results[index] = with_warnings(translations[:n_best], cut=index in cut)
+        return results
+
+    def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
+        """Encode a sentence once and complete its translation as often as somebody types on."""
+        from nmt.inference.typing_session import TypingSession
+
+        return TypingSession(self, sentence, lm_weight)
+
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        batch_size: int | None = None,
+        lm_weight: float | None = None,
+    ) -> list[Detail]:
+        """Score given translations: each is cut into subwords as in training and put through the model.
+
+        Args:
+            sources, targets: As many of each. An empty source or target is scored like any other.
+            batch_size: Sentences together; it changes the speed, not the scores.
+            lm_weight: As in `SearchSettings`: scores are those by which a search with it ranks.
+
+        Raises:
+            ConfigError: A setting is not what configs/reference.yaml allows.
+            DataError: There are more of one than of the other.
+            TypeError: One of them is no text.
+        """
+        from nmt.decode import force
+        from nmt.special_tokens import EOS_ID
+
+        sources, targets = checked_pairs("Translator", sources, targets)
+        cut: set[int] = set()
+        src_ids = self.source_ids(sources, cut)
+        tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
+        size = chosen_settings(self.config.decoding, {"batch_size": batch_size})["batch_size"]
+        model = self.model_with(lm_weight)
+        forced = force(model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
+        tokens = self.source_tokens(sources, src_ids)
+        found = [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
+        for index, detail in enumerate(found):
+            detail.warnings.extend([*([CUT] if index in cut else []), *number_warnings(detail.log_probs)])
+        return found
+
+    def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
+        """An ensemble that cleans and searches as this one does. Raises CheckpointError if subwords differ."""
+        from nmt.decode import Ensemble
+
+        for other in others:
+            if subwords_digest(other.src_subwords, other.tgt_subwords) != subwords_digest(
+                self.src_subwords, self.tgt_subwords
+            ):
+                raise CheckpointError(
+                    f"{other.config.model_dir}: must have the subwords of the first model of the ensemble, got other "
+                    "ones; train its models on the same subwords"
+                )
+        models: list[Any] = [self.model, *(other.model for other in others)]
+        model = Ensemble(models, average)
+        return Translator(
+            model,
+            self.src_subwords,
+            self.tgt_subwords,
+            self.config,
+            self.num_threads,
+            shortlist=self.shortlist,
+            lengths=self.lengths,
+            language_model=self.language_model,
+        )
+
+    def _wished(self, wishes: Wishes, there: list[int], bonus: float) -> dict[str, Any]:
+        """The wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""
+        given: dict[str, Any] = {}
+        if wishes.prefixes is not None:
+            given["prefixes"] = self.target_ids([wishes.prefixes[i] for i in there])
+        if wishes.constraints is not None:
+            given["constraints"] = [self.target_ids(wishes.constraints[i]) for i in there]
+        if wishes.glossary is not None:
+            given |= {"glossary": [self.target_ids(wishes.glossary[i]) for i in there], "glossary_bonus": bonus}
+        if wishes.forbidden:
+            given["forbidden"] = [row for row in self.target_ids(wishes.forbidden) if row]
+        return given
+
+    def _with_details(
+        self,
+        model: TranslationModel | Ensemble | Fusion,
+        sentences: Sequence[str],
+        src_ids: Sequence[Sequence[int]],
+        found: Sequence[Sequence[Hypothesis]],
+        dictionary: Mapping[str, str] | None,
+    ) -> list[list[Translation]]:
+        """Translations with details, by forcing what the search has found; with a dictionary, maybe an empty one,
+        unknown subwords are replaced."""
+        from nmt.data.corpus import clean_line
+        from nmt.decode import force
+        from nmt.special_tokens import EOS_ID
+
+        flat = [(n, h) for n, hypotheses in enumerate(found) for h in hypotheses]
+        sources = [src_ids[n] for n, _ in flat]
+        targets = [[*h.ids, EOS_ID] if h.finished else list(h.ids) for _, h in flat]
+        size = self.config.decoding.batch_size
+        forced = force(model, sources, targets, attention=True, batch_size=size, threads=self.num_threads)
+        tokens = self.source_tokens(sentences, src_ids)
+        results: list[list[Translation]] = [[] for _ in found]
+        for (n, h), target, one in zip(flat, targets, forced, strict=True):
+            detail = detail_of(tokens[n], self.tgt_subwords, target, one, h.finished)
+            text = self.tgt_subwords.decode([h.ids])[0]
+            if dictionary is not None:
+                source = clean_line(sentences[n], False, self.config.data.src.normalize)  # names keep their case
+                text = text_without_unknown(self.tgt_subwords, h.ids, detail, source, dictionary)
+            results[n].append(Translation(text, h.score, h.log_prob, detail))
+        return results

@@ -1,0 +1,49 @@
+"""Sentences side by side: what stands where they have no token, and widths that few programs serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+if TYPE_CHECKING:
+    from nmt.rnn.device import Device
+
+_WIDTH = 32
+"""Lengths that attention is read out for are multiples of this, so that few programs serve all."""
+
+
+def positions(device: Device, memory: Any, count: int) -> Any:
+    """What `AttentionProbe` reads for memory [S, B, M]: [S, B, count]."""
+    S, B, _ = memory.shape
+    unit = np.broadcast_to(np.eye(S, count, dtype=memory.dtype)[:, None], (S, B, count))
+    return device.upload(np.ascontiguousarray(unit))
+
+
+def rounded_up(count: int) -> int:
+    """The width with which attention over so many positions is read out."""
+    return -(-count // _WIDTH) * _WIDTH
+
+
+def pad_sources(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Source ids with EOS, time-major and padded: [S, B] and lengths [B]."""
+    lengths = np.array([len(s) + 1 for s in sentences], np.int64)
+    src = np.full((int(lengths.max(initial=1)), len(sentences)), PAD_ID, np.int32)
+    for b, sentence in enumerate(sentences):
+        src[: len(sentence), b] = sentence
+        src[len(sentence), b] = EOS_ID
+    return src, lengths
+
+
+def pad_targets(sentences: Sequence[Sequence[int]], first: int = BOS_ID) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the decoder reads, the token `first` before the others, and is to say, [T, B] each, and lengths [B]."""
+    lengths = np.array([len(s) for s in sentences], np.int64)
+    tgt_in = np.full((int(lengths.max(initial=0)), len(sentences)), PAD_ID, np.int32)
+    tgt_out = tgt_in.copy()
+    for b, sentence in enumerate(sentences):
+        tgt_out[: len(sentence), b] = sentence
+        tgt_in[: len(sentence), b] = [first, *sentence][: len(sentence)]
+    return tgt_in, tgt_out, lengths

@@ -1,0 +1,78 @@
+"""Source sentences in any order: their embeddings, the encoder, and the order of rows that it wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmt.model.encoder import Encoded, Encoder, States
+from nmt.model.network import Network
+from nmt.rnn.group import Group
+
+
+@dataclass
+class Source:
+    """An encoded batch in its own row order: memory [S, B, M], real positions of each row, the decoder's first
+    states."""
+
+    memory: np.ndarray
+    lengths: np.ndarray
+    states: States
+
+
+@dataclass
+class EncodedRows:
+    """Memory [S, B, M] and final states of each layer [B, M], rows as they came; and what the way back needs."""
+
+    memory: np.ndarray
+    final: list[States]
+    order: np.ndarray
+    src: np.ndarray
+    sorted: Encoded
+
+
+class SourceEncoder:
+    """A network's encoder with the embeddings below it.
+
+    Scans want rows by falling length. Here they are brought into that order and back, on the way forward and on the
+    way back, and nowhere else.
+    """
+
+    def __init__(self, network: Network, encoder: Encoder) -> None:
+        self._network, self._encoder = network, encoder
+
+    def forward(
+        self, src: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any, threads: int
+    ) -> EncodedRows:
+        """Read src [S, B] of the host with each row's length [B]."""
+        network = self._network
+        order = np.argsort(-lengths, kind="stable")
+        src = src[:, order]
+        encoded = self._encoder.forward(
+            network.weights.view("encoder"),
+            network.embed_sequence("src", src, threads, allocate),
+            lengths[order],
+            training=training,
+            seed=seed,
+            allocate=allocate,
+            threads=threads,
+        )
+        take, back = network.device.take_rows, network.device.index(np.argsort(order, kind="stable"))
+        final = [{name: take(state, back) for name, state in layer.items()} for layer in encoded.final]
+        return EncodedRows(take(encoded.memory, back), final, order, src, encoded)
+
+    def backward(
+        self, rows: EncodedRows, d_memory: np.ndarray, d_final: list[States], gradients: Group, threads: int
+    ) -> None:
+        """Add the gradients of the encoder's parameters and of the embeddings to those of the network; d_memory and
+        d_final are as `rows` has them."""
+        take, order = self._network.device.take_rows, self._network.device.index(rows.order)
+        d_x = self._encoder.backward(
+            rows.sorted,
+            take(d_memory, order),
+            [{name: take(d, order) for name, d in layer.items()} for layer in d_final],
+            gradients.view("encoder"),
+        )
+        self._network.embedding_gradient("src", rows.src, d_x, threads, gradients)
