@@ -15,7 +15,7 @@ import numpy as np
 
 from nmt.lines import chunks
 from nmt.loading import check_loading, resolve_threads
-from nmt.rnn.device import choose_device
+from nmt.rnn.devices import choose_device
 from nmt.saved_model import load_saved_model
 from nmt.special_tokens import EOS_ID
 from nmt.translation import (

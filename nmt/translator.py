@@ -16,7 +16,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.loading import check_loading, resolve_threads
 from nmt.model_folder import subwords_digest
 from nmt.notices import Notices
-from nmt.rnn.device import choose_device
+from nmt.rnn.devices import choose_device
 from nmt.saved_model import load_language_model, load_saved_model
 from nmt.translation import (
     CUT,

@@ -205,7 +205,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
 def test_operators_as_their_page_says():
     """The examples run one after the other, and the table's keywords exist."""
     from nmt.rnn import GRU, LSTM, RNN, layouts
-    from nmt.rnn.layer_stack import LayerOptions
+    from nmt.rnn.layers.layer_stack import LayerOptions
 
     page = ROOT / "docs" / "operators.md"
     first, second, node = code_blocks(page, "python")

@@ -13,8 +13,8 @@ from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
     from nmt.model import TranslationModel
+    from nmt.rnn.arrays.workspace import Workspace
     from nmt.rnn.device import Device
-    from nmt.rnn.workspace import Workspace
 
 Average = Literal["log_prob", "prob"]
 Combine = Callable[[Sequence[np.ndarray]], np.ndarray]

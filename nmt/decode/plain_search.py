@@ -13,17 +13,17 @@ import numpy as np
 from nmt.decode.beam import Block, Decoder, Hypothesis
 
 if TYPE_CHECKING:
-    from nmt.rnn.beam_loop import BeamLoop
-    from nmt.rnn.beam_settings import BeamSettings
+    from nmt.rnn.stepping.beam_settings import BeamSettings
+    from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 
 class LoopDecoder(Decoder, Protocol):
     """A decoder that the engine can search with."""
 
-    def begin_loop(self, settings: BeamSettings) -> BeamLoop | None:
+    def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
         """The search as one computation; None where it has to go step by step."""
 
-    def narrow_loop(self, loop: BeamLoop) -> None:
+    def narrow_loop(self, loop: CompiledBeam) -> None:
         """The sentences last admitted wait in the loop now."""
 
 
@@ -34,7 +34,7 @@ def can_loop(decoder: Decoder) -> TypeGuard[LoopDecoder]:
 
 def run_loop(
     decoder: LoopDecoder,
-    loop: BeamLoop,
+    loop: CompiledBeam,
     blocks: Iterator[Block],
     limits: np.ndarray,
     expected: np.ndarray | None,
@@ -61,7 +61,7 @@ def run_loop(
 
 
 def _wait(
-    decoder: LoopDecoder, loop: BeamLoop, block: Block, limits: np.ndarray, expected: np.ndarray | None
+    decoder: LoopDecoder, loop: CompiledBeam, block: Block, limits: np.ndarray, expected: np.ndarray | None
 ) -> list[tuple[int, list[Hypothesis]]]:
     """Encode a block and let its sentences wait; those that may not say anything have ended."""
     sentences = block[0]

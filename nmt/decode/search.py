@@ -18,9 +18,9 @@ from nmt.decode.fusion import Fusion
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.plain_search import can_loop, run_loop
-from nmt.rnn.beam_settings import BeamSettings
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.special_tokens import BOS_ID, UNK_ID
 
 if TYPE_CHECKING:

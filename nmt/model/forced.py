@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import AttentionProbe
-from nmt.rnn.workspace import Fresh
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:

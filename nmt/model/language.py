@@ -12,14 +12,14 @@ from nmt.model.cells import language_cells
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import pad_targets, token_log_probs
 from nmt.model.network import LossStats, Network, Run, real_positions
+from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import strip, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
-from nmt.rnn.layered import LayeredScan
-from nmt.rnn.scan import Scan
-from nmt.rnn.tape import Result
-from nmt.rnn.workspace import Fresh, Workspace
+from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.tape import Result
 from nmt.special_tokens import EOS_ID
 
 if TYPE_CHECKING:

@@ -16,13 +16,14 @@ from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
 from nmt.model.forced import force
 from nmt.model.network import LossStats, Network, Run, real_positions
+from nmt.rnn import tuning
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, strip, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
-from nmt.rnn.layered import LayeredScan
-from nmt.rnn.scan import Scan
-from nmt.rnn.workspace import SENTENCE, Workspace
+from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.scan import Scan
 
 if TYPE_CHECKING:
     from nmt.data.batches import Batch
@@ -87,7 +88,7 @@ class TranslationModel(Network):
         threads = threads or default_threads()
         order = np.argsort(-lengths, kind="stable")
         back = np.argsort(order, kind="stable")
-        allocate = Workspace(self.device.xp, SENTENCE)
+        allocate = Workspace(self.device.xp, tuning.SENTENCE_BYTES)
         x = self.embed_sequence("src", src[:, order], threads, allocate)
         encoded = self.encoder.forward(
             self.weights.view("encoder"), x, lengths[order], training=False, seed=0, allocate=allocate, threads=threads

@@ -17,7 +17,7 @@ from nmt.model_folder import (
     set_params,
     subwords_digest,
 )
-from nmt.rnn.device import choose_device
+from nmt.rnn.devices import choose_device
 from nmt.train.batch_size import choose_batch_size
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest

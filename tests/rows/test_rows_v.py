@@ -6,9 +6,8 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.model import TranslationModel
 from nmt.model.cells import _CELLS, encoder_cells
-from nmt.rnn import LSTM, AttentionCell, GRUCell, LSTMCell, Scan, StackCell, Weights
-from nmt.rnn.kernels import interpreter
-from nmt.rnn.sequences import pack, unpack
+from nmt.rnn import LSTM, AttentionCell, GRUCell, LSTMCell, Scan, StackCell, Weights, interpreter
+from nmt.rnn.layers.sequences import pack, unpack
 from tests import small_models
 from tests.oracle import layers
 from tests.rnn import operator_calls

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Array
-from nmt.rnn.group import Group
 from nmt.rnn.kernels.cuda import row_kernels
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
 from nmt.rnn.kernels.cuda.kernel import Runtime
@@ -65,7 +65,6 @@ class CudaDevice(ModelOperations):
         return self._indices[key]
 
     def buffer(self, role: str, count: int, dtype: np.dtype) -> Array:
-        """`count` stale elements that are the caller's until it, or another, asks again for the same role."""
         size = count * dtype.itemsize
         if role not in self._buffers or self._buffers[role].size < size:
             self._buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
@@ -80,10 +79,6 @@ class CudaDevice(ModelOperations):
         return Group(((name, whole[at : at + size].reshape(shape)) for (name, shape), at, size in places), whole)
 
     def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        """Do what `launch` does, recorded where the same key and places of the arrays it uses come again.
-
-        A key says everything else that decides what is launched; what is in the arrays may change.
-        """
         if self._recording:  # the whole is recorded, this being a part of it
             launch()
             return
