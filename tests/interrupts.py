@@ -33,7 +33,7 @@ from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels import modules
 from nmt.rnn.kernels.store import store
 from nmt.rnn.scan import plan_cache
-from nmt.rnn.stepping import stepper
+from nmt.rnn.stepping import compiled_step
 from tests.callers import Training, kinds, random_model
 from tests.saved_models import sentences
 
@@ -145,7 +145,7 @@ class Interrupts:
         os.environ["NMT_CACHE_DIR"] = str(folder)
         modules._loaded.clear()
         plan_cache.compile_step.cache_clear()
-        stepper._compile.cache_clear()
+        compiled_step.compile_step.cache_clear()
 
 
 def main() -> int:

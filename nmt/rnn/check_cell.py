@@ -85,6 +85,7 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
 
 
 def _heading(cell: Cell) -> str:
+    """Two lines before the table: sizes of the cell, and how many products its plan has where."""
     plan, shapes = Scan(cell, dtype="float64").plan(True), cell.params()
     forward, backward = plan.forward, plan.backward
     if backward is None:
@@ -104,6 +105,7 @@ def _products(program: Program) -> int:
 
 
 def _findings(cell: Cell) -> Iterator[Finding]:
+    """All comparisons in turn. Programs are compiled when the first comparison that needs them is asked for."""
     run = _draw(cell)
     ways: dict[str, dict[str, Any]] = {
         "all steps": {},
@@ -134,6 +136,7 @@ def _findings(cell: Cell) -> Iterator[Finding]:
 
 
 def _draw(cell: Cell) -> _Run:
+    """Numbers of a fixed seed for everything that the cell reads and for the gradients of everything that it gives."""
     rng = np.random.default_rng(0)
 
     def normal(*sizes: int) -> np.ndarray:
@@ -151,10 +154,12 @@ def _draw(cell: Cell) -> _Run:
 
 
 def _named(y: np.ndarray, final: Mapping[str, np.ndarray]) -> Arrays:
+    """Outputs under the names that findings know."""
     return {"y": y, **{f"final {k}": a for k, a in final.items()}}
 
 
 def _gradients(found: Any, params: Arrays) -> Arrays:
+    """Gradients of a run and of its parameters under the names that findings know."""
     return {
         "x": found.x,
         **{f"initial {k}": a for k, a in found.initial.items()},
@@ -184,6 +189,7 @@ def _meaning(cell: Cell, run: _Run, tape: Tape) -> interpreter.Interpretation:
 
 
 def _interpreted(cell: Cell, run: _Run, tape: Tape) -> tuple[Arrays, Arrays]:
+    """The interpreter's outputs and gradients for the run that left this tape."""
     result = _meaning(cell, run, tape)
     found = interpreter.backward(result, run.d_y, run.d_final)
     params = {k: g * tape.connections.get(k, 1.0) for k, g in found.params.items()}

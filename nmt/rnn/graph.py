@@ -120,6 +120,7 @@ class Graph:
     def _make(
         self, op: str, args: tuple[Value, ...], axes: tuple[str, ...], width: int | None, attrs: dict[str, Any]
     ) -> Value:
+        """The value of these arguments: one that is there already, or a new one. Shapes are the caller's business."""
         key = (op, tuple(a.id for a in args), axes, width, tuple(sorted(attrs.items())))
         if key not in self._known:
             value = Value(self, op, args, axes, width, attrs)
@@ -156,6 +157,7 @@ def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozen
 
 
 def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """An operation on features one by one: operands have the same width or none, and the result all their axes."""
     simple = _simplify(graph, op, args)
     if simple is not None:
         return simple
@@ -191,6 +193,7 @@ def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
 
 
 def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """The same numbers with more axes."""
     (x,) = args
     axes, width = attrs["axes"], attrs["width"]
     if x.axes == axes and x.width == width:
@@ -199,6 +202,7 @@ def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _sum_last(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """A sum over features: one number a row."""
     (x,) = args
     if x.width is None:
         raise ShapeError(f"{op}: the value must have a feature axis, got one number per row")
@@ -206,6 +210,7 @@ def _sum_last(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, A
 
 
 def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """A softmax, or a sum, over source positions."""
     (x,) = args
     if "S" not in x.axes:
         raise ShapeError(f"{op}: the value must have the axis S, got axes {' '.join(x.axes) or 'none'}")
@@ -214,6 +219,8 @@ def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """A product with a matrix parameter. One of features side by side becomes a sum of products with the rows of the
+    matrix that belong to each."""
     x, w = args
     transposed = attrs["transposed"]
     if w.op not in ("param", "rows_of") or "rows" not in w.attrs:
@@ -247,6 +254,7 @@ def rows_of(w: Value, start: int, size: int) -> Value:
 
 
 def _concat(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """Features side by side, every part with the axes of all."""
     if any(a.width is None for a in args):
         raise ShapeError("concat: every part must have a feature axis")
     if len(args) == 1:
@@ -279,6 +287,7 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
 
 
 def _slice_of_concat(graph: Graph, x: Value, start: int, size: int) -> Value | None:
+    """The slice of the one part that holds all of it; None where it meets several parts."""
     offset = 0
     for part in x.args:
         width = part.width or 0
@@ -303,6 +312,7 @@ _BUILDERS = {
 
 
 def _graph_of(op: str, *arguments: Value | float) -> Graph:
+    """The graph of the first value among these. Raises ShapeError: there is none."""
     for a in arguments:
         if isinstance(a, Value):
             return a.graph

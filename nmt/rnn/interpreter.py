@@ -72,7 +72,8 @@ def forward(
     constant = {
         k: flat(a, 1 + cell.captured()[k].source_axis, cell.captured()[k].width) for k, a in (captured or {}).items()
     }
-    run = _Run(cell, params, x, there, others, constant, source_lengths, reverse, masks, record)
+    given_arrays = _Given(x, there, others, constant, source_lengths)
+    run = _Run(cell, params, given_arrays, reverse=reverse, masks=masks, record=record)
     traced, B = run.traced, x.shape[1]
     given = {k: flat(a, 1, cell.states()[k]) for k, a in (initial or {}).items()}
     for name, start in cell.learned().items():
@@ -145,6 +146,17 @@ def backward(
     return total
 
 
+@dataclass(frozen=True)
+class _Given:
+    """What a run reads at its steps, with one axis for features."""
+
+    x: np.ndarray  # [T, B, D]
+    there: np.ndarray  # bool [T, B]: which steps exist
+    sequences: Arrays
+    captured: Arrays
+    source_lengths: Lengths
+
+
 class _Run:
     """A traced cell with the arrays it reads; evaluates values of one step."""
 
@@ -152,22 +164,19 @@ class _Run:
         self,
         cell: Cell,
         params: Mapping[str, np.ndarray],
-        x: np.ndarray,
-        there: np.ndarray,
-        sequences: Mapping[str, np.ndarray],
-        captured: Mapping[str, np.ndarray],
-        source_lengths: Lengths,
+        given: _Given,
+        *,
         reverse: bool,
         masks: Mapping[str, np.ndarray] | None,
         record: Sequence[str],
     ) -> None:
-        T, B, _ = x.shape
-        S = max((a.shape[0] for a in captured.values() if a.ndim == 3), default=1)
-        sources = np.full(B, S) if source_lengths is None else np.asarray(source_lengths)
+        T, B, _ = given.x.shape
+        S = max((a.shape[0] for a in given.captured.values() if a.ndim == 3), default=1)
+        sources = np.full(B, S) if given.source_lengths is None else np.asarray(given.source_lengths)
         self.cell = cell
         self.traced: Trace = trace(cell, training=masks is not None, cut=False, record=record)
-        self.x, self.params, self.captured, self.sequences = x, dict(params), dict(captured), dict(sequences)
-        self.masks, self.there = dict(masks or {}), there
+        self.x, self.there, self.params = given.x, given.there, dict(params)
+        self.captured, self.sequences, self.masks = given.captured, given.sequences, dict(masks or {})
         self.learned: dict[str, str] = {}
         self.real = (np.arange(S)[:, None] < sources)[:, :, None]  # [S, B, 1]
         self.times = range(T - 1, -1, -1) if reverse else range(T)
@@ -222,6 +231,7 @@ class _Run:
         target[sink.start : sink.start + (sink.rows or 0)] += outer.sum(axis=(0, 1))
 
     def _leaf(self, v: Value, t: int, of_step: Arrays) -> np.ndarray:
+        """What memory holds for a leaf in step t, [S or 1, B or 1, n]; a matrix as it is."""
         if v.op == "const":
             return np.full((1, 1, 1), v.attrs["value"], self.x.dtype)
         name = v.attrs["name"]
@@ -240,6 +250,8 @@ class _Run:
         return array if array.ndim == 3 else array[None]
 
     def _apply(self, v: Value, args: list[np.ndarray]) -> np.ndarray:
+        """What an operation means for these arguments. Raises RuntimeError: it has no meaning, or gives another shape
+        than its rule says."""
         if v.rule.meaning is None:
             raise RuntimeError(f"the operation {v.op} has no NumPy meaning")
         attrs = {k: a for k, a in v.attrs.items() if k != "name"}

@@ -1,9 +1,8 @@
 """Numbers that decide how work is done, never what comes out: thresholds, sizes of memory, how often to look.
 
-Each says where it comes from: the script of `benchmarks/` that compares what lies on both sides of it, or "not
-measured". Machines and dates of the figures are in docs/benchmarks.md and docs/threads.md; unless another is named,
-two cores of an AMD EPYC. Read them as `tuning.NAME`, so that a test can set another value. Those that only compiled
-code or a graphics card reads stand beside that code (nmt/rnn/kernels).
+Each says which script of `benchmarks/` compares what lies on both sides of it, and on which machine, or "not
+measured": an estimate. Read them as `tuning.NAME`, so that a test can set another value. Those of a graphics card are
+in kernels/cuda/tuning.py; those that only compiled code reads stand beside that code.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ from __future__ import annotations
 
 UNITS_BELOW = {False: 6, True: 16}
 """Rows a thread below which the threads divide hidden units, by whether the weights are large (`LARGE_WEIGHTS`).
-benchmarks/schedules.py."""
+benchmarks/schedules.py, two cores of an AMD EPYC (Zen 4), 2026-11-21: docs/benchmarks.md, "Rows or units"."""
 
 LARGE_WEIGHTS = 2 << 20
 """Bytes of a loop's weights from which they no longer stay in the second-level cache of one core.
-benchmarks/schedules.py."""
+benchmarks/schedules.py, as UNITS_BELOW."""
 
 ALONE_BELOW = 1 << 18
 """Below this many multiply-adds of a loop or a product, waking a second thread takes longer than finishing alone.
-benchmarks/overhead.py has runs that small; the limit itself has no table."""
+Not measured by a script of benchmarks/; overhead.py has runs that small."""
 
 ALONE_A_STEP = 3 << 14
-"""Multiply-adds of a step below which meeting after every product costs more than a second thread saves. Measured for
-two threads; what it means for more is reasoned (docs/threads.md). benchmarks/overhead.py."""
+"""Multiply-adds of a step below which meeting after every product costs more than a second thread saves. For two
+threads benchmarks/schedules.py, as UNITS_BELOW; what it means for more is reasoned (docs/threads.md)."""
 
 CLEAR_ALONE_BELOW = 1 << 16
 """Numbers that one thread has zeroed before a second one is awake. Not measured."""
@@ -37,24 +36,24 @@ ROW_WORK_ALONE_BELOW = 1 << 15
 BLOCK_ROWS = 2048
 """Rows, of all steps together, of a block of time: enough for products to run at full speed over them, few enough
 for what one program hands to the next to stay in the cache. Memory for that does not grow with T.
-benchmarks/memory.py shows the memory; the number itself has no table."""
+Not measured against other numbers; benchmarks/memory.py shows what memory it leads to."""
 
 CHUNK_BYTES = 1 << 22
 """Bytes that a workspace finds at a time for small arrays. Not measured."""
 
 SENTENCE_BYTES = 1 << 16
 """Bytes that the workspace of a single sentence begins with: the system would take longer to hand over megabytes than
-the work with them takes. Not measured apart; benchmarks/translate.py has single sentences."""
+the work with them takes. Not measured."""
 
 LARGEST_KEPT = 31 << 20
 """Bytes of arrays that are kept for later ones when they are freed; the GNU C library allows 32 MiB. A training step of
-a small model takes 7 % longer without; of no script of benchmarks/."""
+a small model takes 7 % longer without, by no script of benchmarks/."""
 
 # ------------------------------------------------------------ short runs, prepared once (short_runs.py)
 
 SHORT_ROWS = 128
 """Rows, of all steps together, up to which finding memory and arguments takes longer than copying numbers.
-benchmarks/overhead.py has runs that short; the limit itself has no table."""
+Not measured by a script of benchmarks/; overhead.py has runs that short."""
 
 LAYER_SIZES = 16
 """Sizes (steps and rows) for which layers keep memory of prepared runs. Not measured."""

@@ -111,6 +111,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         return self._arrays[self._prefix + name].shape
 
     def _put(self, name: str, array: np.ndarray | Quantised) -> None:
+        """Hold another array or quantised matrix under this name; what was packed of the former one goes."""
         with self._lock:
             self._arrays[self._prefix + name] = array
             for key in [k for k in self._packed if k[0] == self._prefix + name]:

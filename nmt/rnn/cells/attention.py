@@ -69,6 +69,7 @@ class Attention:
         return context
 
     def _scores(self, p: Scope, query: Value, keys: Value) -> Value:
+        """How well each source position fits the query: one number a position and row."""
         if self.kind == "bahdanau":
             return dot(tanh(keys @ p.W_k + query @ p.W_q), p.v)
         if self.kind == "general":

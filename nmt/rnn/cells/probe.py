@@ -63,6 +63,8 @@ class CoverageCell(AttentionProbe):
 
 
 def _shown(y: Value, new: State, p: Scope) -> Value:
+    """The weights of all attentions that a step computes, their mean over heads and layers, spread over the source
+    positions. Raises ShapeError: there is none."""
     found = [v for v in topological([y, *new.values()]) if v.op == "softmax" and "S" in v.axes]
     if not found:
         raise ShapeError("AttentionProbe: the cell must attend to its source, got one without attention")

@@ -224,6 +224,7 @@ class _Run:
         return array.reshape(-1, array.shape[-1])
 
     def _function(self, step: Function, program: Program, block: Block, phase: str) -> Launch:
+        """A launch of a generated function for one block of time; the rest of its table is made once a pass."""
         rows = self.rows
         if step.name not in self.tables:
             self.tables[step.name] = self._table(step, program)
@@ -263,6 +264,7 @@ class _Run:
             self.scratch[name][...] = 0
 
     def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> Launch:
+        """A launch of a product outside the loop, over the rows of one block of time that take part."""
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
         A, C = self._rows_of(source, block), self._rows_of(target, block)
@@ -294,6 +296,7 @@ def _row_size(program: Program) -> int:
 
 
 def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:
+    """The array that a generated function knows by this name."""
     if name in arrays:
         return arrays[name]
     if name.startswith(INDEX):

@@ -110,8 +110,8 @@ class LayerStack:
         self.empty: Empty = empty
         self.needs = frozenset(needs)
         self.device, self.threads = device or cpu(), threads or default_threads()
-        suffixes = ("", "_reverse") if bidirectional else ("_reverse",) if reverse else ("",)
-        self.directions = len(suffixes)
+        self._ends = ("", "_reverse") if bidirectional else ("_reverse",) if reverse else ("",)
+        self.directions = len(self._ends)
         self._layers: list[list[Side]] = []
         shapes: dict[str, Param] = {}
         below = input_size
@@ -127,17 +127,22 @@ class LayerStack:
                 recompute=recompute,
                 device=self.device,
             )
-            own = self._shapes(cell)
-            ends = [f"_l{layer}{suffix}" for suffix in suffixes]
-            self._layers.append([Side(scan, Weights(), tuple(own), end, end.endswith("_reverse")) for end in ends])
-            shapes |= {name + end: param for end in ends for name, param in own.items()}
+            shapes |= self._add_layer(scan)
             below = cell.output_size * self.directions
         self.output_size = below
         self._store = LayerParams(self.name, shapes, self.dtype, self.device)
-        widths = {name: [sides[0].scan.states[name] for sides in self._layers] for name in self.states}
-        door = self.name, self.device, self.dtype
-        self._states = {name: LayerStates(*door, of_layers, self.directions) for name, of_layers in widths.items()}
+        self._states = {}
+        for name in self.states:
+            widths = [sides[0].scan.states[name] for sides in self._layers]
+            self._states[name] = LayerStates(self.name, self.device, self.dtype, widths, self.directions)
         self.initialize(0)
+
+    def _add_layer(self, scan: Scan) -> dict[str, Param]:
+        """Put a layer on top, the same scan in all directions; returns its parameters by name."""
+        own = self._shapes(scan.cell)
+        ends = [f"_l{len(self._layers)}{end}" for end in self._ends]
+        self._layers.append([Side(scan, Weights(), tuple(own), end, end.endswith("_reverse")) for end in ends])
+        return {name + end: param for end in ends for name, param in own.items()}
 
     def __repr__(self) -> str:
         """Its sizes from layer to layer, and where it computes."""
@@ -186,6 +191,7 @@ class LayerStack:
         self._store.set_writeable(False)
 
     def _thaw(self, fixed: Arrays) -> None:
+        """Open the parameters again, but for those in `fixed`; every side is laid out anew when it next runs."""
         self._store.set_writeable(True)
         self._fixed = fixed  # parameters that stay as they are
         self._frozen: set[str] = set()  # sides whose weights stay as they are
@@ -241,7 +247,7 @@ class LayerStack:
         given = {name: array for name, array in g.items() if name != "b"}
         return given | ({"b_x": g["b"], "b_h": g["b"].copy()} if self.bias else {})
 
-    # ------------------------------------------------------------ the constructor's door
+    # ------------------------------------------------------------ checks of what the constructor is given
 
     def _check_sizes(self, hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
         """The hidden size of each layer."""
@@ -257,6 +263,7 @@ class LayerStack:
         return tuple(whole_number(self.name, "hidden_size", size) for size in hidden_size)
 
     def _check_options(self, directions: tuple[bool, bool], padding: str, empty: str, needs: Collection[str]) -> None:
+        """Raises NMTError: both directions asked for twice, or a name that an option does not have."""
         if all(directions):
             raise NMTError(f"{self.name}: bidirectional and reverse must not both be set, got both; drop reverse")
         given = {"padding": [padding], "empty": [empty], "needs": needs}

@@ -147,6 +147,7 @@ class LSTM(RecurrentLayers):
         return self._backward(d_y, (d_hy, d_cy), reserve=reserve, data_only=True)
 
     def _cell(self, input_size: int, hidden_size: int) -> Cell:
+        """The plain cell where no option asks for more: its program is smaller."""
         plain = self.proj_size is None and self.clip is None and self.cell_clip is None
         plain = plain and not self.peepholes and not self.input_forget
         if plain and self.activations == ("sigmoid", "tanh", "tanh"):
@@ -188,11 +189,13 @@ class GRU(_OneState):
         return GRUCell(*sizes, self.bias, self.reset_after, clip=self.clip, activations=self.activations)
 
     def _shapes(self, cell: Cell) -> dict[str, Param]:
+        """A layer has one matrix W_h, which the cell has in two where the reset comes before the product."""
         W_h = Param((cell.output_size, 3 * cell.output_size), gates=3)
         own = super()._shapes(cell)
         return {"W_x": own.pop("W_x"), "W_h": W_h} | _without(own, "W_h", "W_rz", "W_n")
 
     def _to_cell(self, p: Arrays) -> Arrays:
+        """See `LayerStack`: the cell has both biases, and two recurrent matrices with the reset before the product."""
         given = _without(p, "W_h", "b_x", "b_h")
         if self.reset_after:
             given["W_h"] = p["W_h"]
@@ -203,6 +206,7 @@ class GRU(_OneState):
         return given | ({"b": p["b_x"], "b_h": p["b_h"]} if self.bias else {})
 
     def _from_cell(self, g: Arrays) -> Arrays:
+        """The other way, of gradients."""
         W_h = g["W_h"] if self.reset_after else self.device.xp.concatenate([g["W_rz"], g["W_n"]], axis=1)
         found = _without(g, "W_h", "W_rz", "W_n", "b", "b_h") | {"W_h": W_h}
         return found | ({"b_x": g["b"], "b_h": g["b_h"]} if self.bias else {})

@@ -154,6 +154,7 @@ class RecurrentLayers(LayerStack):
         return {name: states.apart(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
 
     def _row_ends(self, lengths: Lengths, T: int, B: int) -> RowEnds | None:
+        """How results differ from the engine's where rows end early; None where they do not."""
         if (self.padding, self.empty) == ("zero", "initial") or (lengths is None and T):
             return None
         steps = np.full(B, T, np.int64) if lengths is None else np.asarray(lengths, np.int64)
@@ -306,12 +307,13 @@ class RecurrentLayers(LayerStack):
         """In the order of `params`."""
         return {} if params is None else {name: params[name] for name in self._store.shapes}
 
-    # ------------------------------------------------------------ the door
+    # ------------------------------------------------------------ checks of arrays
 
     def _check(self, what: str, array: Any, shape: tuple[str | int, ...]) -> Array:
         return check_array(self.name, what, array, shape, self.dtype, self.device)
 
     def _check_d_y(self, d_y: Array | None, T: int, B: int) -> Array:
+        """The gradient of y, time first; zero where None is given. Raises ShapeError."""
         if d_y is None:
             return self.device.xp.zeros((T, B, self.output_size), self.dtype)
         if self.batch_first:

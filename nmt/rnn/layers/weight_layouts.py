@@ -116,6 +116,7 @@ def to_flat(params: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _flat_order(names: Mapping[str, Any]) -> list[str]:
+    """Names in the order of the one vector: matrices, then biases. Raises ShapeError: a parameter of neither kind."""
     matrices = [name for name in names if name.startswith("W_")]
     biases = [name for name in names if name.startswith("b_")]
     if len(matrices) + len(biases) < len(names):
@@ -226,6 +227,7 @@ _WITH_ALPHA = {"leaky_relu", "thresholded_relu", "elu"}
 
 
 def _ends(direction: str, layer: int) -> list[str]:
+    """What the names of a layer's parameters end with, by direction. Raises ShapeError: another direction."""
     ends = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "_reverse")}
     if direction not in ends:
         raise ShapeError(f"layouts: direction must be one of {', '.join(ends)}, got {direction}")
@@ -273,10 +275,12 @@ _SIDE = ("W_x", "W_h", "b_x", "b_h")
 
 
 def _from_side(have: str, want: str, arrays: Sequence[np.ndarray], layer: int, reverse: bool) -> Arrays:
+    """Another system's arrays of one direction under our names, gates in our order."""
     (end,) = _ends("reverse" if reverse else "forward", layer)
     return {name + end: reorder_gates(array, have, want) for name, array in zip(_SIDE, arrays, strict=False)}
 
 
 def _to_side(have: str, want: str, params: Mapping[str, np.ndarray], layer: int, reverse: bool) -> list[np.ndarray]:
+    """Our arrays of one direction in another system's order; biases that are not there are left out."""
     (end,) = _ends("reverse" if reverse else "forward", layer)
     return [reorder_gates(params[name + end], have, want) for name in _SIDE if name + end in params]

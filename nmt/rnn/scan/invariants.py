@@ -85,6 +85,7 @@ class Invariants:
         )
 
     def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
+        """A gradient [S, B, n], cleared where a row has no source position."""
         if array.ndim == 3:
             self.device.clear_ended(array, rows.source_lengths, rows.threads)
         return array

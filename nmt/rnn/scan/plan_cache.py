@@ -35,20 +35,25 @@ class Compiled:
         return Compiled(self.make(with_operands(self.step.plan)), constant, self.make)
 
 
+@dataclass(frozen=True)
+class RunKind:
+    """A kind of run: where and in which types, and what it is asked for. single_step: inference with a T of 1."""
+
+    device: Device
+    dtype: np.dtype
+    packed: np.dtype
+    training: bool
+    want: Wanted
+    single_step: bool
+    recompute: Recompute
+    keep: Keep
+
+
 @lru_cache(maxsize=256)
-def compile_step(
-    step: TracedStep,
-    device: Device,
-    dtype: np.dtype,
-    packed: np.dtype,
-    training: bool,
-    want: Wanted,
-    single_step: bool,
-    recompute: Recompute,
-    keep: Keep,
-) -> Compiled:
-    """What runs a step."""
-    traced = step.trace(training=training, record=want.record, named=[name for name, _ in keep])
+def compile_step(step: TracedStep, kind: RunKind) -> Compiled:
+    """The plan of a step, and that of what is constant over time in it, ready for a kind of run."""
+    want, training = kind.want, kind.training
+    traced = step.trace(training=training, record=want.record, named=[name for name, _ in kind.keep])
     small = traced.invariants
     through = want.through(small) if small else frozenset[str]()
     needs = None if want.needs is None else want.needs | through
@@ -57,13 +62,13 @@ def compile_step(
         training=training,
         needs=needs,
         receives=want.cotangents,
-        single_step=single_step,
-        recompute=recompute,
-        keep=keep,
+        single_step=kind.single_step,
+        recompute=kind.recompute,
+        keep=kind.keep,
     )
 
     def make(plan: Plan) -> Executable:
-        return device.executable(plan, dtype, packed)
+        return kind.device.executable(plan, kind.dtype, kind.packed)
 
     constant = None
     if small is not None:

@@ -23,7 +23,7 @@ from nmt.rnn.kernels.runs import identity
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.array_checks import ArrayChecks
 from nmt.rnn.scan.invariants import Invariants
-from nmt.rnn.scan.plan_cache import Compiled, compile_step
+from nmt.rnn.scan.plan_cache import Compiled, RunKind, compile_step
 
 
 class ScanSetup:
@@ -99,8 +99,7 @@ class ScanSetup:
         if training and self.packed == QUADS:
             name = type(self.cell).__name__
             raise NMTError(f"{name}: compute_dtype must be float32 or bfloat16 to train, got int8; take another")
-        return compile_step(
-            self.traced,
+        kind = RunKind(
             self.device,
             self.dtype,
             self.packed,
@@ -110,6 +109,7 @@ class ScanSetup:
             recompute=self.recompute if training else "attention",
             keep=self.keep if training else (),
         )
+        return compile_step(self.traced, kind)
 
     def plan(self, training: bool) -> Plan:
         """The programs of a kind of run, to look at."""

@@ -131,5 +131,6 @@ class ShortRuns:
         return sizes(x, [None] * len(self._joins))
 
     def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[Side]:
+        """One layer in its directions, each with its own weights."""
         names = [(f"{layer}.{end}" if end else "", n == 1) for n, end in enumerate(self._ends)]
         return [Side(scan, weights.view(name) if name else weights, (), "", reverse) for name, reverse in names]

@@ -42,6 +42,7 @@ class Packing:
         return spread
 
     def _take(self, array: Any, steps: Any) -> Any:
+        """Of each row the steps [T, B], one number a step and row."""
         if array.ndim == 4:  # the rows are the third axis
             return self._xp.ascontiguousarray(array.swapaxes(1, 2)[steps, self._rows].swapaxes(1, 2))
         return array[steps, self._rows]

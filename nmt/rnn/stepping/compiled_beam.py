@@ -27,7 +27,7 @@ from nmt.rnn.kernels.tables import divisions
 from nmt.rnn.kernels.team import MeetingLines, address_of, task_table
 from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.stepping.beam_settings import BeamSettings
-from nmt.rnn.stepping.prepared_step import Call
+from nmt.rnn.stepping.prepared_step import Call, Calls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper
 
 _TASKS_THAT_MEET = 4
@@ -161,6 +161,7 @@ class CompiledBeam:
     # ------------------------------------------------------------ memory
 
     def _make_memory(self, slots: int, K: int) -> None:
+        """Arrays for so many slots of K places each: of a search that begins, numbers are set by `begin`."""
         scan, C, W = self._stepper.scan, self._capacity, tuning.FIRST_WIDTH
         V = len(self._layer.weights[self._layer.bias])
         self._n = n = np.zeros(loop.NUMBERS, np.int64)
@@ -216,8 +217,8 @@ class CompiledBeam:
         prepared, C, n, arrays = self._stepper.prepared, self._capacity, self._n, self._arrays
         rows, output = arrays["rows"], self._output or self._use_layer(self._layer)
         prepared.read(self._stepper.sources(rows[loop.OWNER]))
-        given = {"x": self._x}, self._continued, rows[loop.WORD], rows[loop.PARENT]
-        calls = prepared.join(*given, C, C, C)
+        inputs = StepInputs({"x": self._x}, self._continued, rows[loop.WORD], rows[loop.PARENT])
+        calls = prepared.join(inputs, C, C, C)
         if len(self._calls) != len(calls) or any(a is not b for a, b in zip(self._calls, calls, strict=True)):
             self._calls = calls
             self._make_tables(calls, output)
@@ -230,7 +231,8 @@ class CompiledBeam:
         ]
         n[loop.CONTINUED], arrays["continued"] = len(continued), _matrix(continued)
 
-    def _make_tables(self, calls: tuple[Call | None, Call | None, Call], output: BestTokens) -> None:
+    def _make_tables(self, calls: Calls, output: BestTokens) -> None:
+        """What the loop reads of the parts of a step: tasks, divisions by rows, what is copied where before a step."""
         prepared, n, arrays = self._stepper.prepared, self._n, self._arrays
         step, given, gathered = calls[-1], {"x": self._x}, []
         for name in prepared.shared.gathered:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from nmt.rnn import tuning
+from nmt.rnn import device, tuning
 from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.array_names import INDEX, Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.compiler.program import Place
-from nmt.rnn.compiler.share import Shared
 from nmt.rnn.division import single_steps
 from nmt.rnn.kernels.run_cpu import Executable
 from nmt.rnn.kernels.runs import identity
@@ -26,6 +26,7 @@ from nmt.rnn.kernels.team import TaskSequence
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
+from nmt.rnn.stepping.compiled_step import CompiledStep
 from nmt.rnn.stepping.source_store import Sources
 
 
@@ -73,55 +74,59 @@ class Call:
         return self.function, self.table.parts, self.address
 
 
+@dataclass(frozen=True)
+class StepInputs:
+    """What a step reads: inputs [U, n] and states [P, n] by name; row r reads the input word[r] and continues the
+    states parent[r], both int64 [R]."""
+
+    given: Mapping[str, np.ndarray]
+    states: Mapping[str, np.ndarray]
+    word: np.ndarray
+    parent: np.ndarray
+
+
+class Calls(NamedTuple):
+    """The parts of a step, in the order they run in; those that a step does not have are None."""
+
+    inputs: Call | None
+    states: Call | None
+    step: Call
+
+
 class PreparedStep:
     """The parts of a step (see `compiler.share`), whose executables hold a single function each. For one caller at a
     time, and a number of threads that stays as it is: tables are divided for it."""
 
-    def __init__(
-        self,
-        scan: Scan,
-        weights: Weights,
-        shared: Shared,
-        step: Executable,
-        of_inputs: Executable | None,
-        of_states: Executable | None,
-        threads: int,
-    ) -> None:
-        self.scan, self.weights, self.shared, self.threads = scan, weights, shared, threads
-        self._step, self._of_inputs, self._of_states = step, of_inputs, of_states
+    def __init__(self, scan: Scan, weights: Weights, compiled: CompiledStep, threads: int) -> None:
+        self.scan, self.weights, self.shared, self.threads = scan, weights, compiled.shared, threads
+        self._compiled = compiled
+        parts = {"inputs": compiled.of_inputs, "states": compiled.of_states, "step": compiled.step}
+        self._parts = {kind: _on_processor(part) for kind, part in parts.items()}
         self._calls: dict[str, Call] = {}
         self._version = weights.version
         self._sequence = TaskSequence(3)
         self._sources = Sources({}, identity(1), identity(1), 1)
         self._longest = 0
-        self._filled = {*(array_names.state(name) for name in scan.states), step.plan.outputs["y"].name}
-        self._names = {k for part in (of_inputs, of_states) if part for k in part.plan.outputs}
+        self._filled = {*(array_names.state(name) for name in scan.states), self.output.name}
+        shared = self._parts["inputs"], self._parts["states"]
+        self._names = {k for part in shared if part for k in part.plan.outputs}
 
-    def run(
-        self,
-        given: Mapping[str, np.ndarray],
-        states: Mapping[str, np.ndarray],
-        word: np.ndarray,
-        parent: np.ndarray,
-        sources: Sources | None = None,
-    ) -> Arrays:
+    def run(self, inputs: StepInputs, sources: Sources | None = None) -> Arrays:
         """The states' stacks and the array of the output, as `Executable.forward` leaves them, in memory that the next
-        call uses again.
-
-        given: inputs [U, n] by name, row r reads word[r]; states [P, n], row r continues parent[r]; both int64 [R].
-        sources: None for a cell without captured arrays.
-        """
+        call uses again. sources: None for a cell without captured arrays."""
         if sources is not None:
             self.read(sources)
-        counts = (len(next(iter(given.values()))), len(next(iter(states.values()), parent)), len(word))
-        *parts, step = self.join(given, states, word, parent, *counts)
+        given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
+        U, P = len(next(iter(given.values()))), len(next(iter(states.values()), parent))
+        parts = self.join(inputs, U, P, len(word))
+        step = parts.step
         arrays = {name: step.array(name) for name in self._filled}
         for name in self.shared.gathered:
             if name in states:
                 np.take(states[name], parent, axis=0, out=arrays[array_names.state(name)][0])
             else:
                 np.take(given[name], word, axis=0, out=step.array(name)[0])
-        calls = [call for call in (*parts, step) if call is not None]
+        calls = [call for call in parts if call is not None]
         with operation("step", multiply_adds=lambda: sum(call.multiply_adds for call in calls)):
             self._sequence.run([call.task for call in calls], calls)
         return arrays
@@ -130,53 +135,48 @@ class PreparedStep:
         """Rows read these sentences from the next call on."""
         self._sources = sources
 
-    def join(
-        self,
-        given: Mapping[str, np.ndarray],
-        states: Mapping[str, np.ndarray],
-        word: np.ndarray,
-        parent: np.ndarray,
-        U: int,
-        P: int,
-        R: int,
-    ) -> tuple[Call | None, Call | None, Call]:
-        """The parts, of inputs, of states and the step, ready for so many rows and reading these arrays (see `run`)
-        and one another; those that are not there are None. What is gathered is the caller's business."""
+    def join(self, inputs: StepInputs, U: int, P: int, R: int) -> Calls:
+        """The parts ready for so many inputs, states and rows, and reading these arrays and one another. What is
+        gathered is the caller's business."""
         step = self.call("step", R)
-        found: list[Call | None] = []
-        for kind, part, values, index, count in (
-            ("inputs", self._of_inputs, given, word, U),
-            ("states", self._of_states, states, parent, P),
-        ):
-            if part is None:
-                found.append(None)
-                continue
-            call = self.call(kind, count)
-            for name in part.plan.trace.inputs:
-                call.exchange(name, values[name])
-            for name, place in part.plan.outputs.items():
-                step.exchange(array_names.captured(name), call.arrays[place.name])
-                step.exchange(array_names.captured_index(name), index)
-            found.append(call)
+        of_inputs = self._shared(step, "inputs", inputs.given, inputs.word, U)
+        of_states = self._shared(step, "states", inputs.states, inputs.parent, P)
         for name, array in self._sources.arrays.items():
             step.exchange(name, array)
         if self._sources.arrays:
             step.exchange("source_lengths", self._sources.lengths)
             step.exchange("owner", self._sources.starts)
-        return found[0], found[1], step
+        return Calls(of_inputs, of_states, step)
+
+    def _shared(
+        self, step: Call, kind: str, values: Mapping[str, np.ndarray], index: np.ndarray, count: int
+    ) -> Call | None:
+        """What rows have in common by `kind`, "inputs" or "states", on `count` of `values`; the step reads it by
+        `index`."""
+        part = self._parts[kind]
+        if part is None:
+            return None
+        call = self.call(kind, count)
+        for name in part.plan.trace.inputs:
+            call.exchange(name, values[name])
+        for name, place in part.plan.outputs.items():
+            step.exchange(array_names.captured(name), call.arrays[place.name])
+            step.exchange(array_names.captured_index(name), index)
+        return call
 
     @property
     def output(self) -> Place:
         """Where the step puts its output."""
-        return self._step.plan.outputs["y"]
+        return self._compiled.step.plan.outputs["y"]
 
     def forget_rows(self) -> None:
-        """Somebody else has written numbers of rows into the tables."""
+        """Called when a compiled search has written its numbers of rows into the tables; the next call sets them."""
         for call in self._calls.values():
             call.rows = 0
 
     def rest(self) -> None:
-        """Let the memory of many rows, and of sentences, go."""
+        """Called when a search has ended. Frees the memory of many rows, and of sentences; keeps parts of up to
+        tuning.KEPT_STEP_ROWS rows."""
         self._calls = {kind: call for kind, call in self._calls.items() if call.capacity <= tuning.KEPT_STEP_ROWS}
         self._sources = Sources({}, identity(1), identity(1), 1)
 
@@ -197,7 +197,7 @@ class PreparedStep:
         """What runs a part on up to so many rows; what changes from call to call is still to be exchanged."""
         allocate = Fresh()
         scan = self.scan
-        part = {"inputs": self._of_inputs, "states": self._of_states, "step": self._step}[kind]
+        part = self._parts[kind]
         if part is None:
             raise RuntimeError(f"a step without a part for its {kind} cannot prepare one")
         ones, bounds = single_steps(count, self.threads)
@@ -231,3 +231,10 @@ class PreparedStep:
 
 
 _UNKNOWN = np.zeros(1)
+
+
+def _on_processor(part: device.Executable | None) -> Executable | None:
+    """A part as the processor runs it. Raises RuntimeError: it is another device's."""
+    if part is not None and not isinstance(part, Executable):
+        raise RuntimeError(f"steps are prepared on the processor alone, got {type(part).__name__}")
+    return part

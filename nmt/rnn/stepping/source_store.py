@@ -96,6 +96,7 @@ class SourceStore:
             self._end += taken
 
     def _index(self) -> None:
+        """Renew what is looked up by sentence: first positions and the greatest length."""
         self._first_name = next(iter(self._live), self._next_name)
         self._starts = np.zeros(self._next_name - self._first_name, np.int64)
         for name, (start, _) in self._live.items():

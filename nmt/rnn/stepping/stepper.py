@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -16,46 +13,15 @@ from nmt.rnn.arrays.features import shaped
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import axes_of
-from nmt.rnn.compiler.identity import TracedStep
-from nmt.rnn.compiler.plan import make_plan
-from nmt.rnn.compiler.share import Shared, cut_shared
-from nmt.rnn.compiler.trace import Trace
-from nmt.rnn.device import Device, Executable
+from nmt.rnn.device import Executable
 from nmt.rnn.division import single_steps
 from nmt.rnn.kernels import run_cpu
 from nmt.rnn.kernels.runs import identity
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.stepping.prepared_step import PreparedStep
+from nmt.rnn.stepping.compiled_step import compile_step
+from nmt.rnn.stepping.prepared_step import PreparedStep, StepInputs
 from nmt.rnn.stepping.source_store import Sources, SourceStore
-
-
-@dataclass
-class _Compiled:
-    """A step and the parts of it that rows share, ready to run."""
-
-    shared: Shared
-    step: Executable
-    of_inputs: Executable | None
-    of_states: Executable | None
-
-    @property
-    def parts(self) -> tuple[Shared, Any, Any, Any]:
-        """All of them, for `PreparedStep`."""
-        return self.shared, self.step, self.of_inputs, self.of_states
-
-
-@lru_cache(maxsize=64)
-def _compile(step: TracedStep, device: Device, dtype: np.dtype, packed: np.dtype) -> _Compiled:
-    shared = cut_shared(step.trace(training=False))
-
-    def executable(part: Trace) -> Executable:
-        return device.executable(make_plan(part, training=False, single_step=True), dtype, packed)
-
-    def of(part: Trace | None) -> Executable | None:
-        return None if part is None else executable(part)
-
-    return _Compiled(shared, executable(shared.step), of(shared.of_inputs), of(shared.of_states))
 
 
 class Stepper:
@@ -72,7 +38,7 @@ class Stepper:
         self.threads = threads or scan.threads
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights = scan, weights
-        self._compiled = _compile(scan.traced, scan.device, scan.dtype, scan.packed)
+        self._compiled = compile_step(scan.traced, scan.device, scan.dtype, scan.packed)
         leaves = self._compiled.shared.step.leaves
         shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
         captured = {array_names.captured(k): v for k, v in leaves.items() if v.op == "captured" and k not in shared}
@@ -82,7 +48,7 @@ class Stepper:
         self._memory = Workspace(scan.device.xp)
         self._prepared: PreparedStep | None = None
         if isinstance(self._compiled.step, run_cpu.Executable):
-            self._prepared = PreparedStep(scan, weights, *self._compiled.parts, threads=self.threads)
+            self._prepared = PreparedStep(scan, weights, self._compiled, self.threads)
 
     def admit(
         self, captured: Mapping[str, np.ndarray], source_lengths: Sequence[int] | np.ndarray | None = None
@@ -156,8 +122,9 @@ class Stepper:
         sources = None
         if sentence is not None and scan.captured:
             sources = self._sources.of(sentence)
+        inputs = StepInputs(given, states, word, parent)
         run = self._launch if self._prepared is None else self._prepared.run
-        arrays = run(given, states, word, parent, sources)
+        arrays = run(inputs, sources)
         place = self._compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind == "after" else 0]
         new = {name: arrays[array_names.state(name)][1] for name in scan.states}
@@ -177,10 +144,9 @@ class Stepper:
             raise ShapeError(f"{name}: sentence, word and parent must be of one length, got {sorted(counts)}")
         return counts.pop()
 
-    def _launch(
-        self, given: Arrays, states: Arrays, word: np.ndarray, parent: np.ndarray, sources: Sources | None
-    ) -> Arrays:
+    def _launch(self, inputs: StepInputs, sources: Sources | None) -> Arrays:
         """`PreparedStep.run` on any device, part by part."""
+        given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
         self._memory.reset()
         compiled, scan, R = self._compiled, self.scan, len(word)
         index = scan.device.index
@@ -201,7 +167,7 @@ class Stepper:
         compiled.step.forward(arrays, self.weights, rows, self._memory)
         return arrays
 
-    def _shared(self, part: Executable | None, given: Arrays, index: np.ndarray) -> Arrays:
+    def _shared(self, part: Executable | None, given: Mapping[str, np.ndarray], index: np.ndarray) -> Arrays:
         """What the rows that `index` points to have in common, and the index to read it by."""
         if part is None:
             return {}

@@ -20,6 +20,7 @@ from nmt.rnn.cells import AttentionCell, LSTMCell
 from nmt.rnn.compiler.plan import Pass, make_plan
 from nmt.rnn.compiler.program import Place, Product, Program, RowWork
 from nmt.rnn.compiler.trace import trace
+from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.kernel import Kernel
 from nmt.rnn.kernels.cuda.row_forms import MEET, CudaRows, features_are_independent
 from nmt.rnn.kernels.modules import load_module
@@ -36,9 +37,6 @@ sigmoid, tanh, exp, relu, sqrt, softplus, maximum = activations(F)
 
 FIXED = ("first", "last", "old", "lowest", "B", "C", "S", "flip")
 ROWS = ("lengths", "source_lengths", "owner")
-MOST_THREADS = 256
-FEWER_THREADS = 128
-"""Of a block that shares its row with others."""
 
 
 @dataclass
@@ -182,7 +180,7 @@ class _Writer(Names):
 
     def _threads(self) -> int:
         """Of a block: known when the code is written, for the width decides how many are of use."""
-        most = FEWER_THREADS if self.spread else MOST_THREADS
+        most = tuning.SHARED_ROW_THREADS if self.spread else tuning.ROW_THREADS
         return min(most, max(32, 1 << (self.width - 1).bit_length()))
 
 

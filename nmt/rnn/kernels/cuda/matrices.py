@@ -9,12 +9,9 @@ import numpy as np
 
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import Array
-from nmt.rnn.kernels.cuda import row_kernels
+from nmt.rnn.kernels.cuda import row_kernels, tuning
 from nmt.rnn.kernels.cuda.card import Card
 from nmt.rnn.kernels.row_writer import Weight
-
-FEW = 0.75
-"""Share of rows below which copying those that take part costs less than a product of all; an estimate, unmeasured."""
 
 BITS = np.dtype(np.uint32)
 BFLOAT16 = np.dtype(np.uint16)
@@ -68,7 +65,7 @@ class Matrices:
         are arbitrary, or not written."""
         name, start, rows, transposed = key
         weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
-        if index is not None and len(index) >= FEW * left.count:
+        if index is not None and len(index) >= tuning.GATHER_BELOW * left.count:
             index = None
         a = self._gathered(left, index, "left")
         c = out.view() if index is None else self._matrix("right", len(index), out.size, self.dtype)
