@@ -1,4 +1,5 @@
-"""The plain search on the processor: the best continuations and nothing else, as one computation (see `rnn.beam_loop`).
+"""The plain search on the processor: the best continuations and nothing else, as one computation (see
+`rnn.stepping.compiled_beam`).
 
 What `beam.BeamCell` computes step by step, with the same results; that is the place for whatever options exchange.
 """

@@ -107,7 +107,7 @@ class Device:
     memory: int | None = None
     """Bytes of the card; None for the processor, whose memory is shared with others."""
     block_rows: int | None = None
-    """Rows, of all steps together, of a block of time; None for what suits the processor's cache (`run_cpu`)."""
+    """Rows, of all steps together, of a block of time; None for tuning.BLOCK_ROWS."""
 
     # ------------------------------------------------------------ arrays
 

@@ -169,7 +169,7 @@ class LayerStack:
         return self._store.views(flat)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copy parameters in, host arrays of any float type (see layouts.py for those of other systems). Raises
+        """Copy parameters in, host arrays of any float type (see weight_layouts.py for those of other systems). Raises
         ShapeError."""
         self._thaw({})
         self._store.load(arrays)

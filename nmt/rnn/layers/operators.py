@@ -6,7 +6,7 @@ Stacks in one or both directions. Parameters are arrays by name: `W_x_l0` [D, G*
 vector, `flat`. States lie layer by layer, forward before reverse: [L * directions, B, H]; where the layers have
 different sizes a state is a tuple with one array [directions, B, H] a layer.
 
-What other systems call these options, and arrays in their layouts: docs/operators.md, layouts.py.
+What other systems call these options, and arrays in their layouts: docs/operators.md, weight_layouts.py.
 """
 
 from collections.abc import Sequence
