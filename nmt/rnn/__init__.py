@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         ZoneoutCell,
     )
     from nmt.rnn.check_cell import check
-    from nmt.rnn.graph import (
+    from nmt.rnn.functions import (
         concat,
         dot,
         exp,
@@ -151,5 +151,5 @@ def __getattr__(name: str) -> Any:
         return import_module(f"nmt.rnn.{_DOORS[name]}")
     if name not in __all__:
         raise AttributeError(f"module 'nmt.rnn' has no attribute {name!r}")
-    module = _MODULES.get(name) or ("cells" if name.endswith("Cell") else "graph")
+    module = _MODULES.get(name) or ("cells" if name.endswith("Cell") else "functions")
     return getattr(import_module(f"nmt.rnn.{module}"), name)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
-from nmt.rnn.graph import Value, concat, dot, softmax, tanh, weighted_sum
+from nmt.rnn.functions import concat, dot, softmax, tanh, weighted_sum
+from nmt.rnn.graph import Value
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
 from nmt.rnn.cells.attention import Attention
 from nmt.rnn.cells.convolution import ConvolutionCell
-from nmt.rnn.graph import Value, concat, source_count, sqrt
+from nmt.rnn.functions import concat, source_count, sqrt
+from nmt.rnn.graph import Value
 
 HALF = 0.5**0.5
 

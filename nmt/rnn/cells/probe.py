@@ -2,7 +2,8 @@
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State
-from nmt.rnn.graph import Value, concat, topological, weighted_sum
+from nmt.rnn.functions import concat, weighted_sum
+from nmt.rnn.graph import Value, topological
 
 
 class AttentionProbe(Cell):
