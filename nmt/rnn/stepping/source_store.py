@@ -22,7 +22,7 @@ class SourceStore:
     """Arrays [positions, n] by name in which every sentence has a run of positions of its own.
 
     widths: n of each array, None where a position has one number. narrow: arrays that have one entry a sentence; it
-    lies at the first position. Names of sentences are never used twice. Memory follows the sentences that are there
+    lies at the first position. Sentence ids are never used twice. Memory follows the sentences that are there
     at a time.
     """
 
@@ -34,8 +34,8 @@ class SourceStore:
         self._lengths_at = np.zeros(0, np.int64)  # by first position
         self._end = self._longest = 0
         self._live: dict[int, tuple[int, int]] = {}  # first position and length, in order of positions
-        self._starts = np.zeros(0, np.int64)  # by name, counted from _first_name
-        self._first_name = self._next_name = 0
+        self._starts = np.zeros(0, np.int64)  # by sentence id, counted from _first_id
+        self._first_id = self._next_id = 0
 
     def emptied(self) -> SourceStore:
         """Another one for arrays of the same kind."""
@@ -43,9 +43,9 @@ class SourceStore:
         return SourceStore(widths, self._narrow, self._dtype, self._xp)
 
     def add(self, arrays: dict[str, np.ndarray], lengths: np.ndarray) -> np.ndarray:
-        """Copy the real positions of arrays [S, B, n], narrow ones [B, n]; returns the sentences' names, int64 [B]."""
+        """Copy the real positions of arrays [S, B, n], narrow ones [B, n]; returns sentence ids, int64 [B]."""
         self._make_room(int(np.maximum(lengths, 1).sum()))
-        names = np.arange(self._next_name, self._next_name + len(lengths), dtype=np.int64)
+        sentence_ids = np.arange(self._next_id, self._next_id + len(lengths), dtype=np.int64)
         for b, length in enumerate(lengths.tolist()):
             start, self._end = self._end, self._end + max(1, length)
             for name, target in self.arrays.items():
@@ -53,28 +53,28 @@ class SourceStore:
                     target[start] = arrays[name][b]
                 else:
                     target[start : start + length] = arrays[name][:length, b]
-            self._live[self._next_name] = start, length
+            self._live[self._next_id] = start, length
             self._lengths_at[start] = length
-            self._next_name += 1
+            self._next_id += 1
         self._index()
-        return names
+        return sentence_ids
 
-    def remove(self, names: np.ndarray) -> None:
+    def remove(self, sentence_ids: np.ndarray) -> None:
         """Give the sentences' positions back."""
-        for name in names.tolist():
-            del self._live[name]
+        for n in sentence_ids.tolist():
+            del self._live[n]
 
-    def of(self, names: np.ndarray) -> Sources:
+    def of(self, sentence_ids: np.ndarray) -> Sources:
         """What rows of these sentences [R] read."""
-        return self.at(self._starts[names - self._first_name])
+        return self.at(self._starts[sentence_ids - self._first_id])
 
     def at(self, starts: np.ndarray) -> Sources:
         """What rows read whose sentences begin at these positions [R]."""
         return Sources(self.arrays, starts, self._lengths_at, self._longest)
 
     def all_starts(self) -> tuple[np.ndarray, int]:
-        """First positions by name, and the name of the first of them."""
-        return self._starts, self._first_name
+        """First positions by sentence id, and the id of the first of them."""
+        return self._starts, self._first_id
 
     def _make_room(self, count: int) -> None:
         """Move what is there to the front, into larger arrays where need be, so that `count` positions follow."""
@@ -87,18 +87,18 @@ class SourceStore:
             self.arrays = {k: self._xp.zeros((2 * needed, *a.shape[1:]), a.dtype) for k, a in old.items()}
             self._lengths_at = np.zeros(2 * needed, np.int64)
         self._end = 0
-        for name, (start, length) in self._live.items():
+        for n, (start, length) in self._live.items():
             taken = max(1, length)
             for k, target in self.arrays.items():
                 target[self._end : self._end + taken] = old[k][start : start + taken]
             self._lengths_at[self._end] = length
-            self._live[name] = self._end, length
+            self._live[n] = self._end, length
             self._end += taken
 
     def _index(self) -> None:
         """Renew what is looked up by sentence: first positions and the greatest length."""
-        self._first_name = next(iter(self._live), self._next_name)
-        self._starts = np.zeros(self._next_name - self._first_name, np.int64)
-        for name, (start, _) in self._live.items():
-            self._starts[name - self._first_name] = start
+        self._first_id = next(iter(self._live), self._next_id)
+        self._starts = np.zeros(self._next_id - self._first_id, np.int64)
+        for n, (start, _) in self._live.items():
+            self._starts[n - self._first_id] = start
         self._longest = max((length for _, length in self._live.values()), default=0)

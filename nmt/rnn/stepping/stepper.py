@@ -53,7 +53,7 @@ class Stepper:
     def admit(
         self, captured: Mapping[str, np.ndarray], source_lengths: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
-        """Take in sentences: captured arrays [S, B, n], real positions of each [B]. Returns their names, int64 [B].
+        """Take in sentences: captured arrays [S, B, n], real positions of each [B]. Returns sentence ids, int64 [B].
 
         Raises ShapeError."""
         scan = self.scan
@@ -66,9 +66,9 @@ class Stepper:
         invariants.forward(arrays, self.weights, rows, Fresh(scan.device.xp))
         return self._sources.add(arrays, rows.source_lengths)
 
-    def release(self, sentences: np.ndarray) -> None:
-        """These are not asked for any more; their memory is used again."""
-        self._sources.remove(sentences)
+    def release(self, sentence_ids: np.ndarray) -> None:
+        """These sentences are not asked for any more; their memory is used again."""
+        self._sources.remove(sentence_ids)
 
     @property
     def prepared(self) -> PreparedStep:
@@ -78,7 +78,7 @@ class Stepper:
         return self._prepared
 
     def starts(self) -> tuple[np.ndarray, int]:
-        """Where captured arrays of sentences begin, int64 by name, and the first of these names."""
+        """Where captured arrays of sentences begin, int64 by sentence id, and the first of these ids."""
         return self._sources.all_starts()
 
     def sources(self, starts: np.ndarray) -> Sources:
