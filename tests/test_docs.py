@@ -233,3 +233,18 @@ def test_operators_as_their_page_says():
     common = {"self", "input_size", "num_layers", "options"}
     plain = {"bias", "dropout", "dtype", "compute_dtype", "threads", "recompute", "device"}
     assert (own - common) | (set(LayerOptions.__annotations__) - plain) == keywords
+
+
+def test_scans_as_their_page_says():
+    """The examples run one after the other, and give what the text between them promises."""
+    page, names = ROOT / "docs" / "scan.md", {}
+    for block in code_blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), names)
+    run, back, mask = names["run"], names["back"], names["mask"]
+    assert not run.y[2:, 1].any() and run.y[:2, 1].all()
+    assert set(back.initial) == set(run.final) and back.captured["memory"].shape == names["memory"].shape
+    assert all(gradient.any() for gradient in names["gradients"].values())
+    totals = names["attention"][..., 0].sum(axis=1)
+    np.testing.assert_allclose(totals, mask, atol=1e-6)
+    assert sorted(names["result"].tapes) == [0, 4, 8]
+    assert all(gradient.any() for gradient in names["d_own"].values())
