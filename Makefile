@@ -16,6 +16,9 @@ GPU_TESTS := tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py 
 # Renewed when pyproject.toml changes.
 STAMP := $(VENV)/.installed
 
+# Machine code for the wheel; where the package looks for it.
+PACKS := nmt/rnn/kernels/packs
+
 DEMO_DATA := data/demo
 DEMO_CONFIG := configs/quickstart.yaml
 # The model_dir of that file.
@@ -23,7 +26,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench test-gpu bench-gpu docs clean
+.PHONY: help setup demo test check format bench test-gpu bench-gpu docs wheel clean
 
 help:
 	@echo 'make demo    set up, make a corpus, train a small translator, translate, score (minutes)'
@@ -33,7 +36,8 @@ help:
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-gpu   run the tests of tests/cuda on a card'
 	@echo 'make bench-gpu  measure on a card, beside PyTorch; tables into $(OUT)'
-	@echo 'make docs    write docs/commands.md and the settings reference from the code'
+	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
+	@echo 'make docs    write docs/commands.md, the settings reference and the pictures of passes from the code'
 	@echo 'make setup   only make $(VENV) and install into it'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
 
@@ -98,6 +102,14 @@ test-gpu:
 bench-gpu:
 	@mkdir -p $(OUT)
 	$(GPU_PYTHON) benchmarks/gpu.py --out $(OUT)
+
+# A checkout does without the packs: they are removed again.
+wheel: $(STAMP)
+	rm -rf $(PACKS)
+	$(BIN)/python -m nmt.precompile make $(PACKS)
+	$(PIP) wheel --quiet --disable-pip-version-check --no-deps -w dist .
+	rm -rf $(PACKS)
+	@ls -l dist/*.whl
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py

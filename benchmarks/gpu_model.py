@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nmt.rnn.devices import choose_device, cpu
 
 from nmt.config import Config, config_from_dict
 from nmt.data.batches import Batch, make_batch
@@ -25,6 +24,7 @@ from nmt.decode import search
 from nmt.errors import DeviceError
 from nmt.model_folder import build_model
 from nmt.rnn.device import Device
+from nmt.rnn.devices import choose_device, cpu
 from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.train.optimizer import make_optimizer
 from nmt.train.update import Updater

@@ -1,7 +1,8 @@
-"""Writes what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, and the tests named
-in docs/engine-rows.md.
+"""Writes what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, the tests named in
+docs/engine-rows.md, and the pictures of the compiler's passes.
 
-Run by `make docs`. tests/test_docs.py and tests/rows/test_page.py fail when something is missing from these files.
+Run by `make docs`. tests/test_docs.py, tests/rows/test_page.py and tests/rnn/test_show.py fail when something is
+missing from these files.
 """
 
 import importlib
@@ -11,11 +12,15 @@ from pathlib import Path
 
 import click
 import engine_rows
+import passes
 
 from nmt.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize")
+COMMANDS = (
+    *("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize"),
+    "cache",
+)
 # The page must not depend on the terminal of whoever runs this.
 HELP_WIDTH = 96
 HEADER = """\
@@ -51,6 +56,7 @@ def commands_page() -> str:
 def main() -> None:
     """Writes all files."""
     write_bytes(engine_rows.PAGE, engine_rows.refreshed(engine_rows.PAGE.read_text("utf-8")).encode())
+    passes.main()
     write_bytes(ROOT / "docs" / "commands.md", commands_page().encode())
     for kind, name in (("reference", "reference.yaml"), ("schema", "schema.json")):
         answer = subprocess.run([sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True)

@@ -8,19 +8,17 @@ own training are their user's word already.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import ConfigError, NMTError
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.trace import trace_step
-from nmt.rnn.own_code import make_cell, own_code
+from nmt.rnn.own_code import make_cell, not_a_maker, own_code
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -108,13 +106,8 @@ def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:
 def _check_kind(path: str, found: Any) -> None:
     """A class of cells, or a function written in that module or below it: not whatever else can be reached through it,
     such as what it has imported for itself."""
-    made = found.func if isinstance(found, partial) else found
-    is_cell = inspect.isclass(made) and issubclass(made, Cell)
-    module = path.rpartition(".")[0]
-    if not is_cell and not (inspect.isfunction(made) and f"{made.__module__}.".startswith(f"{module}.")):
-        got = made.__name__ if inspect.isclass(made) else type(made).__name__
-        if inspect.isroutine(made):
-            got = f"{made.__name__} of {getattr(made, '__module__', None)}"
+    got = not_a_maker(found, path.rpartition(".")[0])
+    if got is not None:
         raise ConfigError(f"rnn_type: {path} must be a class of cells or a function of its module, got {got}; {_PAGE}")
 
 

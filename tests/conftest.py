@@ -1,4 +1,8 @@
+import os
 import signal
+
+# All cores are at work on tests; a test that is about this asks for it.
+os.environ.setdefault("NMT_COMPILE_AHEAD", "0")
 
 # What a shell starts in its background ignores Ctrl-C, what nohup starts a hang-up, and so does all that they start;
 # tests send these signals and look what happens.

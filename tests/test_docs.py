@@ -1,6 +1,7 @@
 """The pages tell the truth: their commands, options, settings, folders and links exist."""
 
 import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -50,6 +51,10 @@ def script_help(path):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def python_module(name):
+    return [sys.executable, "-m", name]
+
+
 def model_dir(config_name):
     text = (ROOT / "configs" / config_name).read_text("utf-8")
     return re.search(r"^model_dir:\s*(\S+)", text, re.M).group(1)
@@ -68,6 +73,15 @@ def check_make(words):
 
 def check_python(words):
     script = words[1]
+    if script == "-m":
+        spec = importlib.util.find_spec(words[2])
+        assert spec is not None and not words[2].startswith("tests")
+        help_of_module = subprocess.run(
+            [*python_module(words[2]), "--help"], capture_output=True, text=True, check=True
+        )
+        known = set(re.findall(r"(?<![\w-])--?[a-z]+", help_of_module.stdout))
+        assert {word for word in words[3:] if word.startswith("-")} <= known
+        return
     if script in OF_PAGES:
         return
     assert (ROOT / script).is_file()
@@ -248,3 +262,28 @@ def test_scans_as_their_page_says():
     np.testing.assert_allclose(totals, mask, atol=1e-6)
     assert sorted(names["result"].tapes) == [0, 4, 8]
     assert all(gradient.any() for gradient in names["d_own"].values())
+
+
+def test_the_compiler_as_its_page_shows_it():
+    """Every text is one that a command of the page prints today, or the Python above it."""
+    page = ROOT / "docs" / "compiler.md"
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    commands = [shlex.split(line) for line in "".join(code_blocks(page, "bash")).splitlines()]
+    own = [words[3:] for words in commands if "-o" not in words and not OF_PAGES & {w.split(":")[0] for w in words}]
+    assert len(own) > 2
+    printed = [
+        subprocess.run([*python_module("nmt.rnn.show"), *words], capture_output=True, text=True, check=True).stdout
+        for words in own
+    ]
+    compared = 0
+    for (before, code), (language, text) in zip(blocks, blocks[1:], strict=False):
+        if language != "text":
+            continue
+        if before == "python":
+            done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+            assert done.stdout == text
+        else:
+            piece = text.removeprefix("...\n").removesuffix("...\n").rstrip("\n")
+            assert any(piece in output for output in printed), piece
+        compared += 1
+    assert compared > 8

@@ -126,3 +126,8 @@ def bundle() -> Any:
 def generate() -> Any:
     """nmt-generate."""
     return _run("generate")
+
+
+def cache() -> Any:
+    """nmt-cache."""
+    return _run("cache")

@@ -1,8 +1,5 @@
 """From settings to cells."""
 
-from collections.abc import Callable
-from functools import partial
-
 from nmt.config import Config, DecoderConfig, ModelConfig
 from nmt.errors import ConfigError
 from nmt.own_cells import import_cells, own_cell
@@ -14,61 +11,19 @@ from nmt.rnn.cells import (
     ConvEncoderLayer,
     ConvEntryCell,
     ConvMemoryCell,
-    ConvolutionCell,
     ConvOutputCell,
-    CoupledLSTMCell,
-    DeepTransitionGRUCell,
     DropoutCell,
-    ElmanCell,
-    GRUCell,
-    IndRNNCell,
-    LayerNormGRUCell,
-    LayerNormLSTMCell,
-    LSTMCell,
-    MILSTMCell,
-    MinGRUCell,
-    MinLSTMCell,
     OutputDropoutCell,
-    PeepholeLSTMCell,
-    ProjectedLSTMCell,
-    QRNNCell,
     ResidualCell,
-    SLSTMCell,
-    SRUCell,
-    SSRUCell,
     StackCell,
 )
-
-_CELLS: dict[str, Callable[[int, int], Cell]] = {
-    "lstm": LSTMCell,
-    "gru": GRUCell,
-    "gru_reset_before": partial(GRUCell, reset_after=False),
-    "rnn_tanh": ElmanCell,
-    "rnn_relu": partial(ElmanCell, nonlinearity="relu"),
-    "layer_norm_lstm": LayerNormLSTMCell,
-    "layer_norm_gru": LayerNormGRUCell,
-    "mi_lstm": MILSTMCell,
-    "mi_lstm_layer_norm": partial(MILSTMCell, layer_norm=True),
-    "peephole_lstm": PeepholeLSTMCell,
-    "coupled_lstm": CoupledLSTMCell,
-    # The memory is twice as wide as what is handed on.
-    "projected_lstm": lambda D, H: ProjectedLSTMCell(D, 2 * H, H),
-    "deep_transition_gru": DeepTransitionGRUCell,
-    "sru": SRUCell,
-    "ssru": SSRUCell,
-    "qrnn": QRNNCell,
-    "min_gru": MinGRUCell,
-    "min_lstm": MinLSTMCell,
-    "slstm": SLSTMCell,
-    "ind_rnn": IndRNNCell,
-    "convolution": ConvolutionCell,
-}
+from nmt.rnn.cells.by_name import CELLS_BY_NAME
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
     """One layer's cell by its name in the settings, or by the dotted path of one that was imported (see `own_cells`).
     Raises ConfigError."""
-    make = _CELLS.get(rnn_type)
+    make = CELLS_BY_NAME.get(rnn_type)
     cell = make(input_size, hidden_size) if make else own_cell(rnn_type, input_size, hidden_size)
     sizes = cell.input_size, cell.output_size
     if sizes != (input_size, hidden_size):

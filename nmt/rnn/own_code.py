@@ -10,6 +10,7 @@ import os
 import sysconfig
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any
@@ -72,6 +73,19 @@ def make_cell(name: str, make: Callable[[int, int], Cell], input_size: int, hidd
     if not isinstance(cell, Cell):
         raise NMTError(f"{name} must make a Cell, got {type(cell).__name__}; derive it from nmt.rnn.Cell")
     return cell
+
+
+def not_a_maker(found: Any, module: str) -> str | None:
+    """None for what may make cells: a class of them, or a function written in that module or below it. Else what it is,
+    for an error."""
+    made = found.func if isinstance(found, partial) else found
+    if inspect.isclass(made):
+        return None if issubclass(made, Cell) else made.__name__
+    if inspect.isfunction(made) and f"{made.__module__}.".startswith(f"{module}."):
+        return None
+    if inspect.isroutine(made):
+        return f"{made.__name__} of {getattr(made, '__module__', None)}"
+    return type(made).__name__
 
 
 def place_of(what: Any) -> str | None:

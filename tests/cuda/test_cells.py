@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from nmt.rnn.devices import cpu
 
 from nmt.errors import ShapeError
 from nmt.rnn import LSTM, LSTMCell, Scan, Weights
 from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from nmt.rnn.kernels.cuda.emit_cuda import HEADER
 from nmt.rnn.ops import OPS

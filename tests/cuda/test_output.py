@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from nmt.rnn.devices import cpu
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.device import OutputGradients, OutputLayer
+from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.cuda import output
 
 R, H = 5, 6

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from nmt.rnn.devices import cpu
 
 from nmt.config import config_from_dict
 from nmt.decode import search
 from nmt.model_folder import build_model, read_checkpoint, set_params
+from nmt.rnn.devices import cpu
 from nmt.train.checkpoint import save_checkpoint
 from nmt.train.optimizer import make_optimizer
 from nmt.train.update import Updater

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from nmt.rnn.devices import cpu
 
 from nmt.decode import Ensemble, Sampling, SearchOptions, Shortlist, search
 from nmt.errors import ShapeError
 from nmt.model.candidates import NarrowOutput
 from nmt.rnn.arrays.weights import Weights, packed_dtype
 from nmt.rnn.device import OutputLayer
+from nmt.rnn.devices import cpu
 from nmt.rnn.kernels import candidates
 from nmt.special_tokens import EOS_ID, UNK_ID
 from tests import small_models

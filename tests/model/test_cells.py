@@ -6,6 +6,7 @@ from nmt.config.model_section import RNN_TYPES
 from nmt.errors import ConfigError
 from nmt.model import TranslationModel, cells
 from nmt.rnn import Cell
+from nmt.rnn.cells.by_name import CELLS_BY_NAME
 from tests import small_models
 
 
@@ -23,7 +24,7 @@ def test_every_name_makes_a_cell_and_a_model(name):
 
 
 def test_names_of_the_settings_are_those_of_the_model():
-    assert set(RNN_TYPES) == set(cells._CELLS)
+    assert set(RNN_TYPES) == set(CELLS_BY_NAME)
 
 
 def test_an_encoder_of_other_states_hands_over_what_it_has():

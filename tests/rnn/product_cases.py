@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from nmt.rnn.devices import cpu
 
 from nmt.config.model_section import RNN_TYPES
 from nmt.model.cells import recurrent_cell
 from nmt.rnn import DropConnectCell, ElmanCell, GRUCell, LSTMCell, RecurrentDropoutCell, ZoneoutCell, interpreter, ops
 from nmt.rnn.compiler.trace import trace
+from nmt.rnn.devices import cpu
 from nmt.rnn.scan.drop_connect import connections
 from tests.oracle import gradients as slopes
 from tests.rnn import more_cell_cases as more

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from nmt.rnn.devices import choose_device, cpu
 
 from nmt.errors import DeviceError
 from nmt.rnn import LSTM, LSTMCell, Scan
+from nmt.rnn.devices import choose_device, cpu
 from tests.devices import ON_CARD, device_at
 
 T, B, D, H = 4, 3, 5, 6

@@ -5,8 +5,9 @@ import pytest
 
 from nmt.errors import ShapeError
 from nmt.model import TranslationModel
-from nmt.model.cells import _CELLS, encoder_cells
+from nmt.model.cells import encoder_cells
 from nmt.rnn import LSTM, AttentionCell, GRUCell, LSTMCell, Scan, StackCell, Weights, interpreter
+from nmt.rnn.cells.by_name import CELLS_BY_NAME
 from nmt.rnn.layers.sequences import pack, unpack
 from tests import small_models
 from tests.oracle import layers
@@ -215,7 +216,7 @@ def test_V20_a_recurrent_layer_is_one_line_of_the_settings():
         assert all(isinstance(one, cell) for one in encoder_cells(settings))
 
 
-@pytest.mark.parametrize("kind", sorted(_CELLS))
+@pytest.mark.parametrize("kind", sorted(CELLS_BY_NAME))
 def test_V21_recurrent_networks_are_first_class(kind):
     """Every cell there is encodes and decodes, chosen by a word of the settings."""
     settings = small_models.model_settings(encoder={"rnn_type": kind}, decoder={"rnn_type": kind})

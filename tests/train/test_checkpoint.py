@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nmt.rnn.devices import cpu
 from safetensors.numpy import save_file
 
 from nmt.errors import CheckpointError
 from nmt.model_folder import PARAMS_PREFIX, read_checkpoint, set_params
+from nmt.rnn.devices import cpu
 from nmt.train.checkpoint import load_checkpoint, save_checkpoint
 
 PARAMS = {"b": np.arange(6, dtype="f4").reshape(2, 3), "a": np.ones(1, "f4"), "e": np.ones((0, 2))}

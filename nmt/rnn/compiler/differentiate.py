@@ -27,7 +27,8 @@ class Sink:
 
 
 def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple[dict[int, Value], list[Sink]]:
-    """Gradients of sum(output * cotangent) for the wanted leaves (by id), and the sinks of wanted parameters.
+    """Gradients of sum(output * cotangent) for the wanted leaves, and for every value on the way to one of them, by id;
+    and the sinks of wanted parameters.
 
     A gradient has the axes of its value, except that a value without rows (a parameter, or arithmetic on parameters)
     keeps one row per sentence until its leaf is reached, where the sink sums them.
@@ -75,7 +76,7 @@ def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple
             for target, share in v.rule.gradient(g, v):
                 if target.id in active:
                     add(target, share)
-    return {i: gradients[i] for i in wanted if i in gradients}, sinks
+    return gradients, sinks
 
 
 def fit(g: Value, target: Value) -> Value:

@@ -91,7 +91,7 @@ def in_block(place: Place, names: Collection[str]) -> Place:
     return replace(place, kind="block") if place.kind == "seq" and place.name in names else place
 
 
-def lasting(place: Place, names: Collection[str]) -> Place:
+def outlasting(place: Place, names: Collection[str]) -> Place:
     """The place, in memory that outlives its block of time if its name is among `names`: undoes `in_block`."""
     return replace(place, kind="seq") if place.kind == "block" and place.name in names else place
 

@@ -33,7 +33,7 @@ class Trace:
     """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves
     by name. `named` are noted values that the compiler is told something about, by name; they need not be outputs.
 
-    `noted` are all noted values of a step as it was written; a step cut from it has none.
+    `noted` are all noted values of a step as it was written; a step cut from it has those that it still computes.
     `invariants` is the step that computes, once per sequence, the captured arrays named `invariant0`, ...
     """
 
@@ -203,6 +203,7 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
         {k: named[k] for k in whole.new},
         leaves,
         named=pointed,
+        noted={k: known[v.id] for k, v in whole.noted.items() if v.id in known},
     )
 
 

@@ -1,7 +1,10 @@
 """Compile on another core what will be needed soon: a process of its own puts it into the store.
 
-Compiling holds the interpreter, so threads would only take turns. Where there is no store to hand things over in, no
-second core, or no such process, whoever needs a function compiles it as always.
+Compiling holds the interpreter, so threads would only take turns. Whoever knows what it will need offers it; nothing
+happens until something has to be compiled at all. Then one other process is begun, which compiles what was offered,
+the last first, for that is needed last of all but by whoever waits for everything; this one compiles what it meets, and
+takes back what the other has not begun with. Where there is no store to hand things over in, no second core, or no such
+process, whoever needs a function compiles it as always. NMT_COMPILE_AHEAD=0 asks for that.
 """
 
 from __future__ import annotations
@@ -10,68 +13,159 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from importlib import import_module
+from collections import deque
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from threading import Lock, Thread
 from time import sleep
-from typing import Any
+from typing import IO, Any
 
 import nmt
+from nmt.interruption import forkable
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.native import Native, before_compiling
-from nmt.rnn.kernels.store import store
+from nmt.rnn.kernels import native as natives
+from nmt.rnn.kernels.native import Native
+from nmt.rnn.kernels.recipes import native_of, recipe_of
+from nmt.rnn.kernels.store import shipped, store
 
 _FIRST = (
-    "import json, sys; path, wanted = json.loads(sys.argv[1]); sys.path[:] = path; "
-    "from nmt.rnn.kernels.ahead import compile_wanted; compile_wanted(wanted)"
+    "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); from nmt.rnn.kernels.ahead import serve; serve()"
 )
 _LOOK_SECONDS = 0.01
 
-_begun: dict[str, subprocess.Popen[bytes]] = {}
-"""By name of the code, the process that compiles it or has done so."""
+_offers: deque[Callable[[], Iterable[Native]]] = deque(maxlen=64)
+_others: list[_Other] = []  # none or one
+_beginning = forkable(Lock())
 
 
-def compile_ahead(wanted: Iterable[tuple[Any, Sequence[Any]]]) -> None:
-    """Have the tasks compiled, in this order, that functions of ours make of arguments: cached functions of a module,
-    and dtypes. Nothing happens for those that are there."""
-    missing = [(make, args) for make, args in wanted if not _is_there(make(*args))]
-    kept = store()
-    if not missing or kept.folder is None or not os.access(kept.folder, os.W_OK) or default_threads() < 2:
+def offer(wanted: Callable[[], Iterable[Native]]) -> None:
+    """Say what will be needed soon; it is asked for when something has to be compiled, and not before."""
+    _offers.append(wanted)
+
+
+class _Other:
+    """The other process, as this one sees it."""
+
+    def __init__(self, path: list[str]) -> None:
+        nowhere = subprocess.DEVNULL
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _FIRST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=nowhere
+        )
+        self.asked: set[str] = set()
+        self.begun: set[str] = set()
+        self._tell(path)
+        Thread(target=self._listen, name="nmt-compiling", daemon=True).start()
+
+    def _tell(self, what: Any) -> None:
+        stream: IO[bytes] = self.process.stdin  # type: ignore[assignment]
+        try:
+            stream.write(json.dumps(what).encode() + b"\n")
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # it is gone
+
+    def _listen(self) -> None:
+        stream: IO[bytes] = self.process.stdout  # type: ignore[assignment]
+        for line in stream:
+            self.begun.add(line.decode().strip())
+
+    def ask(self, native: Native) -> None:
+        """Have it compiled."""
+        name, recipe = str(native.code_name), recipe_of(native)
+        if recipe is not None and name not in self.asked:
+            self.asked.add(name)
+            self._tell([name, recipe])
+
+    def take_back(self, name: str) -> bool:
+        """Whether this process should compile it after all: it has not been begun with there."""
+        if name in self.begun:
+            return False
+        self.asked.discard(name)
+        self._tell([name, None])
+        return True
+
+
+def _compile_ahead(native: Native) -> None:
+    """Called when something has to be compiled: from now on the other process helps."""
+    if not _offers:
         return
-    if getattr(sys, "frozen", False) or not Path(sys.executable or "").name.startswith(("python", "pypy")):
-        return  # that would not be an interpreter, but somebody's program
-    # Not the working folder: whoever starts a command there does not ask to run what lies in it.
-    path = [str(Path(nmt.__file__).parents[1]), *(entry for entry in sys.path if entry)]
-    names = [(make.__module__, make.__qualname__, [str(argument) for argument in args]) for make, args in missing]
-    nowhere: Any = {stream: subprocess.DEVNULL for stream in ("stdin", "stdout", "stderr")}
-    try:
-        process = subprocess.Popen([sys.executable, "-P", "-c", _FIRST, json.dumps((path, names))], **nowhere)
-    except OSError:
-        return
-    for make, args in missing:
-        _begun[str(make(*args).code_name)] = process
+    with _beginning:
+        if not _others:
+            if not _can_begin():
+                _offers.clear()
+                return
+            # Not the working folder: whoever starts a command there does not ask to run what lies in it.
+            path = [str(Path(nmt.__file__).parents[1]), *(entry for entry in sys.path if entry)]
+            try:
+                _others.append(_Other(path))
+            except OSError:
+                _offers.clear()
+                return
+        while _offers:
+            for wanted in reversed(list(_offers.pop()())):
+                if wanted is not native and not _is_there(wanted):
+                    _others[0].ask(wanted)
+
+
+def _can_begin() -> bool:
+    folder = store().folder
+    if os.environ.get("NMT_COMPILE_AHEAD") == "0" or default_threads() < 2:
+        return False
+    if folder is None or not os.access(folder, os.W_OK):
+        return False
+    # Else that would not be an interpreter, but somebody's program.
+    return not getattr(sys, "frozen", False) and Path(sys.executable or "").name.startswith(("python", "pypy"))
 
 
 def _is_there(native: Native) -> bool:
-    if native.is_loaded:
-        return True
     name = native.code_name
-    return name is None or name in _begun or store().has(name)
-
-
-def compile_wanted(names: list[tuple[str, str, list[str]]]) -> None:
-    """What such a process does."""
-    import numpy as np
-
-    for module, make, args in names:
-        _ = getattr(import_module(module), make)(*map(np.dtype, args)).address
+    return native.is_loaded or name is None or shipped().has(str(native.source_name)) or store().has(name)
 
 
 def _await_other(native: Native) -> None:
-    """Wait while such a process compiles this."""
-    process = _begun.get(str(native.code_name)) if _begun else None
-    while process is not None and process.poll() is None and not store().has(str(native.code_name)):
+    """Wait while the other process compiles this."""
+    if not _others:
+        return
+    other, name = _others[0], str(native.code_name)
+    if name not in other.asked or store().has(name) or other.take_back(name):
+        return
+    while other.process.poll() is None and not store().has(name):
         sleep(_LOOK_SECONDS)
 
 
-before_compiling.append(_await_other)
+def serve() -> None:
+    """What the other process does: compile what standard input names, and say of each when it begins."""
+    waiting: dict[str, Any] = {}
+    ended: list[bool] = []
+
+    def listen() -> None:
+        for line in sys.stdin:
+            name, recipe = json.loads(line)
+            if recipe is None:
+                waiting.pop(name, None)
+            else:
+                waiting[name] = recipe
+        ended.append(True)
+
+    Thread(target=listen, daemon=True).start()
+    while not ended:  # then nobody waits for it any more
+        try:
+            name = next(iter(waiting))
+            recipe = waiting.pop(name)
+        except (StopIteration, KeyError, RuntimeError):  # nothing there, or changed meanwhile
+            sleep(_LOOK_SECONDS)
+            continue
+        if not store().has(name):
+            print(name, flush=True)
+            _ = native_of(recipe).address
+
+
+def _forget() -> None:
+    _others.clear()
+    _offers.clear()
+
+
+natives.before_compiling.append(_await_other)
+natives.when_compiling.append(_compile_ahead)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -10,9 +10,8 @@ import platform
 from typing import Any
 
 from llvmlite import binding, ir
-from numba.core import cgutils
 
-from nmt.rnn.kernels.jit import inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.jit import cgutils, inner_kernel, intrinsic, numba_types
 
 WORD, LINE = 8, 64
 """Bytes of a number, and of a cache line: what different threads write is kept on different lines."""
@@ -31,7 +30,6 @@ PATIENT_LOOKS = 40_000
 NAP_MICROSECONDS = 50
 
 _INT64 = ir.IntType(64)
-_SIZE = numba_types.int64
 _WINDOWS = os.name == "nt"
 
 
@@ -46,7 +44,7 @@ def exchange(typing_context: Any, place: Any, value: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.atomic_rmw("xchg", _word(builder, args[0]), args[1], "seq_cst")
 
-    return _SIZE(_SIZE, _SIZE), codegen
+    return numba_types.int64(numba_types.int64, numba_types.int64), codegen
 
 
 @intrinsic
@@ -56,7 +54,7 @@ def look(typing_context: Any, place: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.load_atomic(_word(builder, args[0]), "seq_cst", WORD)
 
-    return _SIZE(_SIZE), codegen
+    return numba_types.int64(numba_types.int64), codegen
 
 
 @intrinsic
@@ -67,7 +65,7 @@ def arrive(typing_context: Any, place: Any) -> Any:
         one = ir.Constant(_INT64, 1)
         return builder.add(builder.atomic_rmw("add", _word(builder, args[0]), one, "acq_rel"), one)
 
-    return _SIZE(_SIZE), codegen
+    return numba_types.int64(numba_types.int64), codegen
 
 
 @intrinsic
@@ -77,7 +75,7 @@ def arrived(typing_context: Any, place: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.load_atomic(_word(builder, args[0]), "acquire", WORD)
 
-    return _SIZE(_SIZE), codegen
+    return numba_types.int64(numba_types.int64), codegen
 
 
 @intrinsic
@@ -87,7 +85,7 @@ def address_in(typing_context: Any, pointer: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.ptrtoint(args[0], _INT64)
 
-    return _SIZE(numba_types.voidptr), codegen
+    return numba_types.int64(numba_types.voidptr), codegen
 
 
 @intrinsic
@@ -186,7 +184,7 @@ def lock(typing_context: Any, place: Any) -> Any:
         _call(builder, "nmt_lock", args[0])
         return context.get_dummy_value()
 
-    return numba_types.void(_SIZE), codegen
+    return numba_types.void(numba_types.int64), codegen
 
 
 @intrinsic
@@ -197,7 +195,7 @@ def unlock(typing_context: Any, place: Any) -> Any:
         _call(builder, "nmt_unlock", args[0])
         return context.get_dummy_value()
 
-    return numba_types.void(_SIZE), codegen
+    return numba_types.void(numba_types.int64), codegen
 
 
 @intrinsic
@@ -209,7 +207,7 @@ def wait(typing_context: Any, condition: Any, lock: Any) -> Any:
         _call(builder, "nmt_wait", args[0], args[1], *forever)
         return context.get_dummy_value()
 
-    return numba_types.void(_SIZE, _SIZE), codegen
+    return numba_types.void(numba_types.int64, numba_types.int64), codegen
 
 
 @intrinsic
@@ -220,7 +218,7 @@ def wake(typing_context: Any, condition: Any) -> Any:
         _call(builder, "nmt_wake", args[0])
         return context.get_dummy_value()
 
-    return numba_types.void(_SIZE), codegen
+    return numba_types.void(numba_types.int64), codegen
 
 
 @inner_kernel

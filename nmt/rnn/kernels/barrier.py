@@ -11,7 +11,7 @@ section 3).
 """
 
 from nmt.rnn.kernels.atomics import LINE, WORD, address_in, arrive, arrived, exchange, look, look_away
-from nmt.rnn.kernels.jit import external, inner_kernel, numba_types
+from nmt.rnn.kernels.jit import external, inner_kernel
 
 COUNTER_WORDS = LINE // WORD
 """int64 numbers at the begin of a task's table: the cache line of its meetings."""
@@ -26,7 +26,7 @@ _MOST_GROUPS = 64
 LINES_BYTES = (_MOST_GROUPS + 1) * LINE
 """Of the groups' lines; the first is that where groups are counted."""
 
-_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+_POINTER, _SIZE = "voidptr", "int64"
 
 
 @inner_kernel

@@ -8,19 +8,19 @@ choosing, sorting out, and getting the next step's inputs ready.
 import ctypes
 import os
 import sys
-from functools import cache
 from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
-from numba.core import cgutils
 
 from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.kernels.arrays import array_at
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, begin_meetings, meet
-from nmt.rnn.kernels.jit import carray, exact_kernel, inner_kernel, intrinsic, numba_types, task
+from nmt.rnn.kernels.jit import cgutils, exact_kernel, inner_kernel, intrinsic, numba_types, task
 from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.moves import address
 from nmt.rnn.kernels.pool import call_task
+from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.search import FIRST_WORD, OUTPUTS_WORD, PLACES_WORD, best_continuations
 from nmt.rnn.kernels.search import ROWS_WORD as OUTPUT_ROWS_WORD
 from nmt.rnn.kernels.tables import BOUNDS_WORD, ROWS_WORD, UNITS_WORD
@@ -151,23 +151,23 @@ def embedding_table(
     return task_table((0, out.shape[1], len(numbers)), arrays), arrays
 
 
-@cache
+@family
 def embedding_task(number: np.dtype, *, quantised: bool) -> Any:
     """The task of an `embedding_table` for an array of these numbers."""
     F = number.type
 
     def embed(part, parts, table):  # type: ignore[no-untyped-def]
         R, E, V = number_in(table, ROWS_TO_EMBED), number_in(table, _WIDTH), number_in(table, _VOCAB)
-        ids, out = carray(given_array(table, 3), R, np.int64), carray(given_array(table, 6), (R, E), F)
-        scale = carray(given_array(table, 7), 1, np.float64)[0]
+        ids, out = array_at(given_array(table, 3), R, np.int64), array_at(given_array(table, 6), (R, E), F)
+        scale = array_at(given_array(table, 7), 1, np.float64)[0]
         if quantised:
             numbers, scales = (
-                carray(given_array(table, 4), (V, E), np.int8),
-                carray(given_array(table, 5), V, np.float32),
+                array_at(given_array(table, 4), (V, E), np.int8),
+                array_at(given_array(table, 5), V, np.float32),
             )
             embedding_rows_int8(part, parts, ids, numbers, scales, out, scale)
         else:
-            embedding_rows(part, parts, ids, carray(given_array(table, 4), (V, E), F), out, scale)
+            embedding_rows(part, parts, ids, array_at(given_array(table, 4), (V, E), F), out, scale)
 
     return task(embed)
 
@@ -369,36 +369,42 @@ def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
     return goal + parts
 
 
-@cache
+@family
 def search_task(number: np.dtype) -> Any:
     """The task of a whole search whose scores are these numbers."""
     F = number.type
 
     def beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
         """Search until a status says why not on. Every thread runs it with its part."""
-        n = carray(given_array(table, 0), NUMBERS, np.int64)
+        n = array_at(given_array(table, 0), NUMBERS, np.int64)
         C, Z, K = n[ROOM], n[SLOTS], n[BEAM]
-        rows = carray(given_array(table, 1), (ROW_FIELDS, C + 1), np.int64)
-        sums = carray(given_array(table, 2), (2, C), np.float64)
-        words = carray(given_array(table, 3), (2, C, n[WIDTH]), np.int32)
-        slots = carray(given_array(table, 4), (SLOT_FIELDS, Z), np.int64)
-        slot_reals = carray(given_array(table, 5), (3, Z), np.float64)
-        ends = carray(given_array(table, 6), (2, Z, K), np.int64)
-        end_reals = carray(given_array(table, 7), (2, Z, K), np.float64)
-        end_words = carray(given_array(table, 8), (Z, K, n[WIDTH]), np.int32)
-        waiting = carray(given_array(table, 9), (WAITING_FIELDS, n[LINE]), np.int64)
-        expected = carray(given_array(table, 10), (2, n[LINE]), np.float64)
-        starts = carray(given_array(table, 11), n[NAMES], np.int64)
-        inputs, states = carray(given_array(table, 12), 1, np.int64), carray(given_array(table, 13), 1, np.int64)
-        step, output = carray(given_array(table, 14), 1, np.int64), carray(given_array(table, 15), 1, np.int64)
-        embed, tasks = carray(given_array(table, 16), 1, np.int64), carray(given_array(table, 17), (5, 2), np.int64)
-        divisions = carray(given_array(table, 18), (3, C + 1, 3), np.int64)
-        continued = carray(given_array(table, 19), (n[CONTINUED], 4), np.int64)
-        gathered = carray(given_array(table, 20), (n[GATHERED], 4), np.int64)
-        rewards, divisors = carray(given_array(table, 21), 1, np.float64), carray(given_array(table, 22), 1, np.float64)
-        tokens = carray(given_array(table, 23), C * (K + 1), np.int32)
-        scores = carray(given_array(table, 24), C * (K + 1), F)
-        numbering, moments = carray(given_array(table, 25), 1, np.int64), carray(given_array(table, 26), 3, np.int64)
+        rows = array_at(given_array(table, 1), (ROW_FIELDS, C + 1), np.int64)
+        sums = array_at(given_array(table, 2), (2, C), np.float64)
+        words = array_at(given_array(table, 3), (2, C, n[WIDTH]), np.int32)
+        slots = array_at(given_array(table, 4), (SLOT_FIELDS, Z), np.int64)
+        slot_reals = array_at(given_array(table, 5), (3, Z), np.float64)
+        ends = array_at(given_array(table, 6), (2, Z, K), np.int64)
+        end_reals = array_at(given_array(table, 7), (2, Z, K), np.float64)
+        end_words = array_at(given_array(table, 8), (Z, K, n[WIDTH]), np.int32)
+        waiting = array_at(given_array(table, 9), (WAITING_FIELDS, n[LINE]), np.int64)
+        expected = array_at(given_array(table, 10), (2, n[LINE]), np.float64)
+        starts = array_at(given_array(table, 11), n[NAMES], np.int64)
+        inputs, states = array_at(given_array(table, 12), 1, np.int64), array_at(given_array(table, 13), 1, np.int64)
+        step, output = array_at(given_array(table, 14), 1, np.int64), array_at(given_array(table, 15), 1, np.int64)
+        embed, tasks = array_at(given_array(table, 16), 1, np.int64), array_at(given_array(table, 17), (5, 2), np.int64)
+        divisions = array_at(given_array(table, 18), (3, C + 1, 3), np.int64)
+        continued = array_at(given_array(table, 19), (n[CONTINUED], 4), np.int64)
+        gathered = array_at(given_array(table, 20), (n[GATHERED], 4), np.int64)
+        rewards, divisors = (
+            array_at(given_array(table, 21), 1, np.float64),
+            array_at(given_array(table, 22), 1, np.float64),
+        )
+        tokens = array_at(given_array(table, 23), C * (K + 1), np.int32)
+        scores = array_at(given_array(table, 24), C * (K + 1), F)
+        numbering, moments = (
+            array_at(given_array(table, 25), 1, np.int64),
+            array_at(given_array(table, 26), 3, np.int64),
+        )
         last, goal, stepped = part == parts - 1, parts, False
         if last:
             _lap(n, moments, SEARCH_TIME)

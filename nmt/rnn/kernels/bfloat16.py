@@ -10,17 +10,16 @@ Where it has none, the same is written with integer and float32 vectors.
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import external, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.jit import cgutils, external, inner_kernel, intrinsic, numba_types
 from nmt.rnn.kernels.moves import advance, exchange
 
 __all__ = ["PAIR_LANES", "add_products", "holds_pairs", "pair_block", "pair_columns", "pair_rows", "to_pairs"]
 
 PAIR_LANES = TARGET.lanes
 _INT64, _INT32, _INT16, _BIT = (ir.IntType(n) for n in (64, 32, 16, 1))
-_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+_POINTER, _SIZE = "voidptr", "int64"
 
 
 class _BFloat(ir.Type):  # type: ignore[misc]
@@ -116,7 +115,7 @@ def _make_zip(lanes: int) -> Any:
             _store(builder, _zip(builder, x, y, lanes), args[0])
             return context.get_dummy_value()
 
-        return numba_types.void(_POINTER, _POINTER, _POINTER), codegen
+        return numba_types.void(numba_types.voidptr, numba_types.voidptr, numba_types.voidptr), codegen
 
     return intrinsic(zip_lanes)
 
@@ -135,7 +134,7 @@ def _pair_vector(typing_context: Any, target: Any, source: Any) -> Any:
         _store(builder, _neighbours(builder, x, y), args[0])
         return context.get_dummy_value()
 
-    return numba_types.void(_POINTER, _POINTER), codegen
+    return numba_types.void(numba_types.voidptr, numba_types.voidptr), codegen
 
 
 @intrinsic
@@ -147,7 +146,7 @@ def _pair_last(typing_context: Any, target: Any, source: Any) -> Any:
         _store(builder, _upper_half(builder, number, 1), args[0])
         return context.get_dummy_value()
 
-    return numba_types.void(_POINTER, _POINTER), codegen
+    return numba_types.void(numba_types.voidptr, numba_types.voidptr), codegen
 
 
 @intrinsic
@@ -169,7 +168,7 @@ def pair_block(typing_context: Any, target: Any, target_stride: Any, source: Any
             _store(builder, vector, builder.gep(args[0], [builder.mul(args[1], ir.Constant(_INT64, 4 * row))]))
         return context.get_dummy_value()
 
-    return numba_types.void(_POINTER, _SIZE, _POINTER, _SIZE), codegen
+    return numba_types.void(numba_types.voidptr, numba_types.int64, numba_types.voidptr, numba_types.int64), codegen
 
 
 @inner_kernel

@@ -4,21 +4,22 @@ The products are those of all lists together, which rows share; what follows rea
 chunk after another in the order of its list. So a row's bits do not depend on the lists of other rows.
 """
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from nmt.rnn.device import CandidateLists
+from nmt.rnn.kernels.arrays import array_at, release, scratch
 from nmt.rnn.kernels.barrier import meet
-from nmt.rnn.kernels.jit import carray, inner_kernel, kernel, task
+from nmt.rnn.kernels.jit import inner_kernel, kernel, task
 from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.kernels.products import words_of
+from nmt.rnn.kernels.products import address, words_of
+from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.search import (
     CHANGING,
     SIZES,
     BestTokens,
-    _chunk_columns,
+    _columns_in_chunk,
     _insert,
     _logits,
     _norm_of,
@@ -26,7 +27,7 @@ from nmt.rnn.kernels.search import (
     _rounded,
     rows_to_multiply,
 )
-from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
+from nmt.rnn.kernels.team import address_of, given_array, numbers_of, task_table
 
 _ROWS = 240
 _ALONE_BELOW = 1 << 21
@@ -36,9 +37,9 @@ _ALONE_BELOW = 1 << 21
 @kernel
 def _store_logits(part, parts, y, weights, columns, out):  # type: ignore[no-untyped-def]
     """This part's columns of y @ weights, a chunk after another."""
-    width = _chunk_columns(y.itemsize)
+    width = _columns_in_chunk(y.itemsize)
     chunks = (columns + width - 1) // width
-    block = np.empty((min(_ROWS, y.shape[0]), width), out.dtype)
+    block = scratch((min(_ROWS, y.shape[0]), width), out.dtype)
     for chunk in range(chunks * part // parts, chunks * (part + 1) // parts):
         low, high = chunk * width, min(columns, (chunk + 1) * width)
         for row0 in range(0, y.shape[0], _ROWS):
@@ -48,33 +49,38 @@ def _store_logits(part, parts, y, weights, columns, out):  # type: ignore[no-unt
                 source, target = block[i], out[row0 + i, low:high]
                 for j in range(high - low):  # see packing.pack
                     target[j] = source[j]
+    release(block)
 
 
 @inner_kernel
 def _reduce_list(logits, r, places, bias, first, count, own, top, total):  # type: ignore[no-untyped-def]
     """Row r's logits at places[first : first + count], biases added, into own[0, :count]; of each chunk the largest
     entry and the sum, into top and total [1, chunks], and the logarithm of the whole sum is returned."""
-    width = _chunk_columns(logits.itemsize)
+    width = _columns_in_chunk(logits.itemsize)
     for chunk in range(top.shape[1]):
         low, high = chunk * width, min(count, (chunk + 1) * width)
         for k in range(low, high):
             own[chunk, k - low] = logits[r, places[first + k]]
         _reduce_row(own, chunk, high - low, bias, first + low, top, total, 0, chunk)
-    return _norm_of(top, total, 0, np.empty(1, logits.dtype))
+    place = scratch(1, logits.dtype)
+    norm = _norm_of(top, total, 0, place)
+    release(place)
+    return norm
 
 
 @inner_kernel
 def _best(part, parts, logits, bias, ids, places, starts, lists, longest, first, tokens, scores):  # type: ignore[no-untyped-def]
     """This part's rows: the best tokens of each row's list, normalised over the list."""
-    width = _chunk_columns(logits.itemsize)
+    width = _columns_in_chunk(logits.itemsize)
     most = (longest + width - 1) // width
-    own, tops, totals = np.empty((most, width), logits.dtype), np.empty(most, bias.dtype), np.empty(most, bias.dtype)
+    own, tops, totals = scratch((most, width), logits.dtype), scratch(most, bias.dtype), scratch(most, bias.dtype)
     for r in range(lists.shape[0] * part // parts, lists.shape[0] * (part + 1) // parts):
         start, count = starts[lists[r]], starts[lists[r] + 1] - starts[lists[r]]
         chunks = (count + width - 1) // width
         found = np.int64(0)
         if count:
-            top, total = tops[:chunks].reshape((1, chunks)), totals[:chunks].reshape((1, chunks))
+            top = array_at(address(tops, 0), (1, chunks), bias.dtype)
+            total = array_at(address(totals, 0), (1, chunks), bias.dtype)
             base = _reduce_list(logits, r, places, bias, start, count, own, top, total)
             for chunk in range(chunks):
                 if found < tokens.shape[1] or top[0, chunk] > scores[r, found - 1]:
@@ -86,23 +92,30 @@ def _best(part, parts, logits, bias, ids, places, starts, lists, longest, first,
                 scores[r, k] -= base
         for k in range(found, tokens.shape[1]):
             tokens[r, k] = -1
+    release(own)
+    release(tops)
+    release(totals)
 
 
 @kernel
 def _spread(part, parts, logits, bias, ids, places, starts, lists, longest, out):  # type: ignore[no-untyped-def]
     """This part's rows of log-probabilities, -inf but for the row's list."""
-    width = _chunk_columns(logits.itemsize)
+    width = _columns_in_chunk(logits.itemsize)
     most = (longest + width - 1) // width
-    own, tops, totals = np.empty((most, width), logits.dtype), np.empty(most, bias.dtype), np.empty(most, bias.dtype)
+    own, tops, totals = scratch((most, width), logits.dtype), scratch(most, bias.dtype), scratch(most, bias.dtype)
     for r in range(lists.shape[0] * part // parts, lists.shape[0] * (part + 1) // parts):
         out[r, :] = -np.inf
         start, count = starts[lists[r]], starts[lists[r] + 1] - starts[lists[r]]
         chunks = (count + width - 1) // width
         if count:
-            top, total = tops[:chunks].reshape((1, chunks)), totals[:chunks].reshape((1, chunks))
+            top = array_at(address(tops, 0), (1, chunks), bias.dtype)
+            total = array_at(address(totals, 0), (1, chunks), bias.dtype)
             base = _reduce_list(logits, r, places, bias, start, count, own, top, total)
             for k in range(count):
                 out[r, ids[places[start + k]]] = own[k // width, k % width] - base
+    release(own)
+    release(tops)
+    release(totals)
 
 
 def best_candidates(
@@ -135,23 +148,23 @@ class BestCandidates(BestTokens):
         self.address, self.code = address_of(self.table), _candidates_task(number, packed).address
 
 
-@cache
+@family
 def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_candidates` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
-    Y, W = number.type, packed.type
+    Y, W, multiplied = number.type, packed.type, rows_to_multiply(number, packed)
 
     def best_of_lists(part, parts, table):  # type: ignore[no-untyped-def]
-        given = given_numbers(table, SIZES + 1)
+        given = array_at(numbers_of(table), SIZES + 1, np.int64)
         R, H, U, places = given[0], given[1], given[2], given[3]
         longest, words, first = given[4], given[5], given[6]
-        y, bias = carray(given_array(table, 7), (R, H), Y), carray(given_array(table, 9), 1, Y)
-        weights, rounded = carray(given_array(table, 8), 1, W), carray(given_array(table, 12), (R, words), W)
-        tokens = carray(given_array(table, 10), (R, places), np.int32)
-        scores = carray(given_array(table, 11), (R, places), Y)
-        logits, ids = carray(given_array(table, 13), (R, U), Y), carray(given_array(table, 14), U, np.int32)
-        columns, starts = carray(given_array(table, 15), 1, np.int32), carray(given_array(table, 16), 1, np.int64)
-        lists = carray(given_array(table, 17), R, np.int64)
-        left, goal = rows_to_multiply(table, part, parts, y, weights, rounded)
+        y, bias = array_at(given_array(table, 7), (R, H), Y), array_at(given_array(table, 9), 1, Y)
+        weights, rounded = array_at(given_array(table, 8), 1, W), array_at(given_array(table, 12), (R, words), W)
+        tokens = array_at(given_array(table, 10), (R, places), np.int32)
+        scores = array_at(given_array(table, 11), (R, places), Y)
+        logits, ids = array_at(given_array(table, 13), (R, U), Y), array_at(given_array(table, 14), U, np.int32)
+        columns, starts = array_at(given_array(table, 15), 1, np.int32), array_at(given_array(table, 16), 1, np.int64)
+        lists = array_at(given_array(table, 17), R, np.int64)
+        left, goal = multiplied(table, part, parts, y, weights, rounded)
         _store_logits(part, parts, left, weights, U, logits)
         meet(table, part, parts, goal)
         _best(part, parts, logits, bias, ids, columns, starts, lists, longest, first, tokens, scores)

@@ -4,8 +4,10 @@ import math
 
 import numpy as np
 
+from nmt.rnn.kernels.arrays import release, scratch
 from nmt.rnn.kernels.jit import inner_kernel, kernel
 from nmt.rnn.kernels.search import _insert
+from nmt.rnn.kernels.softmax import row_max
 
 _FIRST_PLACES = 32
 """Tokens looked at first for a nucleus; four times as many each time that they are too few."""
@@ -61,7 +63,8 @@ def _sum(scores, top, temperature):  # type: ignore[no-untyped-def]
 @kernel
 def _draw_rows(rows, temperature, top_k, top_p, uniforms, everything, chosen):  # type: ignore[no-untyped-def]
     for r in range(rows.shape[0]):
-        row, top = rows[r], float(rows[r].max())
+        row = rows[r]
+        top = float(row_max(row))
         if top == -math.inf:
             chosen[r] = -1
             continue
@@ -72,18 +75,22 @@ def _draw_rows(rows, temperature, top_k, top_p, uniforms, everything, chosen):  
         whole = 0.0 if top_k else _sum(row, top, temperature)
         places = min(row.shape[0], top_k if top_k else _FIRST_PLACES)
         while True:
-            tokens, scores = np.empty(places, np.int32), np.empty(places, rows.dtype)
+            tokens, scores = scratch(places, np.int32), scratch(places, rows.dtype)
             count = _best_of_row(row, tokens, scores)
             total = _sum(scores[:count], top, temperature)
             enough = top_p * (total if top_k else whole)
             if top_k or total >= enough or count < places or places == row.shape[0]:
                 break
+            release(tokens)
+            release(scores)
             places = min(row.shape[0], 4 * places)
         kept, nucleus = 0, 0.0
         while kept < count and (kept == 0 or nucleus < enough):
             nucleus += math.exp((scores[kept] - top) / temperature)
             kept += 1
         chosen[r] = _draw_from(tokens, scores, kept, top, temperature, nucleus, uniforms[r])
+        release(tokens)
+        release(scores)
 
 
 def draw_tokens(rows: np.ndarray, uniforms: np.ndarray, *, temperature: float, top_k: int, top_p: float) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What this machine's vector unit can hold, and the register tile that fits it. Imports no Numba.
 
 The environment variable `NMT_CPU` (`avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or `generic`)
-forces a smaller target; it is read once, here.
+forces a smaller target, and `native` code for this very processor instead of all of its level; it is read once, here.
 """
 
 import hashlib
@@ -27,7 +27,8 @@ signed), two products of pairs of 16 bits, or four plain ones."""
 class Target:
     """A vector unit: `lanes` float32 in a register, `vectors` registers across a panel, row tiles
     up to `max_rows`; `has_bf16`: instructions for pairs of bfloat16, without which they are computed
-    as float32; `byte_sums`: what products of int8 are made of."""
+    as float32; `byte_sums`: what products of int8 are made of. `cpu` and `features` are what LLVM compiles for: no
+    more than every processor of this level has, so that its code runs on all of them, and gives the same bits."""
 
     name: str
     lanes: int
@@ -36,6 +37,8 @@ class Target:
     has_fma: bool
     has_bf16: bool = False
     byte_sums: ByteSums = "bytes"
+    cpu: str = ""
+    features: str = ""
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -52,28 +55,58 @@ class Target:
 # file: a tile that spills loses more than half of the speed. x86 has 16 registers before AVX-512,
 # everything else 32.
 _IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
-_AVX512 = Target("avx512", lanes=16, vectors=2, max_rows=10, has_fma=True, byte_sums="pairs")
-_AVX512_VNNI = replace(_AVX512, name="avx512_vnni", byte_sums="vnni")
-_AVX512_BF16 = replace(_AVX512_VNNI, name="avx512_bf16", has_bf16=True)
-_AVX2 = Target("avx2", lanes=8, vectors=2, max_rows=6, has_fma=True, byte_sums="pairs")
-_AVX2_VNNI = replace(_AVX2, name="avx2_vnni", byte_sums="vnni")
+# The levels of the x86-64 psABI (section 3.1.1), and what some of their processors have besides.
+_V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+_BF16, _VNNI = "avx512bf16", "avx512vnni"
+# LLVM schedules for a processor of the level, which gains up to a tenth over its "x86-64-v4" (benchmarks/levels.py),
+# and uses none of what that one has more. Loops take whole registers: LLVM would otherwise halve them there.
+_NOT_OF_V3 = "-fsgsbase,-invpcid,-pclmul,-rdrnd,-xsaveopt"
+_NOT_OF_V4 = (
+    f"-prefer-256-bit,{_NOT_OF_V3},-adx,-aes,-clflushopt,-clwb,-pku,-rdseed,-xsavec,-xsaves,-avx512ifma,-avx512vbmi,"
+    "-avx512vbmi2,-avx512bitalg,-avx512vpopcntdq,-gfni,-vaes,-vpclmulqdq,-sha,-rdpid"
+)
+_NOT_OF_BF16 = (
+    f"{_NOT_OF_V4},-amx-bf16,-amx-int8,-amx-tile,-avx512fp16,-avxvnni,-cldemote,-enqcmd,-movdir64b,-movdiri,-pconfig,"
+    "-ptwrite,-serialize,-shstk,-tsxldtrk,-uintr,-waitpkg,-wbnoinvd"
+)
+_AVX512 = Target(
+    name="avx512",
+    lanes=16,
+    vectors=2,
+    max_rows=10,
+    has_fma=True,
+    byte_sums="pairs",
+    cpu="skylake-avx512",
+    features=_NOT_OF_V4,
+)
+_AVX512_VNNI = replace(_AVX512, name="avx512_vnni", byte_sums="vnni", cpu="icelake-server")
+_AVX512_BF16 = replace(_AVX512_VNNI, name="avx512_bf16", has_bf16=True, cpu="sapphirerapids", features=_NOT_OF_BF16)
+_AVX2 = Target(
+    "avx2", lanes=8, vectors=2, max_rows=6, has_fma=True, byte_sums="pairs", cpu="haswell", features=_NOT_OF_V3
+)
+_AVX2_VNNI = replace(_AVX2, name="avx2_vnni", byte_sums="vnni", features=f"{_NOT_OF_V3},+avxvnni")
 _NEON = Target("neon", lanes=4, vectors=3, max_rows=8, has_fma=True)
 _NEON_DOT = replace(_NEON, name="neon_dot", byte_sums="sdot")
-_GENERIC = Target("generic", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="pairs" if _IS_X86 else "bytes")
-_BY_NAME = {t.name: t for t in (_AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2, _GENERIC)}
-# What makes a target more than the one below it, as LLVM calls it.
-_BF16, _VNNI = "avx512bf16", ("avx512vnni", "avxvnni")
+_GENERIC = Target(
+    "generic", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="pairs" if _IS_X86 else "bytes",
+    cpu="x86-64" if _IS_X86 else "generic",
+)  # fmt: skip
+LEVELS = {t.name: t for t in (_AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2, _GENERIC)}
+"""Targets that may be forced, and whose code is made for all processors alike."""
 
 
 def _host_target() -> Target:
+    """The most that this processor has."""
     features = binding.get_host_cpu_features()
     if platform.machine().lower() in ("aarch64", "arm64"):
-        return _NEON_DOT if features.get("dotprod") else _NEON
-    if features.get("avx512f") and features.get("avx512vl") and features.get("avx512bw"):
-        if not features.get("avx512vnni"):
+        target = _NEON_DOT if features.get("dotprod") else _NEON
+        return replace(target, cpu=binding.get_host_cpu_name(), features=features.flatten())
+    if all(features.get(name) for name in _V4):
+        if not features.get(_VNNI):
             return _AVX512
         return _AVX512_BF16 if features.get(_BF16) else _AVX512_VNNI
-    if features.get("avx2") and features.get("fma"):
+    if all(features.get(name) for name in _V3):
         return _AVX2_VNNI if features.get("avxvnni") else _AVX2
     return _GENERIC
 
@@ -87,30 +120,12 @@ def _is_part_of(target: Target, host: Target) -> bool:
     )
 
 
-def _numba_cpu(name: str) -> tuple[str, str]:
-    """What Numba must compile for, so that a forced target really runs without the instructions it
-    forgoes: processor and features."""
-    features = binding.get_host_cpu_features()
-    if name.startswith("avx512"):
-        for forgone in (_BF16, *(_VNNI if name == "avx512" else ())):
-            features[forgone] = False
-        return binding.get_host_cpu_name(), features.flatten()
-    # On a processor that has it for AVX-512 only, VNNI on half a register is an instruction of AVX-512 VL.
-    vnni = "+avxvnni" if features.get("avxvnni") else "+avx512vl,+avx512vnni"
-    return {
-        "avx2_vnni": ("haswell", f"+avx2,+fma,{vnni}"),
-        "avx2": ("haswell", "+avx2,+fma"),
-        "generic": ("generic", ""),
-    }[name]
-
-
-def _force_numba(name: str) -> None:
-    """Make Numba compile for the forced target, whether or not it has been imported already."""
-    cpu, features = _numba_cpu(name)
-    os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = cpu, features
+def _tell_numba(target: Target) -> None:
+    """Make Numba compile for the target, whether or not it has been imported already."""
+    os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = target.cpu, target.features
     numba_config = sys.modules.get("numba.core.config")
     if numba_config is not None:
-        vars(numba_config).update(CPU_NAME=cpu, CPU_FEATURES=features)
+        vars(numba_config).update(CPU_NAME=target.cpu, CPU_FEATURES=target.features)
 
 
 def _choose_target() -> Target:
@@ -118,14 +133,19 @@ def _choose_target() -> Target:
     if not forced:
         # Someone who told Numba itself to hold back gets the tile that every machine can run.
         return _GENERIC if os.environ.get("NUMBA_CPU_NAME") == "generic" else host
-    if forced not in _BY_NAME:
-        choices = ", ".join(_BY_NAME)
+    if forced == "native":
+        return replace(host, cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten())
+    if forced not in LEVELS:
+        choices = ", ".join((*LEVELS, "native"))
         raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
-    target = _BY_NAME[forced]
+    target = LEVELS[forced]
+    if os.environ.get("NMT_CPU_UNCHECKED") == "1" and _IS_X86:
+        return target  # what is made here is not run here (see nmt/precompile)
     if forced != "generic" and not (_IS_X86 and _is_part_of(target, host)):
         raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
-    if target is not host:
-        _force_numba(forced)
+    if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):
+        # On a processor that has it for AVX-512 only, VNNI on half a register is an instruction of AVX-512 VL.
+        return replace(target, features=f"{_NOT_OF_V3},+avx512vl,+avx512vnni")
     return target
 
 
@@ -138,6 +158,7 @@ def fingerprint(folder: Path = Path(__file__).parent) -> str:
 
 
 TARGET = _choose_target()
+_tell_numba(TARGET)
 # Code compiled from one file into another's stored function would go stale unnoticed when the first
 # changes; code is therefore named by all those sources at once.
 FINGERPRINT = fingerprint()

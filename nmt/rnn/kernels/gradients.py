@@ -3,13 +3,14 @@ blocks of rows."""
 
 import numpy as np
 
+from nmt.rnn.kernels.arrays import clear, release, scratch
 from nmt.rnn.kernels.bfloat16 import holds_pairs, pair_rows
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import external_by_elements, inner_kernel, kernel, numba_types
+from nmt.rnn.kernels.jit import external_by_elements, inner_kernel, kernel
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8
 from nmt.rnn.kernels.moves import address, copy_panel_row, copy_tile_row_f4, copy_tile_row_f8
 from nmt.rnn.kernels.packing import PANEL_BYTES
-from nmt.rnn.kernels.segments import by_panels, share
+from nmt.rnn.kernels.segments import by_panels, rows_in, share
 
 _MAX_ROWS = TARGET.max_rows
 # Rows summed in one visit of a tile: a panel of their gradients fills the first cache, their inputs
@@ -21,7 +22,7 @@ _PANELS_AT_A_TIME = 4
 
 
 # _tile(inputs, c, ldc, ...): the tile of what `inputs` holds.
-_TILES = {numba_types.uint32: tile_bf16, numba_types.float32: tile_f4, numba_types.float64: tile_f8}
+_TILES = {"uint32": tile_bf16, "float32": tile_f4, "float64": tile_f8}
 _tile = external_by_elements("tile", _TILES)
 
 
@@ -34,12 +35,12 @@ def _copy_tile_row(out, at, X, source):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _pack_inputs(X, x_col, K, pieces, rows, out):  # type: ignore[no-untyped-def]
+def _pack_inputs(X, x_col, K, pieces, count, rows, out):  # type: ignore[no-untyped-def]
     """Columns in tiles of nearly equal width, one after the other: [tile][row][width]."""
     tiles = (K + _MAX_ROWS - 1) // _MAX_ROWS
     narrow, wider = K // tiles, K % tiles
     seen = 0
-    for p in range(len(pieces)):
+    for p in range(count):
         for r in range(pieces[p, 0], pieces[p, 0] + pieces[p, 1]):
             source, at = r * X.shape[1] + x_col, 0
             # Whole tiles are copied even to a narrower place: the next row overwrites the excess.
@@ -58,11 +59,11 @@ def _pack_inputs(X, x_col, K, pieces, rows, out):  # type: ignore[no-untyped-def
 
 
 @inner_kernel
-def _pack_panels(G, g_col, columns, width, pieces, rows, out):  # type: ignore[no-untyped-def]
+def _pack_panels(G, g_col, columns, width, pieces, count, rows, out):  # type: ignore[no-untyped-def]
     """[panel][row][width] of the next `columns` columns, the last panel filled up with zeros."""
     full = columns // width
     seen = 0
-    for p in range(len(pieces)):
+    for p in range(count):
         for r in range(pieces[p, 0], pieces[p, 0] + pieces[p, 1]):
             for q in range(full):
                 source = address(G, r * G.shape[1] + g_col + q * width)
@@ -75,14 +76,13 @@ def _pack_panels(G, g_col, columns, width, pieces, rows, out):  # type: ignore[n
 
 
 @inner_kernel
-def _numbers_of(pieces, rows):  # type: ignore[no-untyped-def]
+def _fill_numbers(pieces, count, numbers):  # type: ignore[no-untyped-def]
     """The rows of all pieces, one after the other."""
-    numbers, seen = np.empty(rows, np.int64), 0
-    for p in range(len(pieces)):
+    seen = 0
+    for p in range(count):
         for r in range(pieces[p, 0], pieces[p, 0] + pieces[p, 1]):
             numbers[seen] = r
             seen += 1
-    return numbers
 
 
 @inner_kernel
@@ -93,12 +93,13 @@ def _pack_input_pairs(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def
     narrow, wider = K // tiles, K % tiles
     rows = len(numbers)
     pairs = (rows + 1) // 2
-    zeros = np.zeros(K, X.dtype)
+    nothing = scratch(K, X.dtype)
+    clear(nothing)
     # A whole tile may be read at its end.
-    line = np.empty(K + _MAX_ROWS, out.dtype)
+    line = scratch(K + _MAX_ROWS, out.dtype)
     for i in range(pairs):
         earlier = address(X, numbers[2 * i] * X.shape[1] + x_col)
-        later = address(X, numbers[2 * i + 1] * X.shape[1] + x_col) if 2 * i + 1 < rows else address(zeros, 0)
+        later = address(X, numbers[2 * i + 1] * X.shape[1] + x_col) if 2 * i + 1 < rows else address(nothing, 0)
         pair_rows(address(line, 0), earlier, later, K)
         at, exact = 0, 0 if i == pairs - 1 else tiles
         # Whole tiles are copied even to a narrower place, as in `_pack_inputs`.
@@ -111,6 +112,8 @@ def _pack_input_pairs(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def
             for j in range(width):
                 out[at * pairs + i * width + j] = line[at + j]
             at += width
+    release(line)
+    release(nothing)
 
 
 @inner_kernel
@@ -118,16 +121,18 @@ def _pack_panel_pairs(G, g_col, columns, width, numbers, out):  # type: ignore[n
     """`_pack_panels` in pairs of bfloat16 along the rows: [panel][pair][width]."""
     rows = len(numbers)
     pairs = (rows + 1) // 2
-    zeros = np.zeros(width, G.dtype)
+    nothing = scratch(width, G.dtype)
+    clear(nothing)
     for i in range(pairs):
         for n in range(0, columns, width):
             count, at = min(width, columns - n), n * pairs + i * width
             earlier = address(G, numbers[2 * i] * G.shape[1] + g_col + n)
-            later = address(zeros, 0)
+            later = address(nothing, 0)
             if 2 * i + 1 < rows:
                 later = address(G, numbers[2 * i + 1] * G.shape[1] + g_col + n)
             pair_rows(address(out, at), earlier, later, count)
             out[at + count : at + width] = 0
+    release(nothing)
 
 
 @inner_kernel
@@ -160,29 +165,34 @@ def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulat
     in_pairs = holds_pairs(packed_type)
     # A row of pairs is two rows, of which twice as many fit.
     block = 2 * _SUM_BLOCK if in_pairs else _SUM_BLOCK
-    total = segments[:, 1].sum()
-    inputs = np.empty(_SUM_BLOCK * min(_INPUT_BLOCK, last_k - first_k), packed_type.dtype)
-    packed = np.empty(_SUM_BLOCK * width * _PANELS_AT_A_TIME, packed_type.dtype)
+    total = rows_in(segments)
+    inputs = scratch(_SUM_BLOCK * min(_INPUT_BLOCK, last_k - first_k), packed_type.dtype)
+    packed = scratch(_SUM_BLOCK * width * _PANELS_AT_A_TIME, packed_type.dtype)
     for low in range(0, total, block):
         rows = min(block, total - low)
-        pieces = share(segments, low, low + rows, block)
-        numbers = _numbers_of(pieces, rows)
+        pieces, count = share(segments, low, low + rows, block)
+        numbers = scratch(rows, np.int64)
+        _fill_numbers(pieces, count, numbers)
         steps = (rows + 1) // 2 if in_pairs else rows
         for k0 in range(first_k, last_k, _INPUT_BLOCK):
             k_count = min(_INPUT_BLOCK, last_k - k0)
             if in_pairs:
                 _pack_input_pairs(X, x_col + k0, k_count, numbers, inputs)
             else:
-                _pack_inputs(X, x_col + k0, k_count, pieces, rows, inputs)
+                _pack_inputs(X, x_col + k0, k_count, pieces, count, rows, inputs)
             for p in range(first_panel, last_panel, _PANELS_AT_A_TIME):
                 n0, n1 = p * width, min(N, min(p + _PANELS_AT_A_TIME, last_panel) * width)
                 if in_pairs:
                     _pack_panel_pairs(G, g_col + n0, n1 - n0, width, numbers, packed)
                 else:
-                    _pack_panels(G, g_col + n0, n1 - n0, width, pieces, rows, packed)
+                    _pack_panels(G, g_col + n0, n1 - n0, width, pieces, count, rows, packed)
                 for n in range(n0, n1, width):
                     panel = address(packed, (n - n0) * steps)
                     _add_panel(inputs, k_count, panel, steps, dW, k0, n, min(width, n1 - n))
+        release(numbers)
+        release(pieces)
+    release(packed)
+    release(inputs)
 
 
 @kernel
@@ -195,4 +205,6 @@ def weight_gradient(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumul
 @kernel
 def weight_gradient_bf16(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate):  # type: ignore[no-untyped-def]
     """The same for float32 arrays whose numbers are rounded to bfloat16; sums are float32."""
-    _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate, np.empty(0, np.uint32))
+    pairs = scratch(0, np.uint32)
+    _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate, pairs)
+    release(pairs)

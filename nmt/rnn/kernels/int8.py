@@ -18,10 +18,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import external, intrinsic, numba_types
+from nmt.rnn.kernels.jit import cgutils, external, intrinsic, numba_types
 from nmt.rnn.kernels.moves import advance
 
 __all__ = ["OFFSET", "TAIL", "ByteSum", "byte_sums", "holds_quads", "quad_words", "to_quads"]
@@ -31,7 +30,7 @@ OFFSET = 0 if TARGET.byte_sums == "sdot" else 128
 
 _INT64, _INT32, _INT16, _INT8, _BIT = (ir.IntType(n) for n in (64, 32, 16, 8, 1))
 _FLOAT = ir.FloatType()
-_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+_POINTER, _SIZE = "voidptr", "int64"
 # Added to a float it leaves the rounded integer in the lowest bits, see activations.py.
 _ROUND = 12582912.0
 _MAGNITUDE, _INFINITY, _LEAST = 0x7FFFFFFF, 0x7F800000, 0x04000000
@@ -146,7 +145,7 @@ def _write_row(typing_context: Any, target: Any, source: Any, count: Any) -> Any
         b.store(ir.Constant(_INT32, 0), _at(b, target, unread, _INT32)).align = 4
         return context.get_dummy_value()
 
-    return numba_types.void(_POINTER, _POINTER, _SIZE), codegen
+    return numba_types.void(numba_types.voidptr, numba_types.voidptr, numba_types.int64), codegen
 
 
 def _to_quads(a, lda, M, K, out):  # type: ignore[no-untyped-def]

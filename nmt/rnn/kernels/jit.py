@@ -1,42 +1,31 @@
-"""The one way functions here are compiled: without the interpreter lock, kept on disk (see store.py)."""
+"""What compiled code is written in: decorators of functions that Numba compiles when they are first needed.
 
-# Features first: a forced target has to be known before Numba reads its settings.
-from nmt.rnn.kernels.code_names import code_name, sources_are_unchanged  # isort: skip
+Nothing here imports Numba, and no module of kernels does at its top: what has been compiled before comes from the
+store (see native.py), and a process that compiles nothing never loads the compiler. Numba, and what of LLVM's writer
+is needed in the body of an intrinsic, are reached through names that are imported when they are first used.
+"""
 
-import pickle
+from __future__ import annotations
+
 from collections.abc import Callable
-from functools import wraps
+from importlib import import_module
 from typing import Any
 
-from nmt.interruption import forkable, uninterrupted
+from llvmlite import ir
 
-with uninterrupted():  # an import of compiled modules that was cut short cannot be done again
-    import numba
-    from llvmlite import ir
-    from numba import carray
-    from numba import types as numba_types
-    from numba.core.compiler import CompileResult
-    from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.errors import TypingError
-    from numba.core.serialize import dumps
-    from numba.core.types import unliteral
-    from numba.extending import intrinsic, overload
-
-    from nmt.rnn.kernels.native import Native, read, symbols_of
-
-from nmt.rnn.kernels.store import Record, store
+from nmt.rnn.kernels.kernel import Kernel
+from nmt.rnn.kernels.native import Compilable, Native
 
 __all__ = [
     "FAST",
-    "INSIDE",
-    "carray",
+    "cgutils",
     "exact_kernel",
     "external",
     "external_by_elements",
     "inner_kernel",
     "intrinsic",
     "kernel",
-    "overload",
+    "native_function",
     "numba_types",
     "task",
     "with_arity",
@@ -44,83 +33,54 @@ __all__ = [
 
 # Reassociation and fused multiply-add, but infinities and NaN keep their meaning: a broken gradient
 # must stay visible.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
+FAST = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile on first call for the types it meets; `error_model="numpy"` lets loops with a
-    division vectorise."""
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", fastmath=FAST)(function)
-    compiled._cache = _KernelStore(function)
-    return _whole(compiled)
+class _Later:
+    """A module that is imported when something in it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(import_module(self._name), name)
+        setattr(self, name, found)
+        return found
+
+
+numba_types: Any = _Later("numba.types")
+cgutils: Any = _Later("numba.core.cgutils")
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """A function that Python calls with NumPy arrays and numbers, and compiled code as an `inner_kernel`; it returns
+    nothing (see kernel.py)."""
+    return Kernel(function, FAST)
 
 
 def inner_kernel(function: Callable[..., Any]) -> Any:
-    """The same for what only compiled code calls: it becomes part of its callers and has no entrance of its own, which
-    for many arrays takes longer to compile than what it does."""
-    return _whole(numba.njit(**INSIDE, fastmath=FAST)(function))
+    """A function that only compiled code calls, whose machine code becomes part of its callers'."""
+    return Compilable(function, FAST)
 
 
 def exact_kernel(function: Callable[..., Any]) -> Any:
     """An `inner_kernel` whose sums are not reassociated."""
-    return _whole(numba.njit(**INSIDE)(function))
+    return Compilable(function, frozenset())
 
 
-INSIDE: Any = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+class Intrinsic(Compilable):
+    """A function that writes LLVM's instructions, as Numba's intrinsics do: called with the types of its arguments it
+    returns a signature and what writes them. None: other types are meant."""
+
+    def make(self) -> Any:
+        """Numba's own."""
+        return import_module("numba.extending").intrinsic(self.function)
 
 
-def _whole(compiled: Any) -> Any:
-    """The same function, whose compiling an interruption does not cut in two: Numba keeps state of its own about it.
-    Where other kernels call it, it is compiled for the types of its arguments, not once more for each number that is
-    written there: it becomes part of them, and what is constant is found then."""
-    compile_it, choose_it = compiled.compile, compiled.get_call_template
-
-    @wraps(compile_it)
-    def compile(*args: Any, **options: Any) -> Any:
-        with uninterrupted():
-            return compile_it(*args, **options)
-
-    @wraps(choose_it)
-    def get_call_template(args: Any, named: Any) -> Any:
-        return choose_it(tuple(map(unliteral, args)), {name: unliteral(kind) for name, kind in named.items()})
-
-    compiled.compile, compiled.get_call_template = compile, get_call_template
-    return compiled
-
-
-if hasattr(global_compiler_lock, "_lock"):
-    forkable(global_compiler_lock._lock)
-
-
-class _KernelStore:
-    """The store, as Numba asks for what was compiled before."""
-
-    cache_path = None
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def load_overload(self, signature: Any, context: Any) -> Any:
-        """The compiled function for these types; None where it is not there."""
-        name = code_name(self._function, str(signature))
-        found = None if name is None else read(name)
-        if found is None:
-            return None
-        context.refresh()
-        # Numba's own form, which could name any function: it comes whole and from a file of our own (see store.py).
-        return CompileResult._rebuild(context, *pickle.loads(found.code))
-
-    def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep it for later processes, where its content has a name."""
-        name = code_name(self._function, str(signature))
-        if name is not None and not result.library.has_dynamic_globals and sources_are_unchanged():
-            facts = {"symbols": symbols_of(result.library)}
-            store().write(name, Record(facts, dumps(result._reduce())))
+intrinsic: Callable[[Callable[..., Any]], Any] = Intrinsic
 
 
 # ---------------------------------------------------------------- functions by address
-
-_BY_ADDRESS: Any = {"nogil": True, "error_model": "numpy"}
 
 
 def task(function: Callable[..., Any]) -> Native:
@@ -130,62 +90,78 @@ def task(function: Callable[..., Any]) -> Native:
     with three numbers costs a fraction of one that hands over twenty arrays. The function must return
     nothing and raise nothing.
     """
-    arguments = (numba_types.int64, numba_types.int64, numba_types.voidptr)
-    return Native(function, arguments, _BY_ADDRESS | {"fastmath": FAST})
+    return Native(function, ("int64", "int64", "voidptr"), FAST)
+
+
+def native_function(result: str = "void") -> Callable[[Callable[..., Any]], Native]:
+    """For functions of int64 that Python calls by `.call`, without the interpreter's lock; they return this type,
+    "int64" or nothing, and raise nothing."""
+
+    def decorate(function: Callable[..., Any]) -> Native:
+        return Native(function, ("int64",) * function.__code__.co_argcount, FAST, result=result)
+
+    return decorate
 
 
 def external(
-    function: Callable[..., Any], argument_types: tuple[Any, ...], *, fast: bool = False, name: str | None = None
+    function: Callable[..., Any], argument_types: tuple[str, ...], *, fast: bool = False, name: str | None = None
 ) -> Any:
     """Compile once per process, under a name of its own, when the first caller is; return what compiled code calls.
 
     A function called in the usual way is compiled again into each of its callers. The large ones
     are instead machine code that callers reach by symbol, also callers from the store: they name
     it, they do not contain it. The function must return nothing and raise nothing. Callable inside
-    compiled code only. `fast`: sums may be reassociated, as in a `kernel`; here all callers get the same
-    bits, which compiled into each of them they need not. `name`: where several functions have one.
+    compiled code only. `argument_types` are names of Numba's types. `fast`: sums may be reassociated, as in a
+    `kernel`; here all callers get the same bits, which compiled into each of them they need not. `name`: where several
+    functions have one.
     """
-    options = _BY_ADDRESS | {"fastmath": FAST if fast else False}
     name = name or function.__name__.lstrip("_")
-    native = Native(function, argument_types, options, f"nmt_{name}")
+    native = Native(function, argument_types, FAST if fast else frozenset(), symbol=f"nmt_{name}")
 
     def call(typing_context: Any, *arguments: Any) -> Any:
         return _call_of(native)
 
-    found: Any = intrinsic(with_arity(call, len(argument_types), name))
-    found.native, found.code_name = native, native.code_name
+    found: Any = Intrinsic(with_arity(call, len(argument_types), name))
+    found.native, found.content = native, native.content
     return found
 
 
-def external_by_elements(name: str, choices: dict[Any, Any], *, optional: bool = False) -> Any:
-    """What compiled code calls with an array and arguments: the `external` for its elements' type, which gets the
-    arguments alone. Only what is called is compiled. Other types are refused, or with `optional` nothing happens."""
+def external_by_elements(name: str, choices: dict[str, Any], *, optional: bool = False) -> Any:
+    """What compiled code calls with an array and arguments: the `external` for its elements' type, by its name, which
+    gets the arguments alone. Only what is called is compiled. Other types are refused, or with `optional` nothing
+    happens."""
     natives = {elements: chosen.native for elements, chosen in choices.items()}
     argument_types = next(iter(natives.values())).argument_types
 
     def call(typing_context: Any, array: Any, *arguments: Any) -> Any:
-        if array.dtype not in natives:
+        elements = str(array.dtype)
+        if elements not in natives:
+            types = [getattr(numba_types, kind) for kind in argument_types]
             if not optional:
-                raise TypingError(f"{name}: elements must be of {', '.join(map(str, natives))}, got {array}")
-            return numba_types.void(array, *argument_types), lambda context, *_: context.get_dummy_value()
-        return _call_of(natives[array.dtype], array)
+                refused = import_module("numba.core.errors").TypingError
+                raise refused(f"{name}: elements must be of {', '.join(natives)}, got {array}")
+            return numba_types.void(array, *types), lambda context, *_: context.get_dummy_value()
+        return _call_of(natives[elements], array)
 
-    return intrinsic(with_arity(call, 1 + len(argument_types), name))
+    found: Any = Intrinsic(with_arity(call, 1 + len(argument_types), name))
+    found.content = "\0".join([name, str(optional), *(f"{kind} {native.content}" for kind, native in natives.items())])
+    return found
 
 
 def _call_of(native: Native, *before: Any) -> Any:
     """The signature and code of a call by symbol, with arguments before those that are handed over."""
     _ = native.address  # LLVM wants to know the symbol as soon as it is called somewhere
+    argument_types = [getattr(numba_types, kind) for kind in native.argument_types]
 
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        kinds = [context.get_value_type(argument) for argument in native.argument_types]
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = [context.get_value_type(argument) for argument in argument_types]
         callee = builder.module.globals.get(native.symbol)
         if callee is None:
             callee = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), kinds), native.symbol)
         builder.call(callee, args[len(before) :])
         return context.get_dummy_value()
 
-    return numba_types.void(*before, *native.argument_types), codegen
+    return numba_types.void(*before, *argument_types), codegen
 
 
 def with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[..., Any]:
@@ -195,4 +171,5 @@ def with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[...,
     names = ", ".join(f"a{i}" for i in range(count))
     scope: dict[str, Any] = {"call": call}
     exec(f"def {name}(typing_context, {names}):\n    return call(typing_context, {names})\n", scope)  # noqa: S102
+    scope[name].written_by = call  # what its content is
     return scope[name]

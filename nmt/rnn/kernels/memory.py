@@ -8,12 +8,11 @@ knows because it laid the memory out. See "noalias" and "alias.scope" metadata i
 """
 
 from functools import cache, reduce
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.np.arrayobj import populate_array
-from numba.np.numpy_support import from_dtype
 
 from nmt.rnn.kernels.jit import inner_kernel, intrinsic, kernel, numba_types, with_arity
 
@@ -93,23 +92,15 @@ def pointers_after(words: int) -> Any:
 @cache
 def arrays_in(dtype: Any) -> Any:
     """`get(table, index)`: a flat array of this dtype by the address at a place of a table; how long is not known."""
-    kind = numba_types.Array(from_dtype(np.dtype(dtype)), 1, "C")
-    width = np.dtype(dtype).itemsize
+    elements = str(np.dtype(dtype))
 
     def get(typing_context: Any, table: Any, index: Any) -> Any:
+        kind = numba_types.Array(getattr(numba_types, elements), 1, "C")
+
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            array = context.make_array(kind)(context, builder)
-            pointers = builder.bitcast(args[0], array.data.type.as_pointer())
-            size = context.get_constant(numba_types.intp, width)
-            populate_array(
-                array,
-                data=builder.load(builder.gep(pointers, [args[1]])),
-                shape=[context.get_constant(numba_types.intp, 1)],
-                strides=[size],
-                itemsize=size,
-                meminfo=None,
-            )
-            return array._getvalue()
+            numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
+            start, length = builder.load(builder.gep(numbers, [args[1]])), ir.Constant(ir.IntType(64), 1)
+            return import_module("nmt.rnn.kernels.compiling").array_value(context, builder, kind, start, [length])
 
         return kind(numba_types.voidptr, numba_types.int64), codegen
 
@@ -135,12 +126,9 @@ def active_prefix(lengths, first, last, t):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def prefix_rows(lengths, bounds, T):  # type: ignore[no-untyped-def]
-    """Runs of rows [n, 2] of a [T * B] array: for every step and part the shortest prefix that holds all its active
-    rows."""
+def _prefix_rows(lengths, bounds, T, runs, found):  # type: ignore[no-untyped-def]
     B = lengths.shape[0]
     parts = bounds.shape[0] - 1
-    runs = np.empty((T * parts, 2), np.int64)
     count = 0
     for t in range(T):
         for part in range(parts):
@@ -152,14 +140,20 @@ def prefix_rows(lengths, bounds, T):  # type: ignore[no-untyped-def]
                 else:
                     runs[count, 0], runs[count, 1] = start, rows
                     count += 1
-    return runs[:count]
+    found[0] = count
+
+
+def prefix_rows(lengths: np.ndarray, bounds: np.ndarray, T: int) -> np.ndarray:
+    """Runs of rows [n, 2] of a [T * B] array: for every step and part the shortest prefix that holds all its active
+    rows. lengths [B] and bounds [parts + 1] are int64."""
+    runs, found = np.empty((T * (len(bounds) - 1), 2), np.int64), np.zeros(1, np.int64)
+    _prefix_rows(lengths, bounds, T, runs, found)
+    return runs[: found[0]]
 
 
 @kernel
-def active_rows(lengths, T):  # type: ignore[no-untyped-def]
-    """Runs of rows [n, 2] of a [T * B] array: exactly the active ones, step by step."""
+def _active_rows(lengths, T, runs, found):  # type: ignore[no-untyped-def]
     B = lengths.shape[0]
-    runs = np.empty((T * ((B + 1) // 2), 2), np.int64)
     count = 0
     for t in range(T):
         for n in range(B):
@@ -170,4 +164,11 @@ def active_rows(lengths, T):  # type: ignore[no-untyped-def]
                 else:
                     runs[count, 0], runs[count, 1] = row, 1
                     count += 1
-    return runs[:count]
+    found[0] = count
+
+
+def active_rows(lengths: np.ndarray, T: int) -> np.ndarray:
+    """Runs of rows [n, 2] of a [T * B] array: exactly the active ones, step by step. lengths [B] are int64."""
+    runs, found = np.empty((T * ((len(lengths) + 1) // 2), 2), np.int64), np.zeros(1, np.int64)
+    _active_rows(lengths, T, runs, found)
+    return runs[: found[0]]

@@ -12,16 +12,15 @@ tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix Multipli
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from nmt.rnn.kernels.bfloat16 import add_products
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import TAIL, byte_sums
-from nmt.rnn.kernels.jit import external, intrinsic, numba_types
+from nmt.rnn.kernels.jit import cgutils, external, intrinsic, numba_types
 
 _INT64, _INT32, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
 _BYTES = ir.IntType(8).as_pointer()
-_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+_POINTER, _SIZE = "voidptr", "int64"
 # C, its row stride; A, its row stride, its stride along k (all strides in elements); panel; K,
 # columns, accumulate.
 _TILE_TYPE = ir.FunctionType(ir.VoidType(), [_BYTES, _INT64, _BYTES, _INT64, _INT64, _BYTES, _INT64, _INT64, _INT64])
@@ -306,7 +305,7 @@ def _make_tile(kind: str) -> Any:
     def tile(  # type: ignore[no-untyped-def]
         typing_context, c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows
     ):
-        signature = numba_types.void(*_TILE_ARGUMENTS)
+        signature = numba_types.void(*(getattr(numba_types, name) for name in _TILE_ARGUMENTS))
 
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
             *operands, height = args

@@ -10,10 +10,13 @@ from types import ModuleType
 from nmt.interruption import forkable
 from nmt.rnn.kernels.features import FINGERPRINT
 
+GENERATED = "nmt_"
+"""How the names of generated modules begin."""
+
 
 def load_module(source: str, key: str) -> ModuleType:
     """The module of generated source; `key` names its content. The same key is run once per process."""
-    name = f"nmt_{key}_{FINGERPRINT[:12]}"
+    name = f"{GENERATED}{key}_{FINGERPRINT[:12]}"
     with _loading:
         if name not in _loaded:
             _loaded[name] = _run(source, name)

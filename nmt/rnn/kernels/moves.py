@@ -1,17 +1,16 @@
 """Addresses, and moves of whole vectors between them: what packing is made of."""
 
+from importlib import import_module
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
-from numba.core.errors import TypingError
 
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import intrinsic, numba_types
+from nmt.rnn.kernels.jit import cgutils, intrinsic, numba_types
 
 _INT64, _INT32 = ir.IntType(64), ir.IntType(32)
 _BYTES = ir.IntType(8).as_pointer()
-_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+_POINTER, _SIZE = "voidptr", "int64"
 
 
 @intrinsic
@@ -19,8 +18,10 @@ def address(typing_context: Any, array: Any, offset: Any) -> Any:
     """The address of element `offset`, counted in C order, of a contiguous array of any number of
     axes."""
     if not isinstance(array, numba_types.Array) or array.layout != "C":
-        raise TypingError(f"address: the array must be C-contiguous, got {array}; copy it first")
-    signature = _POINTER(array, _SIZE)
+        raise import_module("numba.core.errors").TypingError(
+            f"address: the array must be C-contiguous, got {array}; copy it first"
+        )
+    signature = numba_types.voidptr(array, numba_types.int64)
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -36,7 +37,7 @@ def advance(typing_context: Any, pointer: Any, num_bytes: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.gep(args[0], [args[1]])
 
-    return _POINTER(_POINTER, _SIZE), codegen
+    return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
 
 
 def _make_copy(num_bytes: int) -> Any:
@@ -48,7 +49,7 @@ def _make_copy(num_bytes: int) -> Any:
             cgutils.raw_memcpy(builder, args[0], args[1], ir.Constant(_INT64, num_bytes), 1)
             return context.get_dummy_value()
 
-        return numba_types.void(_POINTER, _POINTER), codegen
+        return numba_types.void(numba_types.voidptr, numba_types.voidptr), codegen
 
     return intrinsic(copy)
 
@@ -100,7 +101,7 @@ def _make_transpose(double: bool) -> Any:
                 builder.store(vector, at(builder, args[0], args[1], row)).align = size
             return context.get_dummy_value()
 
-        return numba_types.void(_POINTER, _SIZE, _POINTER, _SIZE), codegen
+        return numba_types.void(numba_types.voidptr, numba_types.int64, numba_types.voidptr, numba_types.int64), codegen
 
     return intrinsic(transpose)
 

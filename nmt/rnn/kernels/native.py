@@ -1,4 +1,4 @@
-"""Functions that are machine code at an address: from the store, or compiled and put there.
+"""Functions that are machine code at an address: from the store, or compiled and put there. Imports no Numba.
 
 What runs is always the object that the store keeps, in the process that has compiled it as in all later ones. An object
 calls others by symbols of the process; it says which, and they are there before it is loaded.
@@ -6,39 +6,71 @@ calls others by symbols of the process; it says which, and they are there before
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from ctypes import CFUNCTYPE, c_int64
 from functools import cached_property
+from itertools import count
+from threading import RLock
 from typing import Any
 
-from llvmlite import binding, ir
-from numba import types as numba_types
-from numba.core.compiler import Flags, compile_extra
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
-from numba.core.runtime import rtsys
-
-from nmt.interruption import uninterrupted
+from nmt.interruption import forkable, uninterrupted
 from nmt.rnn.kernels import machine_code
-from nmt.rnn.kernels.code_names import code_name, sources_are_unchanged
-from nmt.rnn.kernels.store import Record, store
+from nmt.rnn.kernels.code_names import code_name, content_of, python_code, source_name, sources_are_unchanged
+from nmt.rnn.kernels.store import Record, shipped, store
+
+
+class Compilable:
+    """A function that compiled code calls, whose machine code becomes part of its callers'.
+
+    fastmath: what LLVM may do with its numbers.
+    """
+
+    def __init__(self, function: Callable[..., Any], fastmath: frozenset[str] = frozenset()) -> None:
+        self.function, self.fastmath = function, fastmath
+        self.__doc__, self.__module__ = function.__doc__, function.__module__
+
+    @cached_property
+    def content(self) -> str | None:
+        """See code_names.py."""
+        content = content_of(self.function)
+        return None if content is None else f"{type(self).__name__} {content} {sorted(self.fastmath)}"
+
+    @cached_property
+    def numba(self) -> Any:
+        """What Numba knows it by."""
+        return self.make()
+
+    def make(self) -> Any:
+        """Make that."""
+        from nmt.rnn.kernels.compiling import dispatcher
+
+        return dispatcher(self.function, self.fastmath)
 
 
 class Native:
-    """A function that returns and raises nothing, by its address; loaded or compiled when that is first asked for.
+    """A function that raises nothing, by its address; loaded or compiled when that is first asked for.
 
-    symbol: what other compiled code calls it by; without one nothing does.
+    argument_types: names of Numba's types, for an array "float32 2" and the like. symbol: what other compiled code
+    calls it by; without one nothing does. result: the name of a type, of nothing by default. by_table: its arguments
+    are in a table, by whose address it is called with (part, parts, table); it gets (part, parts) first where it
+    `has_parts` (see kernel.py).
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
-        argument_types: tuple[Any, ...],
-        options: dict[str, Any],
+        argument_types: tuple[str, ...],
+        fastmath: frozenset[str],
+        *,
         symbol: str | None = None,
+        result: str = "void",
+        by_table: bool = False,
+        has_parts: bool = False,
     ) -> None:
-        self.function, self.argument_types, self.options, self.symbol = function, argument_types, options, symbol
+        self.function, self.argument_types, self.fastmath = function, argument_types, fastmath
+        self.symbol, self.result, self.by_table, self.has_parts = symbol, result, by_table, has_parts
         self._address = 0
+        self.recipe: tuple[Any, ...] | list[Any] | None = None  # see recipes.py
         if symbol:
             former = _BY_SYMBOL.get(symbol)
             if former and (former.function.__module__, former.function.__qualname__) != (
@@ -49,10 +81,34 @@ class Native:
             _BY_SYMBOL[symbol] = self
 
     @cached_property
+    def content(self) -> str | None:
+        """See code_names.py."""
+        return content_of(self.function)
+
+    @property
+    def _types(self) -> str:
+        return repr((self.argument_types, self.result, self.by_table, sorted(self.fastmath)))
+
+    @property
+    def _label(self) -> str:
+        return (self.symbol or self.function.__name__).removeprefix("nmt_").lstrip("_")
+
+    @cached_property
+    def source_name(self) -> str | None:
+        """That of what it is compiled from; None where its content has none."""
+        return None if self.content is None else source_name(self._label, self.content, self._types)
+
+    @cached_property
+    def entry(self) -> str:
+        """The one symbol of its machine code."""
+        return f"nmt_{self.source_name or f'unnamed_{next(_unnamed)}'}"
+
+    @cached_property
     def code_name(self) -> str | None:
-        """That of its content (see code_names.py)."""
-        options = sorted((key, sorted(v) if isinstance(v, set) else v) for key, v in self.options.items())
-        return code_name(self.function, f"{self.argument_types} {options}")
+        """That of its machine code in the store; None where its content has none."""
+        if self.content is None:
+            return None
+        return code_name(self._label, self.content, self._types, python_code(self.function.__code__))
 
     @property
     def is_loaded(self) -> bool:
@@ -65,79 +121,58 @@ class Native:
         if not self._address:
             for wait in before_compiling:
                 wait(self)
-            # Numba's lock, for who compiles holds it already where it asks for what it calls.
-            with uninterrupted(), global_compiler_lock:
+            with uninterrupted(), _finding:
                 if not self._address:
                     self._address = self._find()
         return self._address
 
+    @cached_property
+    def call(self) -> Callable[..., int]:
+        """It, for Python: arguments and result are int64, and the interpreter's lock is free meanwhile."""
+        arguments = 3 if self.by_table else len(self.argument_types)
+        return CFUNCTYPE(c_int64 if self.result == "int64" else None, *(c_int64,) * arguments)(self.address)
+
     def _find(self) -> int:
-        name = self.code_name
-        found = None if name is None else read(name)
+        found = self._shipped() or self._stored()
         if found is None:
-            found = self._compile()
-            if name is not None and sources_are_unchanged():
-                store().write(name, found)
+            for begin in when_compiling:
+                begin(self)
+            from nmt.rnn.kernels.compiling import compile_native
+
+            found = compile_native(self)
+            if self.code_name is not None and sources_are_unchanged():
+                store().write(self.code_name, found)
         address = machine_code.load(found.code, found.facts["entry"])
         if self.symbol:
-            binding.add_symbol(self.symbol, address)
+            machine_code.add_symbol(self.symbol, address)
         return address
 
-    def _compile(self) -> Record:
-        flags = Flags()
-        # Nothing else is wanted than the function itself, and that not before our entrance is added to it.
-        entrances = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        cpu_target.options.parse_as_flags(flags, self.options | entrances)
-        setattr(flags, "no_compile", True)  # noqa: B010 - Numba makes its options while it is imported
-        contexts = cpu_target.typing_context, cpu_target.target_context
-        made = compile_extra(*contexts, self.function, self.argument_types, numba_types.void, flags, {})
-        entry = f"nmt_entry_{made.fndesc.mangled_name}"
-        made.library.add_ir_module(_entrance(made.fndesc, entry))
-        made.library.finalize()
-        code, _ = made.library.serialize_using_object_code()[2]
-        return Record({"entry": entry, "symbols": symbols_of(made.library)}, code)
+    def _shipped(self) -> Record | None:
+        return None if self.source_name is None else _usable(shipped().read(self.source_name))
+
+    def _stored(self) -> Record | None:
+        return None if self.code_name is None else _usable(store().read(self.code_name))
 
 
 _BY_SYMBOL: dict[str, Native] = {}
+_unnamed = count(1)
+
+# One finds its code at a time, with all that it calls.
+_finding = forkable(RLock())
 
 before_compiling: list[Callable[[Native], None]] = []
 """What is called when an address is first asked for: to wait until others have compiled it."""
 
-
-def _entrance(description: Any, name: str) -> ir.Module:
-    """A function of C that calls a compiled one. Numba's own would drag in Python, to report what is never raised."""
-    context = cpu_target.target_context
-    module = context.create_module(name)
-    kind = context.call_conv.get_function_type(description.restype, description.argtypes)
-    inner = ir.Function(module, kind, description.llvm_func_name)
-    values = [context.get_value_type(argument) for argument in description.argtypes]
-    outer = ir.Function(module, ir.FunctionType(ir.VoidType(), values), name)
-    builder = ir.IRBuilder(outer.append_basic_block("entry"))
-    context.call_conv.call_function(
-        builder, inner, description.restype, description.argtypes, outer.args, attrs=("noinline",)
-    )
-    builder.ret_void()
-    return module
+when_compiling: list[Callable[[Native], None]] = []
+"""What is called when it was not there."""
 
 
-_DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MULTILINE)
-
-
-def symbols_of(library: Any) -> list[str]:
-    """What a finished library of Numba's calls or reads by name, of the process."""
-    return sorted({name for name in _DECLARED.findall(library.get_llvm_str()) if not name.startswith("llvm.")})
-
-
-def read(name: str) -> Record | None:
-    """What the store has under a name, all that it calls being there; None where it has nothing of use."""
-    found = store().read(name)
+def _usable(found: Record | None) -> Record | None:
+    """A record, all that it calls being there; None where something is not."""
     if found is None:
         return None
     symbols = found.facts["symbols"]
     for symbol in symbols:
         if symbol in _BY_SYMBOL:
             _ = _BY_SYMBOL[symbol].address
-    if machine_code.unresolved(symbols):
-        with global_compiler_lock:
-            rtsys.initialize(cpu_target.target_context)  # which tells LLVM what Numba's runtime has
     return None if machine_code.unresolved(symbols) else found

@@ -10,6 +10,7 @@ their scales (see int8.py).
 import numpy as np
 from numpy.typing import DTypeLike
 
+from nmt.rnn.kernels.arrays import array_at, clear, release, scratch
 from nmt.rnn.kernels.bfloat16 import PAIR_LANES, pair_block, pair_columns, pair_rows
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import OFFSET, TAIL, quad_words
@@ -95,16 +96,18 @@ def pack_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped
     width, half = PANEL_BYTES // 4, (K + 1) // 2
     panels = (N + width - 1) // width
     first, last = panels * part // parts, panels * (part + 1) // parts
-    zeros = np.zeros(width, weights.dtype)
+    nothing = scratch(width, weights.dtype)
+    clear(nothing)
     for p0 in range(first, last, _PANELS_AT_A_TIME):
         p1 = min(p0 + _PANELS_AT_A_TIME, last)
         for k in range(half):
             row = row0 + 2 * k
             for p in range(p0, p1):
                 columns, at = min(width, N - p * width), (p * half + k) * width
-                later = address(weights, (row + 1) * N + p * width) if row + 1 < row1 else address(zeros, 0)
+                later = address(weights, (row + 1) * N + p * width) if row + 1 < row1 else address(nothing, 0)
                 pair_rows(address(out, at), address(weights, row * N + p * width), later, columns)
                 out[at + columns : at + width] = 0
+    release(nothing)
 
 
 @kernel
@@ -113,7 +116,7 @@ def pack_transposed_bf16(part, parts, weights, row0, row1, out):  # type: ignore
     K, N = weights.shape[1], row1 - row0
     width, half = PANEL_BYTES // 4, (K + 1) // 2
     panels = (N + width - 1) // width
-    row = np.empty(half, np.uint32)
+    row = scratch(half, np.uint32)
     for p in range(panels * part // parts, panels * (part + 1) // parts):
         columns, start, at = min(width, N - p * width), row0 + p * width, p * half * width
         in_blocks = K // (2 * PAIR_LANES) * PAIR_LANES if columns == width else 0
@@ -127,12 +130,14 @@ def pack_transposed_bf16(part, parts, weights, row0, row1, out):  # type: ignore
                 out[at + k * width + j] = row[k - in_blocks]
         for k in range(in_blocks, half):
             out[at + k * width + columns : at + (k + 1) * width] = 0
+    release(row)
 
 
 @inner_kernel
 def _finish_panel(out, at, scales, sums, columns):  # type: ignore[no-untyped-def]
     """The tail of a panel: starts and scales of its columns."""
-    floats, width = out.view(np.float32), PANEL_BYTES // 4
+    width = PANEL_BYTES // 4
+    floats = array_at(address(out, 0), out.shape[0], np.float32)
     out[at : at + TAIL * width] = 0
     for j in range(columns):
         out[at + j] = -OFFSET * sums[j]
@@ -145,10 +150,10 @@ def pack_int8(part, parts, numbers, scales, row0, row1, out):  # type: ignore[no
     K, N = row1 - row0, numbers.shape[1]
     width, quads = PANEL_BYTES // 4, (K + 3) // 4
     panels = (N + width - 1) // width
-    sums = np.empty(width, np.int32)
+    sums = scratch(width, np.int32)
     for p in range(panels * part // parts, panels * (part + 1) // parts):
         columns, at = min(width, N - p * width), p * (quads + TAIL) * width
-        panel = out[at : at + quads * width].reshape(quads, width)
+        panel = array_at(address(out, at), (quads, width), np.int32)
         panel[:] = 0
         sums[:] = 0
         for k in range(K):
@@ -158,6 +163,7 @@ def pack_int8(part, parts, numbers, scales, row0, row1, out):  # type: ignore[no
                 words[j] |= (row[j] & 0xFF) << shift
                 sums[j] += row[j]
         _finish_panel(out, at + quads * width, scales[p * width :], sums, columns)
+    release(sums)
 
 
 @kernel
@@ -166,7 +172,7 @@ def pack_transposed_int8(part, parts, numbers, scales, row0, row1, out):  # type
     K, N = numbers.shape[1], row1 - row0
     width, quads = PANEL_BYTES // 4, (K + 3) // 4
     panels = (N + width - 1) // width
-    sums = np.empty(width, np.int32)
+    sums = scratch(width, np.int32)
     for p in range(panels * part // parts, panels * (part + 1) // parts):
         columns, start, at = min(width, N - p * width), row0 + p * width, p * (quads + TAIL) * width
         out[at : at + quads * width] = 0
@@ -177,3 +183,4 @@ def pack_transposed_int8(part, parts, numbers, scales, row0, row1, out):  # type
                 total += row[k]
             sums[j] = total
         _finish_panel(out, at + quads * width, scales[start:], sums, columns)
+    release(sums)

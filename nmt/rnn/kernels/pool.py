@@ -45,7 +45,8 @@ from nmt.rnn.kernels.atomics import (
     wake,
 )
 from nmt.rnn.kernels.barrier import LINES_BYTES, LINES_WORD, begin_meetings
-from nmt.rnn.kernels.jit import inner_kernel, intrinsic, kernel, numba_types
+from nmt.rnn.kernels.jit import inner_kernel, intrinsic, native_function, numba_types
+from nmt.rnn.kernels.kernel import Kernel
 
 PATIENCE = 5000
 """Looks, of some 25 nanoseconds, before a worker, or who waits for one, goes to sleep: a tenth of a millisecond."""
@@ -70,7 +71,6 @@ _WORKER_BYTES = _LINES + LINES_BYTES
 _NEXT_PART, _PART_COUNT, _HELPERS = range(0, 3 * WORD, WORD)
 
 _INT64 = ir.IntType(64)
-_SIZE = numba_types.int64
 
 
 @intrinsic
@@ -84,13 +84,13 @@ def call_task(typing_context: Any, function: Any, part: Any, parts: Any, table: 
         builder.call(callee, [args[1], args[2], builder.inttoptr(args[3], table_type)])
         return context.get_dummy_value()
 
-    return numba_types.void(_SIZE, _SIZE, _SIZE, _SIZE), codegen
+    return numba_types.void(numba_types.int64, numba_types.int64, numba_types.int64, numba_types.int64), codegen
 
 
 # ---------------------------------------------------------------- a worker
 
 
-@kernel
+@native_function()
 def _attend(worker):  # type: ignore[no-untyped-def]
     """Do the compiled tasks that are posted, one after another; return when Python is wanted."""
     exchange(worker + _AWAKE, 1)
@@ -178,12 +178,12 @@ def _put_back(pool, worker):  # type: ignore[no-untyped-def]
     _add(pool + _IDLE_COUNT, 1)
 
 
-@kernel
+@native_function()
 def _set(place, value):  # type: ignore[no-untyped-def]
     exchange(place, value)
 
 
-@kernel
+@native_function()
 def _enlist(pool, worker):  # type: ignore[no-untyped-def]
     """A new worker is there."""
     lock(pool + _GUARD)
@@ -193,7 +193,7 @@ def _enlist(pool, worker):  # type: ignore[no-untyped-def]
     unlock(pool + _GUARD)
 
 
-@kernel
+@native_function()
 def _return(pool, worker):  # type: ignore[no-untyped-def]
     """A worker has run Python."""
     exchange(worker + _FINISHED, look(worker + _POSTED))
@@ -212,7 +212,7 @@ def _fits(pool, needed):  # type: ignore[no-untyped-def]
     return busy + needed <= max(look(pool + _LIMIT), needed)
 
 
-@kernel
+@native_function("int64")
 def _run(pool, function, parts, table):  # type: ignore[no-untyped-def]
     """Run all parts at once, the last one here, and wait for all. Where that takes more workers than there are nothing
     is done: returns how many are to be made first, else 0."""
@@ -253,13 +253,13 @@ def _run(pool, function, parts, table):  # type: ignore[no-untyped-def]
     return 0
 
 
-@kernel
+@native_function()
 def _alone(function, table):  # type: ignore[no-untyped-def]
     exchange(table, 0)
     call_task(function, 0, 1, table)
 
 
-@kernel
+@native_function("int64")
 def _call_helpers(pool, wanted, make):  # type: ignore[no-untyped-def]
     """Have up to so many idle workers look for parts of Python functions; with `make`, first say how many workers could
     be made for that, and do nothing where it is not 0."""
@@ -283,7 +283,7 @@ def _call_helpers(pool, wanted, make):  # type: ignore[no-untyped-def]
 # ---------------------------------------------------------------- parts of a Python function
 
 
-@kernel
+@native_function("int64")
 def _next_part(pool, state, helper):  # type: ignore[no-untyped-def]
     """The next part that nobody has begun, -1 where there is none; a helper is counted until `_end_part`."""
     lock(pool + _GUARD)
@@ -297,7 +297,7 @@ def _next_part(pool, state, helper):  # type: ignore[no-untyped-def]
     return part
 
 
-@kernel
+@native_function()
 def _end_part(pool, state):  # type: ignore[no-untyped-def]
     """A helper has done one."""
     lock(pool + _GUARD)
@@ -306,7 +306,7 @@ def _end_part(pool, state):  # type: ignore[no-untyped-def]
     unlock(pool + _GUARD)
 
 
-@kernel
+@native_function()
 def _close(pool, state):  # type: ignore[no-untyped-def]
     """No part is begun any more; wait until no helper is at one."""
     exchange(state + _PART_COUNT, 0)
@@ -330,19 +330,19 @@ class _Job:
 
     def work(self, pool: int) -> None:
         """Do parts until none is left."""
-        while (part := _next_part(pool, self.address, 0)) >= 0:
+        while (part := _next_part.call(pool, self.address, 0)) >= 0:
             self._function(part, self._parts, *self._args)
 
     def help(self, pool: int) -> None:
         """The same on a worker; an error is kept for the caller, and no part is begun after it."""
-        while (part := _next_part(pool, self.address, 1)) >= 0:
+        while (part := _next_part.call(pool, self.address, 1)) >= 0:
             try:
                 self._function(part, self._parts, *self._args)
             except BaseException as error:  # noqa: BLE001 - it is raised again where the work was asked for
                 self.errors[part] = error
                 self._state[_PART_COUNT // WORD] = 0
             finally:
-                _end_part(pool, self.address)
+                _end_part.call(pool, self.address)
 
 
 class _Pool:
@@ -354,9 +354,10 @@ class _Pool:
         make_condition(self.address + _NEWS)
         self._jobs: deque[_Job] = deque()
         self._making = forkable(Lock())
-        _set(self.address + _LIMIT, default_threads() - 1)
-        # To compile it takes the interpreter, and so time to be interrupted, just where that must not be.
-        _close.compile((_SIZE, _SIZE))
+        _set.call(self.address + _LIMIT, default_threads() - 1)
+        # To load them takes the interpreter, and so time to be interrupted, just where that must not be.
+        for function in (_run, _attend, _return, _next_part, _end_part, _close, _call_helpers):
+            _ = function.call
 
     def make_workers(self, count: int) -> None:
         """So many more; they are there when this returns. Raises NMTError: the system gives none."""
@@ -377,24 +378,24 @@ class _Pool:
         make_lock(worker + _OWN_GUARD)
         make_condition(worker + _WORK)
         make_condition(worker + _END)
-        _enlist(self.address, worker)
+        _enlist.call(self.address, worker)
         there.set()
         while True:
-            _attend(worker)
+            _attend.call(worker)
             try:
                 self._jobs.popleft().help(self.address)
             except IndexError:
                 pass  # the caller has done it all
             finally:
-                _return(self.address, worker)
+                _return.call(self.address, worker)
 
     def share(self, job: _Job, helpers: int) -> None:
         """Have up to so many workers help with a job."""
         self._jobs.extend([job] * helpers)
-        missing = _call_helpers(self.address, helpers, True)
+        missing = _call_helpers.call(self.address, helpers, 1)
         if missing > 0:
             self.make_workers(missing)
-            _call_helpers(self.address, helpers, False)
+            _call_helpers.call(self.address, helpers, 0)
 
     def forget(self, job: _Job) -> None:
         """Whoever has not begun to help with it need not."""
@@ -441,20 +442,25 @@ def run_team(function: int, parts: int, table: int, keep: Any) -> None:
         keep: What the table and its addresses are of; held until the end.
     """
     if parts == 1:
-        _alone(function, table)
+        _alone.call(function, table)
         return
     pool = _pool()
-    while missing := _run(pool.address, function, parts, table):
+    while missing := _run.call(pool.address, function, parts, table):
         pool.make_workers(missing)
 
 
 def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
-    """Call `function(part, parts, *args)` for every part below `parts` and wait for all.
+    """Call `function(part, parts, *args)` for every part below `parts` and wait for all; the parts of a kernel run at
+    once, as in `run_team`.
 
     The calling thread takes one part after another, and so do workers who have nothing to do: parts must not wait for
     one another. After an error, in whichever part, no further one is begun; it is raised here once nobody is at work
     any more, so that no thread still writes to the arrays when the caller continues.
     """
+    if isinstance(function, Kernel):
+        call = function.with_arguments(args)
+        run_team(call.native.address, max(1, parts), call.table, call.keep)
+        return
     if parts <= 1:
         function(0, 1, *args)
         return
@@ -464,7 +470,7 @@ def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
         job.work(pool.address)
     finally:
         # One call, and the first thing that is done: an interruption cannot come between.
-        _close(pool.address, job.address)
+        _close.call(pool.address, job.address)
     pool.forget(job)
     for part in sorted(job.errors):
         raise job.errors[part]

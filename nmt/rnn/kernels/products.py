@@ -9,16 +9,16 @@ thread's share: see pool.run_parallel. Results are the same bits for any number 
 division into segments, weight gradients included.
 """
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from nmt.rnn.kernels.arrays import array_at, release, scratch
 from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.jit import carray, external, external_by_elements, inner_kernel, kernel, numba_types, task
+from nmt.rnn.kernels.jit import external, external_by_elements, inner_kernel, kernel, task
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
 from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import (
@@ -33,8 +33,9 @@ from nmt.rnn.kernels.packing import (
     words_of,
 )
 from nmt.rnn.kernels.pool import run_team
-from nmt.rnn.kernels.segments import by_panels, share
-from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
+from nmt.rnn.kernels.recipes import family
+from nmt.rnn.kernels.segments import by_panels, rows_in, share
+from nmt.rnn.kernels.team import address_of, given_array, numbers_of, task_table
 
 __all__ = [
     "PACKING",
@@ -71,7 +72,7 @@ _PANEL_F4, _PANEL_F8 = TARGET.panel_width(np.float32), TARGET.panel_width(np.flo
 # Rows of A that go through all panels before the next rows: they stay in the second cache
 # meanwhile.
 _ROW_BLOCK = 24 * _MAX_ROWS
-_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+_POINTER, _SIZE = "voidptr", "int64"
 
 
 def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
@@ -118,17 +119,17 @@ PACKING: dict[tuple[np.dtype, bool], Any] = {
 
 
 _OF_ELEMENTS = {
-    numba_types.float32: product_rows_f4,
-    numba_types.float64: product_rows_f8,
-    numba_types.uint32: product_rows_bf16,
-    numba_types.int32: product_rows_int8,
+    "float32": product_rows_f4,
+    "float64": product_rows_f8,
+    "uint32": product_rows_bf16,
+    "int32": product_rows_int8,
 }
 # rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate): the product_rows of what `packed` holds; b is an address
 # in it.
 rows_product = external_by_elements("rows_product", _OF_ELEMENTS)
 # round_rows(packed, a, lda, M, K, out): M rows of K float32 at address `a` as the pairs or quads that multiply what
 # `packed` holds; other elements are multiplied as they are.
-_ROUNDED = {numba_types.uint32: to_pairs, numba_types.int32: to_quads}
+_ROUNDED = {"uint32": to_pairs, "int32": to_quads}
 round_rows = external_by_elements("round_rows", _ROUNDED, optional=True)
 
 
@@ -145,21 +146,21 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
     other rows untouched."""
     width = PANEL_BYTES // A.itemsize
     panels = (N + width - 1) // width
-    total = segments[:, 1].sum()
+    total = rows_in(segments)
     low, high, first_panel, last_panel = 0, total, 0, panels
     if by_panels(panels, parts) or total < 8 * _MAX_ROWS * parts:
         first_panel, last_panel = panels * part // parts, panels * (part + 1) // parts
     else:
         low, high = total * part // parts, total * (part + 1) // parts
-    pieces = share(segments, low, high, _ROW_BLOCK)
+    pieces, count = share(segments, low, high, _ROW_BLOCK)
     lda, ldc = A.shape[1], C.shape[1]
     rounding = holds_pairs(B) or holds_quads(B)
     steps = (K + 1) // 2 if holds_pairs(B) else (K + 3) // 4 + TAIL if holds_quads(B) else K
-    rounded = np.empty(_ROW_BLOCK * steps if rounding else 0, np.uint32)
+    rounded = scratch(_ROW_BLOCK * steps if rounding else 0, np.uint32)
     begin = 0
-    while begin < len(pieces):
+    while begin < count:
         end, rows = begin, 0
-        while end < len(pieces) and (end == begin or rows + pieces[end, 1] <= _ROW_BLOCK):
+        while end < count and (end == begin or rows + pieces[end, 1] <= _ROW_BLOCK):
             rows += pieces[end, 1]
             end += 1
         if rounding:
@@ -179,19 +180,22 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
                 c = address(C, pieces[i, 0] * ldc + c_col + p * width)
                 rows_product(B, a, stride, panel, c, ldc, pieces[i, 1], columns, steps, accumulate)
         begin = end
+    release(rounded)
+    release(pieces)
 
 
-@cache
+@family
 def _product_task(number: np.dtype, packed: np.dtype) -> Any:
     """`product` of arrays of `number`s with a weight of these elements, on the table that `product_table` makes."""
     X, W = number.type, packed.type
 
     def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]
-        given = given_numbers(table, 8)
+        given = array_at(numbers_of(table), 8, np.int64)
         a_col, lda, c_col, ldc = given[0], given[1], given[2], given[3]
         K, N, count, accumulate = given[4], given[5], given[6], given[7]
-        A, B = carray(given_array(table, 8), (1, lda), X), carray(given_array(table, 9), 1, W)
-        C, segments = carray(given_array(table, 10), (1, ldc), X), carray(given_array(table, 11), (count, 2), np.int64)
+        A, B = array_at(given_array(table, 8), (1, lda), X), array_at(given_array(table, 9), 1, W)
+        C = array_at(given_array(table, 10), (1, ldc), X)
+        segments = array_at(given_array(table, 11), (count, 2), np.int64)
         product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate)
 
     return task(product_of_table)
@@ -219,11 +223,11 @@ def sum_rows(part, parts, G, g_col, N, segments, out, accumulate):  # type: igno
     target = out[low:high]
     if not accumulate:
         target[:] = 0
-    pieces = share(segments, 0, segments[:, 1].sum(), 64)
-    block = np.empty(high - low, out.dtype)
+    pieces, count = share(segments, 0, rows_in(segments), 64)
+    block = scratch(high - low, out.dtype)
     # Blocks of rows first: the rounding error of the sum then grows with the blocks, not with the
     # rows.
-    for p in range(len(pieces)):
+    for p in range(count):
         block[:] = 0
         for r in range(pieces[p, 0], pieces[p, 0] + pieces[p, 1]):
             row = G[r, g_col + low : g_col + high]
@@ -231,3 +235,5 @@ def sum_rows(part, parts, G, g_col, N, segments, out, accumulate):  # type: igno
                 block[j] += row[j]
         for j in range(high - low):
             target[j] += block[j]
+    release(block)
+    release(pieces)

@@ -12,16 +12,21 @@ from sharing what they have in common."""
 
 
 @kernel
-def run_bounds(numbers):  # type: ignore[no-untyped-def]
-    """Where runs of equal neighbours begin in numbers [R], and R: int64 [runs + 1]."""
-    bounds = np.empty(len(numbers) + 1, np.int64)
+def _run_bounds(numbers, bounds, found):  # type: ignore[no-untyped-def]
     count = 0
     for r in range(len(numbers)):
         if r == 0 or numbers[r] != numbers[r - 1]:
             bounds[count] = r
             count += 1
     bounds[count] = len(numbers)
-    return bounds[: count + 1]
+    found[0] = count + 1
+
+
+def run_bounds(numbers: np.ndarray) -> np.ndarray:
+    """Where runs of equal neighbours begin in numbers [R], and R: int64 [runs + 1]."""
+    bounds, found = np.empty(len(numbers) + 1, np.int64), np.zeros(1, np.int64)
+    _run_bounds(numbers, bounds, found)
+    return bounds[: found[0]]
 
 
 @lru_cache(maxsize=64)

@@ -1,41 +1,34 @@
 """What beam search does with the decoder's outputs: the best tokens of each row, and the best continuations of each
 sentence."""
 
-from functools import cache
 from threading import local
 from typing import Any
 
 import numpy as np
 
 from nmt.rnn.kernels.activations import exp, log
+from nmt.rnn.kernels.arrays import array_at, release, scratch
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
-from nmt.rnn.kernels.jit import (
-    INSIDE,
-    carray,
-    external,
-    external_by_elements,
-    inner_kernel,
-    kernel,
-    numba_types,
-    overload,
-    task,
-)
+from nmt.rnn.kernels.jit import external, external_by_elements, inner_kernel, kernel, task
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
+from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.softmax import row_max
-from nmt.rnn.kernels.team import address_of, given_array, given_numbers, task_table
+from nmt.rnn.kernels.team import address_of, given_array, numbers_of, task_table
 
 # Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
 _ROWS = 240
 _COLUMNS = 128
 
 
-@kernel
 def _chunk_columns(itemsize):  # type: ignore[no-untyped-def]
     """Whole panels of the packed weights, about _COLUMNS wide."""
     width = PANEL_BYTES // itemsize
     return max(1, _COLUMNS // width) * width
+
+
+_columns_in_chunk = inner_kernel(_chunk_columns)
 
 
 @inner_kernel
@@ -61,25 +54,23 @@ def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
         round_rows(weights, source, y.shape[1], high - low, y.shape[1], target)
 
 
-def rows_to_multiply(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
-    """At the begin of a task: what multiplies `weights`, which is y, or `rounded`, filled by all threads; and the goal
-    of their next meeting."""
-    raise NotImplementedError("for compiled code")
+@inner_kernel
+def _round_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
+    _round_share(part, parts, y, weights, rounded)
+    meet(table, part, parts, parts)
+    return rounded, 2 * parts
 
 
-@overload(rows_to_multiply, jit_options=INSIDE)
-def _rows_to_multiply(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
-    # Chosen by types, not by a variable that a task closes over: the disk cache names a task by its variables too, and
-    # another compiled function is another one in every process.
-    def round_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
-        _round_share(part, parts, y, weights, rounded)
-        meet(table, part, parts, parts)
-        return rounded, 2 * parts
+@inner_kernel
+def _keep_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
+    return y, parts
 
-    def keep_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
-        return y, parts
 
-    return keep_all if y.dtype == weights.dtype else round_all
+def rows_to_multiply(number: np.dtype, packed: np.dtype) -> Any:
+    """What a task calls at its begin, with its table, y and weights of these elements and memory for what is rounded:
+    it returns what multiplies the weights, which is y, or that memory, filled by all threads; and the goal of their
+    next meeting."""
+    return _keep_all if number == packed else _round_all
 
 
 def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
@@ -123,40 +114,38 @@ def _join(tops, totals, norm):  # type: ignore[no-untyped-def]
 
 def _reduce_f4(row, bias, count, top, total):  # type: ignore[no-untyped-def]
     _reduce(
-        carray(row, count, np.float32),
-        carray(bias, count, np.float32),
-        carray(top, 1, np.float32),
-        carray(total, 1, np.float32),
+        array_at(row, count, np.float32),
+        array_at(bias, count, np.float32),
+        array_at(top, 1, np.float32),
+        array_at(total, 1, np.float32),
     )
 
 
 def _reduce_f8(row, bias, count, top, total):  # type: ignore[no-untyped-def]
     _reduce(
-        carray(row, count, np.float64),
-        carray(bias, count, np.float64),
-        carray(top, 1, np.float64),
-        carray(total, 1, np.float64),
+        array_at(row, count, np.float64),
+        array_at(bias, count, np.float64),
+        array_at(top, 1, np.float64),
+        array_at(total, 1, np.float64),
     )
 
 
 def _join_f4(tops, totals, count, norm):  # type: ignore[no-untyped-def]
-    _join(carray(tops, count, np.float32), carray(totals, count, np.float32), carray(norm, 1, np.float32))
+    _join(array_at(tops, count, np.float32), array_at(totals, count, np.float32), array_at(norm, 1, np.float32))
 
 
 def _join_f8(tops, totals, count, norm):  # type: ignore[no-untyped-def]
-    _join(carray(tops, count, np.float64), carray(totals, count, np.float64), carray(norm, 1, np.float64))
+    _join(array_at(tops, count, np.float64), array_at(totals, count, np.float64), array_at(norm, 1, np.float64))
 
 
 # Machine code that `best_tokens` and `log_probs` share, so that their bits are the same.
-_POINTER, _SIZE = numba_types.voidptr, numba_types.int64
+_POINTER, _SIZE = "voidptr", "int64"
 _reduce_row_f4 = external(_reduce_f4, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
 _reduce_row_f8 = external(_reduce_f8, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
 _join_chunks_f4 = external(_join_f4, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
 _join_chunks_f8 = external(_join_f8, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
-_reduce_in = external_by_elements(
-    "reduce_in", {numba_types.float32: _reduce_row_f4, numba_types.float64: _reduce_row_f8}
-)
-_join_in = external_by_elements("join_in", {numba_types.float32: _join_chunks_f4, numba_types.float64: _join_chunks_f8})
+_reduce_in = external_by_elements("reduce_in", {"float32": _reduce_row_f4, "float64": _reduce_row_f8})
+_join_in = external_by_elements("join_in", {"float32": _join_chunks_f4, "float64": _join_chunks_f8})
 
 
 @inner_kernel
@@ -178,8 +167,8 @@ def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
 @inner_kernel
 def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals):  # type: ignore[no-untyped-def]
     """This part's columns, a chunk after another: best tokens so far, largest entry and sum of every chunk."""
-    columns = _chunk_columns(y.itemsize)
-    block = np.empty((min(_ROWS, y.shape[0]), columns), bias.dtype)
+    columns = _columns_in_chunk(y.itemsize)
+    block = scratch((min(_ROWS, y.shape[0]), columns), bias.dtype)
     counts[part, :] = 0
     for chunk in range(tops.shape[1] * part // parts, tops.shape[1] * (part + 1) // parts):
         low, high = chunk * columns, min(bias.shape[0], (chunk + 1) * columns)
@@ -194,12 +183,13 @@ def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, 
                     for v in range(max(first, low), high):
                         count = _insert(row[v - low], v, count, best, scores)
                     counts[part, r] = count
+    release(block)
 
 
 @inner_kernel
 def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[no-untyped-def]
     """The best of all parts, normalised by the sum over all chunks in their order."""
-    place = np.empty(1, tops.dtype)
+    place = scratch(1, tops.dtype)
     for r in range(best.shape[0]):
         norm, count = _norm_of(tops, totals, r, place), np.int64(0)
         for part in range(counts.shape[0]):
@@ -209,6 +199,7 @@ def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[
             scores[r, k] -= norm
         for k in range(count, best.shape[1]):
             best[r, k] = -1
+    release(place)
 
 
 def best_tokens(
@@ -278,27 +269,30 @@ def _ready(rows: int, *sizes: Any) -> BestTokens:
     return found
 
 
-@cache
+@family
 def best_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
-    Y, W = number.type, packed.type
+    Y, W, multiplied = number.type, packed.type, rows_to_multiply(number, packed)
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
-        given = given_numbers(table, SIZES + 1)
+        given = array_at(numbers_of(table), SIZES + 1, np.int64)
         R, H, V, places = given[0], given[1], given[2], given[3]
         chunks, words, first = given[4], given[5], given[6]
-        y, bias = carray(given_array(table, 7), (R, H), Y), carray(given_array(table, 9), V, Y)
-        weights, rounded = carray(given_array(table, 8), 1, W), carray(given_array(table, 12), (R, words), W)
-        tokens = carray(given_array(table, 13), (parts, R, places), np.int32)
-        logits = carray(given_array(table, 14), (parts, R, places), Y)
-        counts = carray(given_array(table, 15), (parts, R), np.int64)
-        tops, totals = carray(given_array(table, 16), (R, chunks), Y), carray(given_array(table, 17), (R, chunks), Y)
-        left, goal = rows_to_multiply(table, part, parts, y, weights, rounded)
+        y, bias = array_at(given_array(table, 7), (R, H), Y), array_at(given_array(table, 9), V, Y)
+        weights, rounded = array_at(given_array(table, 8), 1, W), array_at(given_array(table, 12), (R, words), W)
+        tokens = array_at(given_array(table, 13), (parts, R, places), np.int32)
+        logits = array_at(given_array(table, 14), (parts, R, places), Y)
+        counts = array_at(given_array(table, 15), (parts, R), np.int64)
+        tops, totals = (
+            array_at(given_array(table, 16), (R, chunks), Y),
+            array_at(given_array(table, 17), (R, chunks), Y),
+        )
+        left, goal = multiplied(table, part, parts, y, weights, rounded)
         _chunks(part, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
         meet(table, part, parts, goal)
         if part == parts - 1:
-            best = carray(given_array(table, 10), (R, places), np.int32)
-            _merge(tokens, logits, counts, tops, totals, best, carray(given_array(table, 11), (R, places), Y))
+            best = array_at(given_array(table, 10), (R, places), np.int32)
+            _merge(tokens, logits, counts, tops, totals, best, array_at(given_array(table, 11), (R, places), Y))
 
     return task(best_of_columns)
 
@@ -340,8 +334,8 @@ def best_continuations(tokens, scores, places, sums, bounds, count, room, never,
 @kernel
 def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ignore[no-untyped-def]
     """This part's columns of the logits, and what `_chunks` keeps for their sum."""
-    columns = _chunk_columns(y.itemsize)
-    block = np.empty((min(_ROWS, y.shape[0]), columns), bias.dtype)
+    columns = _columns_in_chunk(y.itemsize)
+    block = scratch((min(_ROWS, y.shape[0]), columns), bias.dtype)
     for chunk in range(tops.shape[1] * part // parts, tops.shape[1] * (part + 1) // parts):
         low, high = chunk * columns, min(bias.shape[0], (chunk + 1) * columns)
         for row0 in range(0, y.shape[0], _ROWS):
@@ -352,16 +346,18 @@ def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ig
                 source, target = block[i], out[row0 + i, low:high]
                 for j in range(high - low):  # see packing.pack
                     target[j] = source[j]
+    release(block)
 
 
 @kernel
 def _normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
     """This part's rows of logits to log-probabilities, summed as `_merge` does."""
-    place = np.empty(1, tops.dtype)
+    place = scratch(1, tops.dtype)
     for r in range(out.shape[0] * part // parts, out.shape[0] * (part + 1) // parts):
         norm = _norm_of(tops, totals, r, place)
         for v in range(out.shape[1]):
             out[r, v] -= norm
+    release(place)
 
 
 def log_probs(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int) -> np.ndarray:

@@ -2,14 +2,15 @@
 
 import numpy as np
 
+from nmt.rnn.kernels.arrays import scratch
 from nmt.rnn.kernels.jit import inner_kernel
 
 
 @inner_kernel
 def share(segments, low, high, size):  # type: ignore[no-untyped-def]
     """The rows numbered low to high among those of `segments`, neighbours joined, in pieces of at
-    most `size` rows."""
-    pieces = np.empty((segments.shape[0] + (high - low) // size + 1, 2), np.int64)
+    most `size` rows: an array from `scratch`, and how many of it are pieces."""
+    pieces = scratch((segments.shape[0] + (high - low) // size + 1, 2), np.int64)
     n, seen = 0, 0
     for s in range(segments.shape[0]):
         first, last = max(low - seen, 0), min(high - seen, segments[s, 1])
@@ -25,7 +26,16 @@ def share(segments, low, high, size):  # type: ignore[no-untyped-def]
                 n += 1
             first += count
             start += count
-    return pieces[:n]
+    return pieces, n
+
+
+@inner_kernel
+def rows_in(segments):  # type: ignore[no-untyped-def]
+    """How many rows the segments have."""
+    total = 0
+    for s in range(segments.shape[0]):
+        total += segments[s, 1]
+    return total
 
 
 @inner_kernel

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils
 
 from nmt.rnn.kernels.activations import exp, log
-from nmt.rnn.kernels.jit import inner_kernel, intrinsic, kernel, numba_types
+from nmt.rnn.kernels.jit import cgutils, inner_kernel, intrinsic, numba_types
 
 
 @intrinsic
@@ -35,7 +34,7 @@ def row_max(row):  # type: ignore[no-untyped-def]
     return best
 
 
-@kernel
+@inner_kernel
 def log_sum_exp(row):  # type: ignore[no-untyped-def]
     """(max, log(sum(exp(row)))) of a row of at least one entry, safe for any finite entries."""
     best = row_max(row)

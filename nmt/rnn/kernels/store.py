@@ -21,6 +21,7 @@ from time import time
 from typing import Any, NamedTuple
 
 from nmt.files import TEMPORARY_SUFFIX, replacing
+from nmt.rnn.kernels.features import TARGET
 
 _logger = logging.getLogger("nmt")
 _MAGIC = b"nmt code 1\n"
@@ -37,6 +38,14 @@ class Record(NamedTuple):
 
     facts: dict[str, Any]
     code: bytes
+
+
+class StoredFile(NamedTuple):
+    """A file in a store: the name of its code, its bytes, and when it was last used, in seconds since 1970."""
+
+    name: str
+    size: int
+    used: float
 
 
 class Store:
@@ -81,6 +90,21 @@ class Store:
         if not self._swept:
             self._swept = True
             self._sweep(self.folder)
+
+    def files(self) -> list[StoredFile]:
+        """All that is there, by name."""
+        found = []
+        for path in sorted(self.folder.glob(f"*{_SUFFIX}")) if self.folder is not None else ():
+            with suppress(OSError):
+                state = path.stat()
+                found.append(StoredFile(path.name.removesuffix(_SUFFIX), state.st_size, state.st_mtime))
+        return found
+
+    def clear(self) -> None:
+        """Remove all that can be removed."""
+        for file in self.files():
+            with suppress(OSError):
+                self._path(file.name).unlink()
 
     def _sweep(self, folder: Path) -> None:
         """Remove what has not been read for long, and what processes that were killed have left."""
@@ -160,3 +184,93 @@ def store() -> Store:
                 stat.S_IMODE(path.stat().st_mode),
             )
     return Store(None)
+
+
+class Pack:
+    """Code that was made beforehand for one level of processors: a file beside the sources, which is read as far as it
+    is used. It is trusted as they are; what is damaged in it counts as missing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._said = False
+        self._index: dict[str, tuple[dict[str, Any], int, int, str]] | None = None
+
+    @property
+    def index(self) -> dict[str, tuple[dict[str, Any], int, int, str]]:
+        """By name: facts, where its code begins, how long it is, and its digest."""
+        if self._index is None:
+            self._index = self._read_index()
+        return self._index
+
+    def has(self, name: str) -> bool:
+        """Whether there is code of that name, whatever it is."""
+        return name in self.index
+
+    def read(self, name: str) -> Record | None:
+        """What was packed under a name; None where it is not there as it was packed."""
+        if self.path is None or name not in self.index:
+            return None
+        facts, start, size, digest = self.index[name]
+        code = b""
+        with suppress(OSError), self.path.open("rb") as file:
+            file.seek(start)
+            code = file.read(size)
+        if hashlib.sha256(code).hexdigest() != digest:
+            self._say()
+            return None
+        return Record(facts, code)
+
+    def _read_index(self) -> dict[str, tuple[dict[str, Any], int, int, str]]:
+        if self.path is None:
+            return {}
+        try:
+            with self.path.open("rb") as file:
+                head = file.read(len(_PACK_MAGIC) + _DIGEST + 8)
+                digest, size = head[len(_PACK_MAGIC) : -8], int.from_bytes(head[-8:], "little")
+                text = file.read(min(size, _MOST_INDEX))
+        except FileNotFoundError:
+            return {}
+        except OSError:
+            head, digest, text = b"", b"", b""
+        if not head.startswith(_PACK_MAGIC) or hashlib.sha256(text).digest() != digest:
+            self._say()
+            return {}
+        begin = len(head) + len(text)
+        return {name: (facts, begin + at, size, code) for name, (facts, at, size, code) in json.loads(text).items()}
+
+    def _say(self) -> None:
+        if not self._said:
+            self._said = True
+            _logger.warning(
+                "machine code: %s must be as it was installed, got other bytes; what is missing is compiled", self.path
+            )
+
+
+_PACK_MAGIC = b"nmt pack 1\n"
+_MOST_INDEX = 1 << 26
+
+
+def write_pack(path: Path, records: dict[str, Record]) -> None:
+    """A file for `Pack`: the same records give the same bytes."""
+    index, codes, at = {}, [], 0
+    for name, record in sorted(records.items()):
+        index[name] = record.facts, at, len(record.code), hashlib.sha256(record.code).hexdigest()
+        codes.append(record.code)
+        at += len(record.code)
+    text = json.dumps(index, sort_keys=True).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as aside:
+        head = _PACK_MAGIC + hashlib.sha256(text).digest() + len(text).to_bytes(8, "little")
+        aside.write_bytes(b"".join([head, text, *codes]))
+
+
+PACKS = Path(__file__).parent / "packs"
+"""Where the packs of an installed package are; a checkout has none."""
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Pack:
+    """The pack of this process' level. None is read where the environment variable NMT_SHIPPED_CODE is 0."""
+    if os.environ.get("NMT_SHIPPED_CODE") == "0":
+        return Pack(None)
+    return Pack(PACKS / f"{TARGET.name}.pack")

@@ -1,7 +1,7 @@
 """Tables of compiled tasks: the arguments of a function that is called by its address, and tasks that run in turn."""
 
 from collections.abc import Sequence
-from ctypes import addressof, c_char, c_int64
+from ctypes import c_int64
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,8 @@ import numpy as np
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.kernels.atomics import WORD
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, FLAT, LINES_BYTES, LINES_WORD, begin_meetings, meet
-from nmt.rnn.kernels.jit import carray, inner_kernel, task
+from nmt.rnn.kernels.jit import inner_kernel, task
+from nmt.rnn.kernels.kernel import address_of
 from nmt.rnn.kernels.memory import number_in, pointers_after
 from nmt.rnn.kernels.moves import advance
 from nmt.rnn.kernels.pool import call_task, run_team
@@ -18,26 +19,15 @@ from nmt.rnn.kernels.pool import call_task, run_team
 _COUNT, _FIRST = COUNTER_WORDS, COUNTER_WORDS + 1
 
 
-def address_of(array: Any) -> int:
-    """Where the numbers of a contiguous NumPy array begin."""
-    try:
-        return addressof(c_char.from_buffer(array))  # a quarter of the time of the array's own interface
-    except (TypeError, ValueError):  # not writable, empty, or not contiguous
-        if not array.flags.c_contiguous:
-            raise RuntimeError(f"a table holds contiguous arrays, got strides {array.strides}") from None
-    start: int = array.__array_interface__["data"][0]
-    return start
-
-
 def task_table(numbers: Sequence[int], arrays: Sequence[Any]) -> np.ndarray:
     """A table for a `jit.task`: the cache line of its counter, numbers, and the addresses of contiguous arrays."""
     return np.array([*(0,) * COUNTER_WORDS, *numbers, *map(address_of, arrays)], np.int64)
 
 
 @inner_kernel
-def given_numbers(table, count):  # type: ignore[no-untyped-def]
-    """The numbers of a `task_table`, of which there are `count` or more."""
-    return carray(advance(table, COUNTER_WORDS * WORD), count, np.int64)
+def numbers_of(table):  # type: ignore[no-untyped-def]
+    """Where the numbers of a `task_table` begin."""
+    return advance(table, COUNTER_WORDS * WORD)
 
 
 # given_array(table, n): where the array lies that follows n numbers and arrays in a `task_table`.

@@ -17,7 +17,7 @@ from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.device import CandidateLists, OutputLayer
 from nmt.rnn.kernels import beam_loop as loop
-from nmt.rnn.kernels.ahead import compile_ahead
+from nmt.rnn.kernels.ahead import offer
 from nmt.rnn.kernels.barrier import FLAT, LINES_WORD
 from nmt.rnn.kernels.candidates import BestCandidates
 from nmt.rnn.kernels.packed_weights import packed_output
@@ -78,7 +78,7 @@ class CompiledBeam:
         self._search_task = loop.search_task(self._x.dtype)
         if self._threads > 1:
             types = self._stepper.scan.dtype, self._stepper.scan.packed
-            compile_ahead([(loop.search_task, types[:1]), (best_task, types)])
+            offer(lambda: [best_task(*types), loop.search_task(types[0])])
         self._embedding_task = loop.embedding_task(self._x.dtype, quantised=quantised)
         ids = arrays["rows"][loop.DISTINCT]
         arrays["embed"], self._embedding = loop.embedding_table(ids, embedding, scale, self._x)

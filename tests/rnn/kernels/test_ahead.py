@@ -14,75 +14,104 @@ from nmt.rnn.kernels.store import Store
 ROOT = Path(__file__).resolve().parents[3]
 F4 = np.dtype("f4")
 
+# This process compiles one function when the other one has been asked for a second.
 BEGIN = """
-import sys
+import time
 import numpy as np
-from nmt.rnn.kernels import ahead, native
+from nmt.rnn.kernels import ahead, compiling, update
 from nmt.rnn.kernels.products import _product_task
 F4, compiled = np.dtype("f4"), []
-compile_it = native.Native._compile
-native.Native._compile = lambda self: (compiled.append(self.function.__name__), compile_it(self))[1]
+compile_it = compiling.compile_native
+compiling.compile_native = lambda native: (compiled.append(native.function.__name__), compile_it(native))[1]
 ahead.default_threads = lambda: 2
-wanted = [(_product_task, (F4, F4))]
+norm = update.square_norm.native(("float32 1", "float64 1"))
 """
 USE = """
-ahead.compile_ahead(wanted)
-ahead.compile_ahead(wanted)
-processes = len(set(map(id, ahead._begun.values())))
+for _ in range(2):
+    ahead.offer(lambda: [_product_task(F4, F4)])
+assert norm.address > 0
+until = time.monotonic() + 60
+while ahead._others and not ahead._others[0].begun and time.monotonic() < until:
+    time.sleep(0.01)
 assert _product_task(F4, F4).address > 0
-print(processes, *compiled)
+print(len(ahead._others), *compiled)
 """
 
 
-def run(code, cache, folder=ROOT):
+def run(code, cache, folder=ROOT, **environment):
     """What a process prints."""
-    environment = {**os.environ, "NMT_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    given = {**os.environ, "NMT_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT), "NMT_COMPILE_AHEAD": "1"} | environment
     command = [sys.executable, "-P", "-c", code]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=given, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
 def test_what_another_process_compiles_is_not_compiled_here(tmp_path):
-    """Once it is in the store no process is begun for it."""
-    assert run(BEGIN + USE, tmp_path) == ["1"]
+    """Once all is in the store no process is begun."""
+    assert run(BEGIN + USE, tmp_path) == ["1", "square_norm"]
     assert run(BEGIN + USE, tmp_path) == ["0"]
+
+
+def test_what_the_other_has_not_begun_with_is_compiled_here(tmp_path):
+    """It is busy with something long: there is no waiting for what comes after that."""
+    use = """
+ahead.offer(lambda: [update.dropout_mask.native(("float32 1", "float64", "uint64", "uint64")), _product_task(F4, F4)])
+assert norm.address > 0
+other = ahead._others[0]
+while not other.begun:
+    time.sleep(0.001)
+mask = update.dropout_mask.native(("float32 1", "float64", "uint64", "uint64"))
+assert mask.address > 0
+print(*compiled)
+"""
+    assert run(BEGIN + use, tmp_path) == ["square_norm", "dropout_mask"]
+
+
+def test_it_can_be_forbidden(tmp_path):
+    found = run(BEGIN + USE, tmp_path, NMT_COMPILE_AHEAD="0")
+    assert found[:2] == ["0", "square_norm"]
+    assert "product_of_table" in found
 
 
 def test_nothing_in_the_working_folder_is_run(tmp_path):
     (tmp_path / "here").mkdir()
     for name in ("numba", "numpy", "json", "sitecustomize"):
         (tmp_path / "here" / f"{name}.py").write_text(f"open({str(tmp_path / name)!r}, 'w').close()\n")
-    assert run(BEGIN + USE, tmp_path / "cache", tmp_path / "here") == ["1"]
+    assert run(BEGIN + USE, tmp_path / "cache", tmp_path / "here") == ["1", "square_norm"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "here"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a program that fails")
 def test_where_such_a_process_fails_this_one_compiles(tmp_path):
     (tmp_path / "python").symlink_to("/bin/false")
-    other = f"sys.executable = {str(tmp_path / 'python')!r}\n"
-    assert run(BEGIN + other + USE, tmp_path / "cache")[:2] == ["1", "product_of_table"]
+    other = f"import sys; sys.executable = {str(tmp_path / 'python')!r}\n"
+    use = USE.replace("not ahead._others[0].begun", "ahead._others[0].process.poll() is None")
+    found = run(BEGIN + other + use, tmp_path / "cache")
+    assert found[:2] == ["1", "square_norm"]
+    assert "product_of_table" in found
 
 
 @pytest.mark.parametrize("executable", ["", "missing/python", "/bin/sh"])
-def test_where_there_is_no_interpreter_this_one_compiles(tmp_path, executable, monkeypatch):
-    monkeypatch.setattr(ahead, "store", lambda: Store(tmp_path))
-    monkeypatch.setattr(ahead, "default_threads", lambda: 2)
-    monkeypatch.setattr(ahead, "_is_there", lambda native: False)
-    monkeypatch.setattr(sys, "executable", executable)
-    before = dict(ahead._begun)
-    ahead.compile_ahead([(products._product_task, (F4, F4))])
-    assert ahead._begun == before
+def test_where_there_is_no_interpreter_this_one_compiles(tmp_path, executable):
+    other = f"import sys; sys.executable = {executable!r}\n"
+    found = run(BEGIN + other + USE, tmp_path / "cache")
+    assert found[:2] == ["0", "square_norm"]
+    assert "product_of_table" in found
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("folder", ["here", None])
 def test_no_process_without_a_store_and_a_second_core(tmp_path, threads, folder, monkeypatch):
-    begun = []
     monkeypatch.setattr(ahead, "store", lambda: Store(tmp_path if folder else None))
     monkeypatch.setattr(ahead, "default_threads", lambda: threads)
-    monkeypatch.setattr(ahead, "_is_there", lambda native: False)
-    monkeypatch.setattr(ahead, "_begun", {})
-    monkeypatch.setattr(ahead.subprocess, "Popen", lambda *args, **options: begun.append(args))
-    ahead.compile_ahead([(products._product_task, (F4, F4))])
-    assert bool(begun) == (threads == 2 and folder is not None)
+    monkeypatch.setenv("NMT_COMPILE_AHEAD", "1")
+    assert ahead._can_begin() == (threads == 2 and folder is not None)
+
+
+def test_offers_that_nobody_needs_are_few(monkeypatch):
+    """A process that has all compiled makes one for each search."""
+    for _ in range(1000):
+        ahead.offer(lambda: [products._product_task(F4, F4)])
+    assert len(ahead._offers) < 100
+    ahead._offers.clear()

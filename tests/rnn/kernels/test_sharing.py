@@ -4,6 +4,7 @@ from ctypes import c_int64
 
 import numpy as np
 import pytest
+
 from nmt.rnn.division import Sharing
 from nmt.rnn.kernels.tables import divisions
 

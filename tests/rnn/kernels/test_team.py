@@ -8,8 +8,9 @@ import time
 import numpy as np
 import pytest
 
+from nmt.rnn.kernels.arrays import array_at
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
-from nmt.rnn.kernels.jit import carray, task
+from nmt.rnn.kernels.jit import task
 from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.pool import run_team
 from nmt.rnn.kernels.team import TaskSequence, address_of, given_array, task_table
@@ -18,7 +19,7 @@ from nmt.rnn.kernels.team import TaskSequence, address_of, given_array, task_tab
 def _relay(part, parts, table):
     """Each thread writes its number for the round, meets the others, and reads what all have written."""
     rounds = number_in(table, COUNTER_WORDS)
-    written, seen = carray(given_array(table, 1), 1, np.int64), carray(given_array(table, 2), 1, np.int64)
+    written, seen = array_at(given_array(table, 1), 1, np.int64), array_at(given_array(table, 2), 1, np.int64)
     goal = 0
     for n in range(rounds):
         written[part] = n + 1
@@ -33,7 +34,7 @@ def _relay(part, parts, table):
 def _late(part, parts, table):
     """One part takes much longer than a thread looks for an end before it sleeps."""
     slow, passes = number_in(table, COUNTER_WORDS), number_in(table, COUNTER_WORDS + 1)
-    total = carray(given_array(table, 2), 1, np.float64)
+    total = array_at(given_array(table, 2), 1, np.float64)
     value = 1.0
     if part == slow:
         for _ in range(passes):

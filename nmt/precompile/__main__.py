@@ -1,0 +1,30 @@
+"""What the packs of a wheel are made with: `python -m nmt.precompile make FOLDER [LEVEL ...]`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from nmt.precompile.jobs import standard_jobs
+from nmt.precompile.packs import ALL_LEVELS, compile_here, make_packs, pack_here, recipes_of
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main(work: str, *args: str) -> None:
+    """`make` is for people; the others are what it runs in processes of their own."""
+    if work == "compile":
+        compile_here(json.load(sys.stdin))
+    elif work == "pack":
+        path, *recipes = json.load(sys.stdin)
+        pack_here(Path(path), recipes)
+    else:
+        folder, *levels = args
+        make_packs(recipes_of(standard_jobs(), _say), Path(folder), levels or ALL_LEVELS, _say)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

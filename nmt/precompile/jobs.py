@@ -1,0 +1,180 @@
+"""What usual models do, on a handful of made-up lines: to run it is to have its machine code.
+
+Generated loops depend on a cell, on what is around it and on the types that are computed in, not on sizes. So the
+models here stand for all like them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from nmt.config import config_from_dict
+
+_WORDS = "a the red blue big small house dog cat tree man sees finds has one two three and or with".split()
+_LINES = 64
+
+# Embedding, encoder (each of two directions) and decoder.
+_SIZES = 64, 96, 192
+_USUAL = ("lstm", "gru")
+_OTHERS = ("gru_reset_before", "rnn_tanh", "layer_norm_lstm", "layer_norm_gru")
+_TYPES = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model's settings, but for its texts, and whether it is also tried in int8 and with all kinds of search."""
+
+    name: str
+    settings: dict[str, Any] = field(hash=False)
+    thorough: bool = False
+
+
+def standard_jobs() -> Iterator[Job]:
+    """Models that the wheel has code for."""
+    for cell in _USUAL:
+        yield from _typed(cell, _translation(cell), thorough=True)
+        for change in (_with_dropout, _deep, _no_feeding, _general, _dot):
+            yield from _typed(f"{cell}, {change.__name__.strip('_')}", change(_translation(cell)))
+    for cell in _OTHERS:
+        yield from _typed(cell, _translation(cell))
+    for layers in (1, 2):
+        yield from _typed(f"language model of {layers}", _language_model(layers))
+
+
+def _typed(name: str, settings: dict[str, Any], *, thorough: bool = False) -> Iterator[Job]:
+    for number in _TYPES:
+        yield Job(f"{name} {number}", {**deepcopy(settings), "compute_dtype": number}, thorough)
+
+
+def _translation(cell: str) -> dict[str, Any]:
+    embedding, encoder, decoder = _SIZES
+    return {
+        "model": {
+            "encoder": {"rnn_type": cell, "embeddings": {"embedding_dim": embedding}, "hidden_size": encoder},
+            "decoder": {"rnn_type": cell, "embeddings": {"embedding_dim": embedding}, "hidden_size": decoder},
+        }
+    }
+
+
+def _with_dropout(settings: dict[str, Any]) -> dict[str, Any]:
+    for side in ("encoder", "decoder"):
+        settings["model"][side]["embeddings"]["dropout"] = 0.2
+    settings["model"]["decoder"]["hidden_dropout"] = 0.2
+    return settings
+
+
+def _deep(settings: dict[str, Any]) -> dict[str, Any]:
+    for side in ("encoder", "decoder"):
+        settings["model"][side] |= {"num_layers": 2, "dropout": 0.2}
+    return _with_dropout(settings)
+
+
+def _no_feeding(settings: dict[str, Any]) -> dict[str, Any]:
+    settings["model"]["decoder"]["input_feeding"] = False
+    return settings
+
+
+def _general(settings: dict[str, Any]) -> dict[str, Any]:
+    settings["model"]["decoder"]["attention"] = "general"
+    return settings
+
+
+def _dot(settings: dict[str, Any]) -> dict[str, Any]:
+    settings["model"]["decoder"]["attention"] = "dot"
+    return settings
+
+
+def _language_model(layers: int) -> dict[str, Any]:
+    decoder = {
+        "rnn_type": "lstm",
+        "embeddings": {"embedding_dim": 256},
+        "hidden_size": 256,
+        "num_layers": layers,
+        "dropout": 0.2,
+    }
+    return {"task": "lm", "model": {"decoder": decoder}}
+
+
+def fill_for_model(model: Path, threads: int) -> None:
+    """Have what a trained model runs when it translates, or goes on with lines."""
+    from nmt.saved_model import load_saved_model
+
+    is_language_model = load_saved_model(model, None, task=None).config.task == "lm"
+    (_generate if is_language_model else _translate)(model, threads, False)
+
+
+def run_job_aside(job: Job, threads: int) -> None:
+    """`run_job` in a folder that is gone afterwards."""
+    with TemporaryDirectory() as folder:
+        run_job(job, Path(folder), threads)
+
+
+def run_job(job: Job, folder: Path, threads: int = 2) -> None:
+    """Train it for two updates, and translate; all files go into `folder`. Raises NMTError: the settings are wrong."""
+    from nmt.train.trainer import Trainer
+
+    settings = deepcopy(job.settings)
+    data = _write_texts(folder)
+    is_language_model = settings.get("task") == "lm"
+    settings |= {
+        "name": "standard",
+        "model_dir": str(folder / "model"),
+        "data": {"train": str(data), "dev": str(data), "tgt": {"lang": "b"}, "subwords": {"type": "word"}},
+        "training": {"updates": 2, "batch_size": 256, "validation_freq": 2, "early_stopping_patience": None},
+    }
+    settings["data"] |= {} if is_language_model else {"src": {"lang": "a"}}
+    Trainer(config_from_dict(settings, job.name), threads=threads).run()
+    if is_language_model:
+        _generate(folder / "model", threads, job.thorough)
+    else:
+        _translate(folder / "model", threads, job.thorough)
+        _translate_in_int8(folder, threads, job.thorough)
+
+
+def _write_texts(folder: Path) -> Path:
+    """The stem of two files of equal lines, in two made-up languages."""
+    drawn = random.Random(1)
+    lines = [" ".join(drawn.choices(_WORDS, k=drawn.randint(1, 12))) for _ in range(_LINES)]
+    stem = folder / "text"
+    for suffix, text in (("a", lines), ("b", [line[::-1] for line in lines])):
+        stem.with_suffix(f".{suffix}").write_text("".join(f"{line}\n" for line in text))
+    return stem
+
+
+def _translate(model: Path, threads: int, thorough: bool) -> None:
+    from nmt import Translator
+
+    lines = [" ".join(_WORDS[:n]) for n in range(1, 9)]
+    translator = Translator.load(model, threads=threads)
+    for count in (len(lines), 1):
+        for beam_size in (5, 1):
+            translator.translate_nbest(lines[:count], beam_size=beam_size)
+    translator.score(lines, lines)
+    if thorough:
+        translator.translate_nbest(lines, n_best=3, details=True)
+        translator.translate_nbest(lines, sampling=True, sampling_topk=5)
+        translator.translate_nbest(lines, sampling=True, sampling_topp=0.9)
+        translator.translate_nbest(lines, no_repeat_ngram_size=2)
+        translator.session(lines[3]).complete("")
+
+
+def _translate_in_int8(folder: Path, threads: int, thorough: bool) -> None:
+    from nmt.quantised_model import save_quantised
+    from nmt.saved_model import load_saved_model
+
+    save_quantised(folder / "int8", load_saved_model(folder / "model", None))
+    _translate(folder / "int8", threads, thorough)
+
+
+def _generate(model: Path, threads: int, thorough: bool) -> None:
+    from nmt import Generator
+
+    generator = Generator.load(model, threads=threads)
+    generator.generate(["a", "the red"], samples=2, max_length=8)
+    list(generator.score(["a red house", "the dog"]))

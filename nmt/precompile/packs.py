@@ -1,0 +1,93 @@
+"""Packs of machine code for the wheel: one for each level of processors, from what standard jobs have run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from nmt.precompile.jobs import Job, run_job_aside
+from nmt.rnn.cores import default_threads
+from nmt.rnn.kernels.features import LEVELS
+from nmt.rnn.kernels.native import Native, before_compiling
+from nmt.rnn.kernels.recipes import Recipe, native_of, recipe_of
+from nmt.rnn.kernels.store import Record, store, write_pack
+
+Say = Callable[[str], None]
+_THREADS = 2
+"""Of the jobs, on whichever machine: one more function runs where threads share work."""
+
+
+def recipes_of(jobs: Iterable[Job], say: Say) -> list[Recipe]:
+    """How to make all that the jobs run, in this process; in an order that depends on nothing else."""
+    found: dict[str, Recipe] = {}
+
+    def note(native: Native) -> None:
+        recipe = recipe_of(native)
+        if recipe is not None:
+            found[json.dumps(recipe)] = recipe
+
+    before_compiling.append(note)
+    try:
+        for job in jobs:
+            before = len(found)
+            run_job_aside(job, _THREADS)
+            say(f"{job.name}: {len(found) - before} functions")
+    finally:
+        before_compiling.remove(note)
+    return [found[key] for key in sorted(found)]
+
+
+def compile_all(recipes: Sequence[Recipe], say: Say, environment: dict[str, str]) -> None:
+    """Put what is missing into the store, on all cores."""
+    count = max(1, default_threads())
+    # Functions that others call come first, in one process: each of the others would compile them.
+    called = [recipe for recipe in recipes if recipe[0] == "named"]
+    rest = [recipe for recipe in recipes if recipe[0] != "named"]
+    for group in (called,), tuple(rest[n::count] for n in range(count)):
+        with ThreadPoolExecutor(count) as threads:
+            for done in threads.map(lambda part: _run("compile", part, environment), group):
+                done.check_returncode()
+    say(f"{environment.get('NMT_CPU', 'this processor')}: {len(recipes)} functions compiled")
+
+
+def make_packs(recipes: Sequence[Recipe], folder: Path, levels: Sequence[str], say: Say) -> None:
+    """Write `LEVEL.pack` for each level into a folder."""
+    for level in levels:
+        environment = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": "1"}
+        compile_all(recipes, say, environment)
+        path = folder / f"{level}.pack"
+        _run("pack", [str(path), *recipes], environment).check_returncode()
+        say(f"{path}: {path.stat().st_size:,} bytes")
+
+
+def _run(work: str, argument: Sequence[object], environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Another process, for its target is chosen once."""
+    command = [sys.executable, "-m", "nmt.precompile", work]
+    given = os.environ | environment | {"NMT_SHIPPED_CODE": "0"}
+    return subprocess.run(command, input=json.dumps(argument).encode(), env=given, check=False)
+
+
+def compile_here(recipes: Sequence[Recipe]) -> None:
+    """What such a process does: all functions are in the store then."""
+    for recipe in recipes:
+        _ = native_of(recipe).address
+
+
+def pack_here(path: Path, recipes: Sequence[Recipe]) -> None:
+    """What the last one does: a pack of them, from the store."""
+    records: dict[str, Record] = {}
+    for recipe in recipes:
+        native = native_of(recipe)
+        found = None if native.code_name is None else store().read(native.code_name)
+        if found is None or native.source_name is None:
+            raise RuntimeError(f"{recipe[:3]} was not compiled")
+        records[native.source_name] = found
+    write_pack(path, records)
+
+
+ALL_LEVELS = tuple(LEVELS)

@@ -1,0 +1,116 @@
+"""One direction of a plan: its roots split into the three phases, each phase a program.
+
+What a phase reads of an earlier one must lie in memory between them: it crosses. Phases run one after the other over
+all steps, so what crosses is an array with one entry per step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nmt.rnn.compiler.fuse import build_program
+from nmt.rnn.compiler.phases import assign_phases
+from nmt.rnn.compiler.program import Entry, Place, Product, Program
+from nmt.rnn.compiler.trace import Trace
+from nmt.rnn.graph import Value, topological
+
+
+@dataclass
+class Pass:
+    """One direction: programs before, inside and after the time loop. `arrays` are the `seq` and `block` arrays this
+    pass fills."""
+
+    before: Program
+    loop: Program
+    after: Program
+    arrays: dict[str, Place]
+
+
+def phases_of(
+    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str, *, leave_loop: bool = True
+) -> dict[int, str]:
+    """The phase of every value that the roots need; arguments as those of `make_pass`."""
+    if carried == "state":
+        carried_in, out = {v.id for v in trace.states.values()}, "after"
+    else:
+        carried_in = {v.id for v in trace.graph.values if v.op == "cotangent" and v.attrs["name"].startswith("D_")}
+        out = "carry_out"
+    carried_out = [e.value for e in roots if e.place.kind == out]
+    return assign_phases([e.value for e in roots], carried_in, carried_out, set(known), leave_loop=leave_loop)
+
+
+def make_pass(
+    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str, *, leave_loop: bool = True
+) -> Pass:
+    """Split roots into the three phases and build their programs.
+
+    known: places of what lies in memory before the pass, by value. carried: what goes from step to step, "state" or
+    "cotangent". leave_loop: see `assign_phases`.
+    """
+    phases = phases_of(roots, known, trace, carried, leave_loop=leave_loop)
+    by_phase: dict[str, list[Entry]] = {"before": [], "loop": [], "after": []}
+    for e in roots:  # a carried gradient has two slots only: it is written in the loop, whenever it was computed
+        by_phase["loop" if e.place.kind == "carry_out" else phases.get(e.value.id, "loop")].append(e)
+    for v in _crossing(roots, by_phase, phases, known):
+        by_phase[phases[v.id]].append(Entry(v, Place("seq", f"t{v.id}", "S" in v.axes, v.width)))
+    places = dict(known)
+    programs = {}
+    for phase, scratch in (("before", "seq"), ("loop", "rows"), ("after", "seq")):
+        program = build_program(by_phase[phase], places, scratch, allow_wide=not trace.states)
+        programs[phase] = program
+        places |= {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
+    arrays = {p.name: p for program in programs.values() for p in _written(program) if p.kind == "seq"}
+    return Pass(programs["before"], programs["loop"], programs["after"], arrays)
+
+
+def _crossing(
+    roots: list[Entry], by_phase: dict[str, list[Entry]], phases: dict[int, str], known: dict[int, Place]
+) -> list[Value]:
+    """Values that a phase reads and an earlier one computes, unless they are roots, which are stored anyway."""
+    rooted = {e.value.id for e in roots if not e.add and e.place.kind != "carry_out"}
+    crossing: dict[int, Value] = {}
+
+    def cross(values: list[Value]) -> None:
+        for v in values:
+            if v.id not in rooted:
+                crossing.setdefault(v.id, v)
+
+    for phase, entries in by_phase.items():
+        early = [e.value for e in entries if phases.get(e.value.id, phase) != phase]
+        cross([b for v in early for b in _solid(v, phases, known)])
+        cross(_borrowed([e.value for e in entries], phase, phases, known))
+    for phase in ("after", "loop"):  # what crosses may itself read something that crosses
+        cross(_borrowed([v for v in crossing.values() if phases[v.id] == phase], phase, phases, known))
+    return list(crossing.values())
+
+
+def _written(program: Program) -> list[Place]:
+    """The places that a program fills."""
+    places = []
+    for step in program.steps:
+        if isinstance(step, Product):
+            places.append(program.places[step.out.id])
+        else:
+            places += [e.place for nest in step.nests for e in nest.entries]
+    return places
+
+
+def _borrowed(roots: list[Value], phase: str, phases: dict[int, str], known: dict[int, Place]) -> list[Value]:
+    """Values of an earlier phase that `roots` read and that must therefore be in memory."""
+    found: dict[int, Value] = {}
+    for v in topological(roots, stop=set(known)):
+        if v.id in known or phases.get(v.id) != phase:
+            continue
+        for a in v.args:
+            if a.id in known or a.kind == "leaf" or phases[a.id] == phase:
+                continue
+            for b in _solid(a, phases, known):
+                found[b.id] = b
+    return list(found.values())
+
+
+def _solid(v: Value, phases: dict[int, str], known: dict[int, Place]) -> list[Value]:
+    """`v` itself, or its base where it is only a slice: addressing needs no buffer of its own."""
+    if v.op == "slice":
+        return [] if v.args[0].id in known or v.args[0].kind == "leaf" else [v.args[0]]
+    return [v]

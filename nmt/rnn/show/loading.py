@@ -1,0 +1,63 @@
+"""The cell that a command names: one of ours, or a class or function of a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import NMTError
+from nmt.rnn.cell import Cell
+from nmt.rnn.cells.by_name import CELLS_BY_NAME
+from nmt.rnn.own_code import make_cell, not_a_maker, own_code
+
+_PAGE = "see docs/add-a-cell.md"
+
+
+def load_cell(name: str, input_size: int, hidden_size: int) -> Cell:
+    """The cell of these sizes that `lstm`, another name of the settings, or `my_cells.py:MyCell` names.
+
+    Raises NMTError: there is none such, its file cannot be run, or it makes no cell.
+    """
+    if name in CELLS_BY_NAME:
+        return CELLS_BY_NAME[name](input_size, hidden_size)
+    path, colon, attribute = name.rpartition(":")
+    if not colon or not path.endswith(".py") or not attribute.isidentifier():
+        names = ", ".join(CELLS_BY_NAME)
+        raise NMTError(f"CELL: must be one of {names}, or FILE.py:CLASS, got {name}; {_PAGE}")
+    return make_cell(f"CELL: {name}", _from_file(name, Path(path), attribute), input_size, hidden_size)
+
+
+def _from_file(name: str, path: Path, attribute: str) -> Callable[[int, int], Cell]:
+    """Run a file and take a class of cells, or a function written in it, from there."""
+    if not path.is_file():
+        raise NMTError(f"CELL: {path} must be a file with Python code, got none such; {_PAGE}")
+    # Under a name of its own: a file called json.py must not stand in for Python's.
+    module_name = f"cells of {path.stem}"
+    spec = spec_from_file_location(module_name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise RuntimeError(f"no loader for {path}")
+    module = sys.modules[module_name] = module_from_spec(spec)
+    with _importable(path.resolve().parent), own_code(f"CELL: {name}", "must be a cell of that file", _PAGE):
+        spec.loader.exec_module(module)
+        found: Any = getattr(module, attribute)
+    got = not_a_maker(found, module_name)
+    if got is not None:
+        raise NMTError(f"CELL: {name} must be a class of cells or a function of that file, got {got}; {_PAGE}")
+    return found
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Modules beside the file can be imported while this lasts, after all others."""
+    sys.path.append(str(folder))
+    try:
+        yield
+    finally:
+        if str(folder) in sys.path:
+            sys.path.reverse()  # the last one is ours
+            sys.path.remove(str(folder))
+            sys.path.reverse()

@@ -1,0 +1,110 @@
+"""Names, operations and shapes of a plan's values, as people write them.
+
+A value has the name that the cell gives it (a leaf, a state, an output, a noted value), the name of what it is the
+gradient of after a `d`, or its number in the graph, `v12`, which is its name in the generated source too. A state after
+the step has a prime: `h'`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from nmt.rnn.arrays.array_names import NOTED, SEQUENCE
+from nmt.rnn.compiler.trace import Trace
+from nmt.rnn.graph import Value
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_REDUCTIONS = {
+    "sum_last": "sum over features of {}",
+    "sum_s": "sum over S of {}",
+    "softmax": "softmax over S of {}",
+}
+
+
+def leaf_name(v: Value) -> str:
+    """A leaf by the name its author uses: `x`, `W_x`, `W_x[3:7]`, a number; incoming gradients as `dy`, `dh_next`."""
+    if v.op == "const":
+        return f"{v.attrs['value']:g}"
+    name = str(v.attrs["name"])
+    if v.op == "rows_of":
+        return f"{name}[{v.attrs['start']}:{v.attrs['start'] + v.attrs['rows']}]"
+    if v.op == "cotangent":
+        kind, name = name[:2], name[2:].removeprefix(NOTED)
+        return f"{gradient_name(name)}_next" if kind == "D_" else gradient_name(name)
+    return name.removeprefix(SEQUENCE)
+
+
+def gradient_name(name: str) -> str:
+    """`dh'` for `h'`; with brackets where the name is a path."""
+    return f"d({name})" if "." in name else f"d{name}"
+
+
+def shape(v: Value, lead: str = "") -> str:
+    """The axes: `[B, 4]`, `[S, B]`; a matrix `[3, 16]`; a number has none. lead: an axis before all others."""
+    rows = [str(v.attrs["rows"])] if v.kind == "leaf" and "rows" in v.attrs else []
+    axes = [*([lead] if lead else []), *rows, *v.axes, *([str(v.width)] if v.width is not None else [])]
+    return f"[{', '.join(axes)}]" if axes else ""
+
+
+class Naming:
+    """The names of one traced step's values."""
+
+    def __init__(self, trace: Trace, gradients: Mapping[int, Value] | None = None) -> None:
+        """gradients: of a trace that was differentiated, by the id of what they are the gradient of."""
+        self.trace, gradients = trace, gradients or {}
+        self._names: dict[int, str] = {}
+        self._taken: set[str] = {leaf_name(v) for v in trace.leaves.values()}
+        for name, v in trace.new.items():
+            self._give(v, f"{name}'")
+        for name, v in trace.outputs.items():
+            self._give(v, name.removeprefix(NOTED))
+        for name, v in trace.noted.items():
+            self._give(v, name)
+        forward = [*self._names.items()]
+        leaves = [(v.id, leaf_name(v)) for v in trace.leaves.values() if v.op != "param"]
+        for i, name in [*leaves, *forward]:
+            if i in gradients:
+                self._give(gradients[i], gradient_name(name))
+
+    def _give(self, v: Value, name: str) -> None:
+        """Name a value, unless it has a name or the name is another's."""
+        inner = through(v)
+        if inner.kind == "leaf" or inner.id in self._names or name in self._taken or re.fullmatch(r"v\d+", name):
+            return
+        self._names[inner.id] = name
+        self._taken.add(name)
+
+    def name(self, v: Value) -> str:
+        """A value as an operand: by its name, a slice by that of its whole."""
+        v = through(v)
+        if v.op == "slice":
+            start, size = v.attrs["start"], v.attrs["size"]
+            return f"{self.name(v.args[0])}[{start}:{start + size}]"
+        return leaf_name(v) if v.kind == "leaf" else self._names.get(v.id, f"v{v.id}")
+
+    def operation(self, v: Value) -> str:
+        """What computes a value, of the names of its operands."""
+        args = [self.name(a) for a in v.args]
+        if v.op in _SIGNS:
+            return f"{args[0]} {_SIGNS[v.op]} {args[1]}"
+        if v.op == "matmul":
+            return f"{args[0]} @ {args[1]}{'.T' if v.attrs['transposed'] else ''}"
+        if v.op in _REDUCTIONS:
+            return _REDUCTIONS[v.op].format(args[0])
+        if v.op == "concat":
+            return f"[{' | '.join(args)}]"
+        if v.op == "positive":
+            return f"1 if {args[0]} > 0 else 0"
+        if v.op == "neg":
+            return f"-{args[0]}"
+        if v.op in ("expand", "slice"):
+            return f"copy of {self.name(v)}" if v.op == "slice" else f"copy of {args[0]}"
+        return f"{v.op}({', '.join(args)})"
+
+
+def through(v: Value) -> Value:
+    """What a value is a copy of, row by row or along its features; itself where it is computed."""
+    while v.op == "expand":
+        v = v.args[0]
+    return v

@@ -1,0 +1,100 @@
+"""What a plan computes where, as a list to read: one `Work` for each product and each piece of row work.
+
+A program names only what reaches memory; what is computed in registers on the way there is found as the emitters find
+it (`kernels/row_writer.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nmt.rnn.compiler.direction import Pass
+from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program
+from nmt.rnn.graph import Value
+
+PHASES = ("before", "loop", "after")
+
+
+@dataclass(frozen=True)
+class Loops:
+    """One loop nest of a row: over source positions (`source_axis`) and features (`width`), what it computes in order,
+    and where which value goes."""
+
+    source_axis: bool
+    width: int | None
+    values: list[Value]
+    entries: list[Entry]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One step of a program: a product over all rows, or loops over each row. `values` are computed here, in order."""
+
+    phase: str
+    product: Product | None
+    loops: list[Loops]
+    values: list[Value]
+    written: dict[int, list[Place]]
+
+    @property
+    def title(self) -> str:
+        """What kind of work it is."""
+        if self.product is not None:
+            return "product, all rows at once"
+        return f"row work, {'one fused loop' if len(self.loops) == 1 else f'{len(self.loops)} loops'} for each row"
+
+
+def works(one: Pass) -> list[Work]:
+    """All steps of one direction, in order."""
+    return [work for phase in PHASES for work in _works(phase, getattr(one, phase))]
+
+
+def _works(phase: str, program: Program) -> Iterator[Work]:
+    for step in program.steps:
+        if isinstance(step, Product):
+            yield Work(phase, step, [], [step.out], {step.out.id: [program.places[step.out.id]]})
+            continue
+        loops = [Loops(n.source_axis, n.width, list(_computed(program, n)), n.entries) for n in step.nests]
+        written: dict[int, list[Place]] = {}
+        for nest in loops:
+            for entry in nest.entries:
+                written.setdefault(entry.value.id, []).append(entry.place)
+        values = {v.id: v for nest in loops for v in nest.values}
+        for joined in _joined(program, loops):
+            values[joined.id] = joined
+            written[joined.id] = [program.places[joined.id]]
+        yield Work(phase, None, loops, list(values.values()), written)
+
+
+def _computed(program: Program, nest: Nest) -> Iterator[Value]:
+    """What a nest computes: what its entries need and memory does not have, arguments first."""
+    places, done, found = program.places, set[int](), set[int]()
+
+    def visit(v: Value, computing: bool) -> Iterator[Value]:
+        base = v.args[0] if v.op == "slice" else v
+        if v.id in found or v.op == "const" or (base.id in places and not (computing and base is v)):
+            return
+        if v.id in places and not computing:  # a slice kept without its whole
+            return
+        found.add(v.id)
+        for a in v.args:
+            yield from visit(a, False)
+        yield v
+
+    for entry in nest.entries:
+        v = entry.value
+        computing = not entry.add and places.get(v.id) == entry.place and v.id not in done
+        done.add(v.id)
+        yield from visit(v, computing)
+
+
+def _joined(program: Program, loops: list[Loops]) -> list[Value]:
+    """Concatenations whose parts these loops write: no code joins them, they lie side by side."""
+    by_id = {v.id: v for nest in loops for e in nest.entries for v in e.value.graph.values if v.op == "concat"}
+    targets = {(e.value.id, e.place.name) for nest in loops for e in nest.entries}
+    found = []
+    for i in sorted(by_id.keys() & program.places.keys()):
+        if (by_id[i].args[-1].id, program.places[i].name) in targets:
+            found.append(by_id[i])
+    return found

@@ -1,0 +1,200 @@
+"""Packs of machine code: the same bytes each time, read only whole, and what runs from one needs no compiler."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.precompile.jobs import standard_jobs
+from nmt.precompile.packs import ALL_LEVELS, make_packs
+from nmt.rnn.kernels import products, update
+from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.pool import _close
+from nmt.rnn.kernels.recipes import native_of, recipe_of
+from nmt.rnn.kernels.store import Pack, Record, write_pack
+
+ROOT = Path(__file__).resolve().parents[2]
+F4 = np.dtype("f4")
+RECORDS = {
+    "first": Record({"entry": "f", "symbols": ["nmt_g"]}, bytes(range(256))),
+    "second": Record({"entry": "f", "symbols": []}, b"\0" * 100),
+}
+WORK = """
+import sys
+from pathlib import Path
+from nmt.rnn.kernels import store
+store.PACKS = Path(sys.argv[1])
+import numpy as np
+from nmt.rnn.kernels import products
+rng = np.random.default_rng(0)
+A, W = rng.standard_normal((37, 45)).astype("f4"), rng.standard_normal((45, 70)).astype("f4")
+packed, C = np.empty(products.packed_size(45, 70, "f4"), "f4"), np.empty((37, 70), "f4")
+products.pack(0, 1, W, 0, 45, packed)
+products.product(0, 1, A, 0, packed, C, 0, 45, 70, np.array([[0, 37]]), 0)
+np.testing.assert_allclose(C, A @ W, atol=1e-4)
+print("numba" in sys.modules)
+"""
+
+
+def needed():
+    """Recipes of what the work above runs."""
+    kernels = (
+        (products.pack, ("float32 2", "int64", "int64", "float32 1")),
+        (
+            products.product,
+            ("float32 2", "int64", "float32 1", "float32 2", "int64", "int64", "int64", "int64 2", "int64"),
+        ),
+    )
+    called = products.product_rows_f4.native, products.tile_f4.native
+    return [recipe_of(kernel.native(forms)) for kernel, forms in kernels] + [recipe_of(native) for native in called]
+
+
+def work(packs, cache, tmp_path):
+    """Whether Numba was loaded, and what was said."""
+    environment = {**os.environ, "NMT_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT), "NMT_SHIPPED_CODE": "1"}
+    command = [sys.executable, "-c", WORK, str(packs)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip() == "True", done.stderr
+
+
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory):
+    """A folder with a pack for this machine's level."""
+    folder = tmp_path_factory.mktemp("packs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NMT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        make_packs(needed(), folder, [TARGET.name], lambda line: None)
+    return folder
+
+
+@pytest.mark.skipif(TARGET.name not in ALL_LEVELS, reason="no level of this processor is shipped")
+def test_what_is_in_a_pack_is_not_compiled(packs, tmp_path):
+    assert work(packs, tmp_path / "empty", tmp_path) == (False, "")
+    assert work(tmp_path, tmp_path / "empty", tmp_path)[0]
+    assert not work(tmp_path, tmp_path / "empty", tmp_path)[0]
+
+
+@pytest.mark.skipif(TARGET.name not in ALL_LEVELS, reason="no level of this processor is shipped")
+def test_two_builds_give_the_same_bytes(packs, tmp_path, monkeypatch):
+    """By other processes, in another order, which have compiled other things before."""
+    monkeypatch.setenv("NMT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    more = recipe_of(update.square_norm.native(("float32 1", "float64 1")))
+    make_packs([more, *reversed(needed())], tmp_path, [TARGET.name], lambda line: None)
+    first, second = (Pack(folder / f"{TARGET.name}.pack") for folder in (packs, tmp_path))
+    assert len(second.index) == len(first.index) + 1
+    assert {name: first.read(name) for name in first.index} == {name: second.read(name) for name in first.index}
+
+
+@pytest.mark.skipif(not {"avx512", "generic"} <= {*ALL_LEVELS}, reason="levels of x86")
+@pytest.mark.skipif(TARGET.name not in ALL_LEVELS, reason="no level of this processor is shipped")
+def test_every_level_is_made_on_every_machine(tmp_path, monkeypatch):
+    """Whether or not it could run them."""
+    monkeypatch.setenv("NMT_CACHE_DIR", str(tmp_path / "cache"))
+    make_packs(needed()[-1:], tmp_path, ALL_LEVELS, lambda line: None)
+    codes = set()
+    for level in ALL_LEVELS:
+        pack = Pack(tmp_path / f"{level}.pack")
+        codes |= {pack.read(name).code for name in pack.index}
+    assert len(codes) >= len({*ALL_LEVELS}) - 2  # of float32, what adds VNNI and bfloat16 alone may be the same
+
+
+@pytest.mark.skipif(TARGET.name not in ALL_LEVELS, reason="no level of this processor is shipped")
+def test_a_damaged_pack_is_compiled_anew_and_said_once(packs, tmp_path):
+    whole = (packs / f"{TARGET.name}.pack").read_bytes()
+    for n, at in enumerate((5, 60, len(whole) - 10)):
+        broken = tmp_path / str(n)
+        broken.mkdir()
+        (broken / f"{TARGET.name}.pack").write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+        compiled, said = work(broken, tmp_path / f"cache{n}", tmp_path)
+        assert compiled
+        assert said.count("as it was installed") == 1
+
+
+# ---------------------------------------------------------------- the file
+
+
+def test_what_was_packed_is_read(tmp_path):
+    path = tmp_path / "some.pack"
+    write_pack(path, RECORDS)
+    pack = Pack(path)
+    assert {name: pack.read(name) for name in pack.index} == RECORDS
+    assert pack.has("first")
+    assert not pack.has("third")
+    assert pack.read("third") is None
+    write_pack(tmp_path / "other.pack", dict(reversed(RECORDS.items())))
+    assert (tmp_path / "other.pack").read_bytes() == path.read_bytes()
+
+
+def test_a_missing_pack_has_nothing_and_says_nothing(tmp_path, caplog):
+    for pack in (Pack(None), Pack(tmp_path / "missing.pack")):
+        assert not pack.has("first")
+        assert pack.read("first") is None
+    assert caplog.messages == []
+
+
+def test_damaged_code_is_never_given_out(tmp_path, caplog):
+    path = tmp_path / "some.pack"
+    write_pack(path, RECORDS)
+    whole = path.read_bytes()
+    for damaged in [
+        *(whole[:n] + bytes([whole[n] ^ 1]) + whole[n + 1 :] for n in range(len(whole))),
+        *(whole[:n] for n in range(len(whole))),
+    ]:
+        path.write_bytes(damaged)
+        caplog.clear()
+        pack = Pack(path)
+        found = [pack.read(name) for name in ("first", "second", "first")]
+        assert all(record in (None, RECORDS[name]) for record, name in zip(found, ("first", "second"), strict=False))
+        assert None in found
+        assert [str(path) in text for text in caplog.messages] == [True]
+
+
+# ---------------------------------------------------------------- recipes and jobs
+
+
+def test_another_process_makes_the_same_from_a_recipe():
+    module = """
+from nmt.rnn.kernels.jit import task
+@task
+def made_up(part, parts, table):
+    pass
+"""
+    from nmt.rnn.kernels.modules import load_module
+
+    generated = load_module(module, "madeup").made_up
+    natives = [
+        generated,
+        _close,
+        products.product_rows_f4.native,
+        products._product_task(F4, F4),
+        update.square_norm.native(("float32 1", "float64 1")),
+    ]
+    recipes = [json.loads(json.dumps(recipe_of(native))) for native in natives]
+    assert [native_of(recipe).code_name for recipe in recipes] == [native.code_name for native in natives]
+    code = (
+        "import json, sys; from nmt.rnn.kernels.recipes import native_of\n"
+        "print(*(native_of(recipe).code_name for recipe in json.load(sys.stdin)))"
+    )
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, input=json.dumps(recipes), capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.split() == [native.code_name for native in natives]
+
+
+def test_what_only_this_process_knows_has_no_recipe():
+    from nmt.rnn.kernels.jit import task
+
+    assert recipe_of(task(lambda part, parts, table: None)) is None
+
+
+def test_jobs_have_names_of_their_own():
+    names = [job.name for job in standard_jobs()]
+    assert len(set(names)) == len(names) > 20

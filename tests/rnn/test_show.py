@@ -1,0 +1,291 @@
+"""`python -m nmt.rnn.show`: what it says of a plan is what the plan and the generated source say."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from nmt.errors import NMTError
+from nmt.rnn import LSTMCell, Scan
+from nmt.rnn.cells.by_name import CELLS_BY_NAME
+from nmt.rnn.compiler.plan import make_plan
+from nmt.rnn.compiler.program import Product
+from nmt.rnn.compiler.trace import trace
+from nmt.rnn.kernels.emit_cpu import emit
+from nmt.rnn.show.__main__ import main
+from nmt.rnn.show.layout import lay_out
+from nmt.rnn.show.loading import load_cell
+from nmt.rnn.show.reading import PHASES, works
+from nmt.rnn.show.report import Report
+from nmt.rnn.show.text import table, wrap
+from tests.rnn import more_cell_cases as more
+from tests.rnn import scan_cases as cases
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+F4 = np.dtype(np.float32)
+CELLS = {**cases.CELLS, **{name: make for name, (make, _) in more.CELLS.items()}}
+MINE = """
+from nmt.rnn import GRUCell, LSTMCell
+import beside
+
+class Mine(LSTMCell):
+    pass
+
+def narrow(input_size, hidden_size):
+    return Mine(input_size, hidden_size, bias=False)
+
+number = 3
+
+class Wrong(LSTMCell):
+    def step(self, p, x, s):
+        return x + s.h, s
+
+def raises(input_size, hidden_size):
+    raise ValueError("not today")
+"""
+
+
+def shown(capsys, *arguments):
+    code = main([str(a) for a in arguments])
+    found = capsys.readouterr()
+    return code, found.out, found.err
+
+
+# ---------------------------------------------------------------- what is read off a plan
+
+
+def computed_by_source(one):
+    """Ids of values that the generated source computes: names that are given something else than a load."""
+    source = emit(one, F4, "any", F4).source
+    return {int(i) for i, text in re.findall(r"^ +[vx](\d+) = (.*)$", source, re.M) if not text.startswith("get")}
+
+
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("kind", ["inference", "training", "gates"])
+def test_values_of_row_work_are_those_that_the_source_computes(name, kind):
+    training = kind != "inference"
+    recompute = "gates" if kind == "gates" else "attention"
+    plan = make_plan(trace(CELLS[name](), training=training), training=training, recompute=recompute)
+    for one in filter(None, (plan.forward, plan.backward)):
+        values = {v.id: v for work in works(one) if work.product is None for v in work.values}
+        # Concatenations and slices are addresses, copies have the names of what they copy or none, a softmax is
+        # computed under names of its own, and a sum over positions with features in its place in memory.
+        told = {i for i, v in values.items() if v.op not in ("concat", "slice", "expand", "softmax", "sum_s")}
+        source = computed_by_source(one)
+        assert told <= source
+        assert {i for i in source if plan.trace.graph.values[i].op not in ("const", "slice", "expand", "sum_s")} <= told
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_products_are_those_of_the_programs_in_order(name):
+    plan = make_plan(trace(CELLS[name](), training=True), training=True)
+    for one in (plan.forward, plan.backward):
+        found = [(work.phase, work.product.out.id) for work in works(one) if work.product is not None]
+        programs = {phase: getattr(one, phase) for phase in PHASES}
+        assert found == [(k, s.out.id) for k, p in programs.items() for s in p.steps if isinstance(s, Product)]
+
+
+def test_the_lstm_as_everybody_knows_it():
+    lines = [line.split("  ") for line in Report(LSTMCell(3, 4)).text(100).splitlines()]
+    rows = {
+        cells[0]: cells[1:] for cells in ([c.strip() for c in line if c.strip()] for line in lines) if len(cells) > 3
+    }
+    assert rows["v6"][:3] == ["x @ W_x", "[B, 16]", "before"] and rows["v7"][2] == "loop"
+    assert rows["c'"][:3] == ["v31 + v34", "[B, 4]", "loop"] and rows["h'"][0] == "o * v37"
+    assert rows["df"][0] == "dc' * c" and rows["dx"][2] == "after" and rows["dh"][2] == "loop"
+    assert {name for name, row in rows.items() if "kept" in row[-1]} == {"i", "f", "g", "o", "v37"}
+
+
+def test_memory_says_what_is_kept():
+    plan = make_plan(trace(LSTMCell(3, 4), training=True), training=True)
+    memory = plan.memory
+    assert {f"k{i}" for i in memory.kept} == {name for name in plan.forward.arrays if name.startswith("k")}
+    assert memory.given | memory.written | memory.kept <= memory.found
+    assert not memory.kept & (memory.given | memory.written)
+    gates = make_plan(trace(LSTMCell(3, 4), training=True), training=True, recompute="gates").memory
+    assert not gates.kept and gates.written < memory.written
+
+
+# ---------------------------------------------------------------- text
+
+
+@pytest.mark.parametrize("columns", [60, 87, 200])
+@pytest.mark.parametrize("name", CELLS)
+def test_lines_fit_and_nothing_is_cut(name, columns):
+    report = Report(CELLS[name]())
+    text = report.text(columns)
+    assert max(map(len, text.splitlines()), default=0) <= max(columns, len(report.title))
+
+    def letters(found):
+        return sorted(re.sub(r"[\s-]", "", found))
+
+    assert letters(text) == letters(report.text(200))
+
+
+def test_long_names_break_where_they_may():
+    assert wrap("sigmoid(layers.0.forward.gate)", 16) == ["sigmoid(layers.", "0.forward.gate)"]
+    assert wrap("a" * 9, 4) == ["aaaa", "aaaa", "a"]
+    assert table([("name", "operation"), ("v1", "first + second")], 13) == [
+        "name  operati",
+        "      on",
+        "v1    first +",
+        "      second",
+    ]
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def boxes_of(picture):
+    """Per panel the boxes (left, top, right, bottom) of a picture, and its size."""
+    root = ElementTree.fromstring(picture)
+    space = {"s": "http://www.w3.org/2000/svg"}
+    panels = []
+    for group in root.findall("s:g", space):
+        found = []
+        for rect in group.findall("s:rect", space):
+            if rect.get("class").split()[0] not in ("frame", "page"):
+                x, y, w, h = (float(rect.get(key)) for key in ("x", "y", "width", "height"))
+                found.append((x, y, x + w, y + h))
+        panels.append(found)
+    return panels, tuple(map(float, root.get("viewBox").split()[2:]))
+
+
+def check_picture(picture):
+    panels, (width, height) = boxes_of(picture)
+    assert panels and all(panels)
+    for boxes in panels:
+        for n, (left, top, right, bottom) in enumerate(boxes):
+            assert left >= 0 and right <= width and top >= 0 and bottom <= height
+            for other in boxes[:n]:
+                assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_boxes_of_a_picture_stand_apart(name):
+    check_picture(Report(CELLS[name]()).svg())
+
+
+@pytest.mark.parametrize("name", ["lstm", "lstm_bahdanau_feed", "layer_norm_lstm"])
+def test_every_computed_value_has_a_box(name):
+    report = Report(CELLS[name](), training=False)
+    told = {t.text for t in ElementTree.fromstring(report.svg()).iter() if t.get("class") == "name"}
+    text = report.text(200)
+    for line in re.findall(r"^        (\S+) = ", text, re.M):
+        assert line in told
+
+
+def test_a_layout_keeps_ranks_and_leaves_room():
+    ranks = {"a": 0, "b": 0, "c": 1, "d": 2}
+    found = lay_out(ranks, dict.fromkeys(ranks, 50.0), [("a", "c"), ("b", "c"), ("a", "d"), ("c", "d")])
+    assert abs(found.x["a"] - found.x["b"]) >= 60 and found.width >= 110
+    assert [rank for rank, _ in found.bends["a", "d"]] == [1] and found.bends["a", "c"] == []
+    assert abs(found.bends["a", "d"][0][1] - found.x["c"]) >= 25
+
+
+def test_the_pictures_of_the_passes_are_those_of_today():
+    spec = importlib.util.spec_from_file_location("passes", ROOT / "docs" / "passes.py")
+    passes = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(passes)
+    pictures = passes.pictures()
+    assert {path.name for path in passes.FOLDER.iterdir()} == set(pictures)
+    for name, picture in pictures.items():
+        assert (passes.FOLDER / name).read_text("utf-8") == picture, f"{name}: run make docs"
+        check_picture(picture)
+    page = (ROOT / "docs" / "compiler.md").read_text("utf-8")
+    assert set(re.findall(r"\(pictures/(\S+)\)", page)) == set(pictures)
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.mark.parametrize("name", CELLS_BY_NAME)
+def test_names_of_the_settings(name, capsys):
+    code, out, err = shown(capsys, name, "--columns", 80)
+    assert code == 0 and err == "" and "BACKWARD: THE WORK IN ORDER" in out
+
+
+def test_options(capsys, tmp_path):
+    code, out, _ = shown(capsys, "lstm", "--input", 5, "--hidden", 6, "--inference", "--columns", 60)
+    assert code == 0 and out.startswith("LSTMCell 5 -> 6, inference, float32\n") and "BACKWARD" not in out
+    picture = tmp_path / "new.svg"
+    assert shown(capsys, "lstm", "-o", picture)[0] == 0
+    check_picture(picture.read_text("utf-8"))
+    for dtype, product in {
+        "bfloat16": "product_rows_bf16",
+        "int8": "product_rows_int8",
+        "float64": "product_rows_f8",
+    }.items():
+        found = shown(capsys, "lstm", "--inference", "--dtype", dtype, "--source")
+        assert found[0] == 0 and product in found[1] and dtype in found[1].splitlines()[0]
+
+
+def test_the_source_is_what_a_scan_compiles():
+    plan = Scan(LSTMCell(3, 4)).plan(training=True)
+    source = Report(LSTMCell(3, 4)).source()
+    for one, name in ((plan.forward, "forward"), (plan.backward, "backward")):
+        assert emit(one, F4, name, F4).source in source
+
+
+def test_a_cell_of_ones_own(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE)
+    Path("beside.py").write_text("")
+    before = list(sys.path)
+    assert shown(capsys, "mine.py:Mine")[1].startswith("Mine 3 -> 4")
+    assert "b[0:4]" not in shown(capsys, "mine.py:narrow")[1]
+    Path("json.py").write_text("from nmt.rnn import LSTMCell\nclass Cell(LSTMCell): pass\n")
+    assert shown(capsys, "json.py:Cell")[0] == 0 and sys.path == before
+    assert sys.modules.get("json") is None or "loads" in vars(sys.modules["json"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["lstn"], "CELL: must be one of lstm, gru, .* or FILE.py:CLASS, got lstn; see docs/add-a-cell.md"),
+        (["mine.Mine"], "must be one of .* got mine.Mine"),
+        (["none.py:Mine"], "CELL: none.py must be a file with Python code, got none such"),
+        (["mine.py:Absent"], "CELL: mine.py:Absent must be a cell of that file, got AttributeError"),
+        (["mine.py:number"], "must be a class of cells or a function of that file, got int"),
+        (["mine.py:GRU Cell"], "or FILE.py:CLASS, got mine.py:GRU Cell"),
+        (["mine.py:raises"], r"got ValueError: not today \(mine.py:18\)"),
+        (["mine.py:Wrong"], r"widths must be equal, got 3, 4.*\(mine.py:15\)"),
+        (["broken.py:Cell"], r"CELL: broken.py:Cell must be a cell of that file, got SyntaxError.*\(broken.py:1\)"),
+        (["lstm", "--input", "0"], "show: input must be at least 1, got 0"),
+        (["lstm", "--columns", "59"], "show: columns must be from 60 to 200, got 59"),
+        (["lstm", "--dtype", "int8"], "LSTMCell: dtype must be .* to train, got int8; add --inference"),
+        (["lstm", "-o", "x.png"], "show: output must be a file that ends in .svg, got x.png"),
+        (["lstm", "-o", "no/x.svg"], "show: output must be a file that can be written, got no/x.svg"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE)
+    Path("beside.py").write_text("")
+    Path("broken.py").write_text("class\n")
+    code, out, err = shown(capsys, *arguments)
+    assert code == 1 and out == "" and err.count("\n") == 1 and re.search(said, err), err
+
+
+def test_a_reader_who_has_had_enough():
+    command = (
+        f"{sys.executable} -m nmt.rnn.show lstm_no --columns 60; {sys.executable} -m nmt.rnn.show lstm | head -n 1"
+    )
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "LSTMCell 3 -> 4, training, float32\n" and done.stderr.count("\n") == 1
+
+
+def test_looking_takes_no_numba():
+    code = "from nmt.rnn.show.__main__ import main; import sys; main(['gru']); assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+
+
+def test_load_cell_says_what_it_takes():
+    assert isinstance(load_cell("gru_reset_before", 2, 3), CELLS_BY_NAME["gru"])
+    with pytest.raises(NMTError, match="FILE.py:CLASS"):
+        load_cell("", 2, 3)
