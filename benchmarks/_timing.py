@@ -10,11 +10,11 @@ import numpy as np
 from _machine import describe
 from peak import measure_peak
 
+from nmt.rnn.arrays.weights import Weights, initial_params
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Cell
 from nmt.rnn.cores import default_threads
-from nmt.rnn.scan import Scan
-from nmt.rnn.weights import Weights, initial_params
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.scan.scan import Scan
 
 Arrays = dict[str, np.ndarray]
 

@@ -22,7 +22,8 @@ from nmt.config import Config, config_from_dict
 from nmt.data.batches import Batch, make_batch
 from nmt.decode import search
 from nmt.errors import DeviceError
-from nmt.rnn.device import Device, choose_device, cpu
+from nmt.rnn.device import Device
+from nmt.rnn.devices import choose_device, cpu
 from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.storage.model_folder import build_model
 from nmt.train.optimizer import make_optimizer

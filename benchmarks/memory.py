@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from _timing import Bench, Turns, check_close, normal, note, options, print_machine
 
+from nmt.rnn.arrays.weights import Weights, initial_params
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import AttentionCell, LSTMCell
 from nmt.rnn.compiler.keep import Recompute
-from nmt.rnn.scan import Scan, Tape
-from nmt.rnn.weights import Weights, initial_params
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.tape import Tape
 
 _KINDS: tuple[Recompute, ...] = ("attention", "gates")
 _SHAPES = [(T, 32, 512, 512) for T in (50, 100, 200, 400)] + [(200, 128, 40, 800)]  # the last: Caffe2's own benchmark

@@ -18,6 +18,7 @@ from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels.activations import sigmoid, tanh
 from nmt.rnn.kernels.jit import FAST
 from nmt.rnn.kernels.memory import reader, writer
+from nmt.rnn.kernels.packed_weights import packed_weight
 from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import address, product, sum_rows, weight_gradient
 from nmt.rnn.kernels.products import product_rows_f4 as product_rows
@@ -109,8 +110,8 @@ class ByHand:
         self.blocks = [(start, min(T, start + steps)) for start in range(0, T, steps)]
         weights = bench.weights
         self.bias = weights["b"]
-        self.forth = [weights.packed(name, 0, H, False) for name in ("W_x", "W_h")]
-        self.back = [weights.packed(name, 0, H, True) for name in ("W_x", "W_h")]
+        self.forth = [packed_weight(weights, name, 0, H, False) for name in ("W_x", "W_h")]
+        self.back = [packed_weight(weights, name, 0, H, True) for name in ("W_x", "W_h")]
         self.h, self.c = (np.zeros((T + 1, N, H), "f4") for _ in range(2))
         self.kept = [np.zeros((T, N, H), "f4") for _ in range(5)]
         self.a, self.u = np.zeros((steps * N, 4 * H), "f4"), np.zeros((N, 4 * H), "f4")

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import numpy as np
 from peak import measure_byte_peak, measure_peak
 
+from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels import products
 from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.quantised import quantise
 
 PRODUCTS = [
     (1, 512, 2048),

@@ -16,8 +16,8 @@ from _svg import Plot, render
 from _timing import Arrays, Bench, Turns, check_close, normal, note, options, print_machine
 from peak import measure_peak
 
+from nmt.rnn import interpreter
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.kernels import interpreter
 from nmt.rnn.kernels.output import output_loss
 from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import pack, pack_transposed, packed_size

@@ -16,8 +16,9 @@ from _timing import Arrays, Bench, Turns, check_close, check_same, note, options
 
 from nmt.rnn.cell import Cell, Scope, State, under
 from nmt.rnn.cells import GRUCell, LSTMCell, StackCell
+from nmt.rnn.division import Division, choose_division
 from nmt.rnn.graph import Value
-from nmt.rnn.kernels.run_cpu import Division, choose_division
+from nmt.rnn.kernels.packed_weights import packed_weight
 
 _CELLS = {"lstm": LSTMCell, "gru": GRUCell}
 _DIVISIONS: tuple[Division, ...] = ("rows", "units")
@@ -32,7 +33,7 @@ def division_row(cell: str, H: int, N: int, args: argparse.Namespace) -> list[fl
     benches = {d: Bench(layer, _STEPS, N, threads=args.threads, division=d) for d in _DIVISIONS}
     found = {d: bench.results() for d, bench in benches.items()}
     check_same(f"{cell} {H} {N}", found["units"], found["rows"])
-    weights = benches["rows"].weights.packed("W_h", 0, H, False)
+    weights = packed_weight(benches["rows"].weights, "W_h", 0, H, False)
     pick, shares = choose_division(N, args.threads, weights.nbytes), []
     for mode in ("inference", "training"):
         calls: dict[str, Callable[[], object]]

@@ -28,10 +28,12 @@ from typing import Any
 import numpy as np
 
 from nmt import Translator
-from nmt.rnn import Scan, Weights, compiled, initial_params, stepper
+from nmt.rnn import Scan, Weights, initial_params
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels import modules
 from nmt.rnn.kernels.store import store
+from nmt.rnn.scan import plan_cache
+from nmt.rnn.stepping import compiled_step
 from tests.callers import Training, kinds, random_model
 from tests.saved_models import sentences
 
@@ -142,8 +144,8 @@ class Interrupts:
         store.cache_clear()
         os.environ["NMT_CACHE_DIR"] = str(folder)
         modules._loaded.clear()
-        compiled.compile_step.cache_clear()
-        stepper._compile.cache_clear()
+        plan_cache.compile_step.cache_clear()
+        compiled_step.compile_step.cache_clear()
 
 
 def main() -> int:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from nmt.decode import SearchOptions, search
-from nmt.rnn import repeated
-from nmt.rnn.kernels import modules, run_cpu
+from nmt.rnn import tuning
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.kernels import modules
 from nmt.rnn.profile import operation, recording
-from nmt.rnn.weights import Weights
+from nmt.rnn.scan import short_runs
 from tests import small_models
 from tests.callers import Callers, kinds, random_model, switching_often, translators
 from tests.interrupts import Interrupts
@@ -22,8 +23,8 @@ SOURCES = [[4 + (7 * n + k * n) % (VOCAB - 4) for k in range(1 + n * 5 % 11)] fo
 @pytest.fixture
 def divided(monkeypatch):
     """However small they are, steps are divided between threads."""
-    monkeypatch.setattr(run_cpu, "ALONE_BELOW", 0)
-    monkeypatch.setattr(run_cpu, "ALONE_A_STEP", 0)
+    monkeypatch.setattr(tuning, "ALONE_BELOW", 0)
+    monkeypatch.setattr(tuning, "ALONE_A_STEP", 0)
 
 
 @pytest.mark.parametrize("size", [12, 96])
@@ -93,7 +94,7 @@ def test_short_runs_of_new_weights_are_not_those_of_old_ones(monkeypatch):
     for name, array in other.params.items():
         model.params[name][...] = array
     model.changed()
-    between, prepare = [], repeated.ShortRuns._sides
+    between, prepare = [], short_runs.ShortRuns._sides
 
     def planted(self, *args):
         if not between:
@@ -102,7 +103,7 @@ def test_short_runs_of_new_weights_are_not_those_of_old_ones(monkeypatch):
         return prepare(self, *args)
 
     expected = other.encode(ids, length, 1).memory
-    monkeypatch.setattr(repeated.ShortRuns, "_sides", planted)
+    monkeypatch.setattr(short_runs.ShortRuns, "_sides", planted)
     np.testing.assert_array_equal(model.encode(ids, length, 1).memory, expected)
     np.testing.assert_array_equal(between[0], expected)
 

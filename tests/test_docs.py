@@ -230,7 +230,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
 def test_operators_as_their_page_says():
     """The examples run one after the other, and the table's keywords exist."""
     from nmt.rnn import GRU, LSTM, RNN, layouts
-    from nmt.rnn.layer_stack import LayerOptions
+    from nmt.rnn.layers.layer_stack import LayerOptions
 
     page = ROOT / "docs" / "operators.md"
     first, second, node = code_blocks(page, "python")
@@ -258,6 +258,21 @@ def test_operators_as_their_page_says():
     common = {"self", "input_size", "num_layers", "options"}
     plain = {"bias", "dropout", "dtype", "compute_dtype", "threads", "recompute", "device"}
     assert (own - common) | (set(LayerOptions.__annotations__) - plain) == keywords
+
+
+def test_scans_as_their_page_says():
+    """The examples run one after the other, and give what the text between them promises."""
+    page, names = ROOT / "docs" / "scan.md", {}
+    for block in code_blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), names)
+    run, back, mask = names["run"], names["back"], names["mask"]
+    assert not run.y[2:, 1].any() and run.y[:2, 1].all()
+    assert set(back.initial) == set(run.final) and back.captured["memory"].shape == names["memory"].shape
+    assert all(gradient.any() for gradient in names["gradients"].values())
+    totals = names["attention"][..., 0].sum(axis=1)
+    np.testing.assert_allclose(totals, mask, atol=1e-6)
+    assert sorted(names["result"].tapes) == [0, 4, 8]
+    assert all(gradient.any() for gradient in names["d_own"].values())
 
 
 def test_the_compiler_as_its_page_shows_it():

@@ -21,8 +21,8 @@ from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.sampling import sample_keys
 from nmt.errors import DeviceError
-from nmt.rnn.beam_rules import BeamRules, Drawing
-from nmt.rnn.beam_state import BeamState
+from nmt.rnn.arrays.beam_rules import BeamRules, Drawing
+from nmt.rnn.arrays.beam_state import BeamState
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 
 if TYPE_CHECKING:

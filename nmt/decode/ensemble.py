@@ -12,9 +12,9 @@ from nmt.decode.hypotheses import Decoder, ScoringModel, States
 from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
-    from nmt.rnn.beam_settings import BeamSettings
+    from nmt.rnn.arrays.workspace import Workspace
     from nmt.rnn.device import Device
-    from nmt.rnn.workspace import Workspace
+    from nmt.rnn.stepping.beam_settings import BeamSettings
 
 Average = Literal["log_prob", "prob"]
 Combine = Callable[[Sequence[np.ndarray]], np.ndarray]

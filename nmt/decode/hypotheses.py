@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from nmt.rnn.beam_loop import BeamLoop
-    from nmt.rnn.beam_settings import BeamSettings
     from nmt.rnn.device import CandidateLists, Device, OutputLayer
+    from nmt.rnn.stepping.beam_settings import BeamSettings
+    from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 States = dict[str, np.ndarray]
 
@@ -65,7 +65,7 @@ class Decoder(Protocol):
 class SearchDecoder(Decoder, Protocol):
     """A decoder that can say whether a whole search over it is one computation."""
 
-    def begin_loop(self, settings: BeamSettings) -> BeamLoop | None:
+    def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
         """The plain search as one computation; None where it has to go step by step."""
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:

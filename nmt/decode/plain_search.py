@@ -1,4 +1,5 @@
-"""The plain search on the processor: the best continuations and nothing else, as one computation (see `rnn.beam_loop`).
+"""The plain search on the processor: the best continuations and nothing else, as one computation (see
+`rnn.stepping.compiled_beam`).
 
 What `beam.BeamCell` computes step by step, with the same results; that is the place for whatever options exchange.
 """
@@ -13,12 +14,12 @@ import numpy as np
 from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder
 
 if TYPE_CHECKING:
-    from nmt.rnn.beam_loop import BeamLoop
+    from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 
 def run_loop(
     decoder: SearchDecoder,
-    loop: BeamLoop,
+    loop: CompiledBeam,
     blocks: Iterator[Block],
     limits: np.ndarray,
     expected: np.ndarray | None,
@@ -45,7 +46,7 @@ def run_loop(
 
 
 def _wait(
-    decoder: SearchDecoder, loop: BeamLoop, block: Block, limits: np.ndarray, expected: np.ndarray | None
+    decoder: SearchDecoder, loop: CompiledBeam, block: Block, limits: np.ndarray, expected: np.ndarray | None
 ) -> list[tuple[int, list[Hypothesis]]]:
     """Encode a block and let its sentences wait; those that may not say anything have ended."""
     sentences = block.sentences

@@ -16,9 +16,9 @@ from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder, SearchModel
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.plain_search import run_loop
-from nmt.rnn.beam_settings import BeamSettings
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.special_tokens import BOS_ID
 
 _LEAST_WORK = 8

@@ -27,7 +27,7 @@ from nmt.inference.translation import (
     search_options,
 )
 from nmt.lines import chunks
-from nmt.rnn.device import choose_device
+from nmt.rnn.devices import choose_device
 from nmt.special_tokens import EOS_ID
 from nmt.storage.saved_model import load_saved_model
 

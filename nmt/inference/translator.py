@@ -32,7 +32,7 @@ from nmt.inference.translation import (
     with_warnings,
 )
 from nmt.notices import Notices
-from nmt.rnn.device import choose_device
+from nmt.rnn.devices import choose_device
 from nmt.storage.model_folder import subwords_digest
 from nmt.storage.saved_model import load_language_model, load_saved_model
 

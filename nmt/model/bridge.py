@@ -9,13 +9,14 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model.cells import decoder_layers, encoder_cells
+from nmt.rnn.arrays.flat_arrays import Group
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import LinearCell
-from nmt.rnn.device import cpu
-from nmt.rnn.group import Group
-from nmt.rnn.repeated import ShortRuns
-from nmt.rnn.scan import Scan, Tape
-from nmt.rnn.weights import Weights
+from nmt.rnn.devices import cpu
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.short_runs import ShortRuns
+from nmt.rnn.scan.tape import Tape
 
 States = dict[str, np.ndarray]
 

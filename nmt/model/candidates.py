@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import CandidateLists, Device, OutputLayer
-from nmt.rnn.quantised import Quantised
-from nmt.rnn.weights import Weights
 
 
 @dataclass

@@ -9,21 +9,23 @@ import numpy as np
 
 from nmt.model.candidates import NarrowOutput
 from nmt.model.padding import pad_sources, positions, rounded_up
+from nmt.rnn import tuning
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import CoverageCell
-from nmt.rnn.fixed_stepper import FixedStepper
 from nmt.rnn.kernels.runs import distinct
 from nmt.rnn.profile import operation
-from nmt.rnn.stepper import Stepper
-from nmt.rnn.workspace import SENTENCE, Workspace
+from nmt.rnn.stepping.fixed_stepper import FixedStepper
+from nmt.rnn.stepping.search_steps import SearchSteps
+from nmt.rnn.stepping.stepper import Stepper
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.model.source_encoder import Source
-    from nmt.rnn.beam_loop import BeamLoop
-    from nmt.rnn.beam_settings import BeamSettings
     from nmt.rnn.device import CandidateLists, OutputLayer
-    from nmt.rnn.scan import Scan
+    from nmt.rnn.scan.scan import Scan
+    from nmt.rnn.stepping.beam_settings import BeamSettings
+    from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 States = dict[str, np.ndarray]
 
@@ -46,14 +48,16 @@ class StepDecoder:
         self._idle = network.idle_steppers.setdefault(threads, []) if scan is None else []
         # Taking from and adding to a list are each one step for the interpreter.
         try:
-            self._stepper = self._idle.pop()
+            self._steps = self._idle.pop()
         except IndexError:
-            self._stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"), threads)
+            stepper = Stepper(scan or network.step_decoder, network.weights.view("decoder"), threads)
+            self._steps = SearchSteps(stepper)
+        self._stepper = self._steps.stepper
         self._table = network.positions.get("tgt")
         # Where a decoder is told its position, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}
         self._narrow: NarrowOutput | None = None
-        self._memory = Workspace(network.device.xp, SENTENCE)  # of a step's input
+        self._memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # of a step's input
         self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
 
     def _narrow_to(self, names: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
@@ -67,19 +71,19 @@ class StepDecoder:
         if self._narrow is not None:
             self._narrow.release(names)
 
-    def begin_loop(self, settings: BeamSettings) -> BeamLoop | None:
+    def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
         """The search of this decoder as one computation; None where a step wants more than the engine's."""
         scan = self._stepper.scan
-        plain = scan.device.name == "cpu" and self._table is None and not scan.door.sequences
+        plain = scan.device.name == "cpu" and self._table is None and not scan.checks.sequences
         if not plain or scan is not self.network.step_decoder:
             return None
-        if self._stepper.loop is None:
-            from nmt.rnn.beam_loop import BeamLoop
+        if self._steps.loop is None:
+            from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
-            self._stepper.loop = BeamLoop(self._stepper, self.network.output_layer, self.threads)
+            self._steps.loop = CompiledBeam(self._stepper, self.network.output_layer, self.threads)
         table, scale = self.network.embedding("tgt")
-        self._stepper.loop.begin(settings, table, scale)
-        return self._stepper.loop
+        self._steps.loop.begin(settings, table, scale)
+        return self._steps.loop
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
         """The output layer of all candidates of the sentences that `admit` took in, their lists, and the names of the
@@ -89,9 +93,9 @@ class StepDecoder:
 
     def close(self) -> None:
         """The search is over: what was prepared for its steps is the next one's."""
-        self._stepper.rest()
+        self._steps.rest()
         if len(self._idle) < _MOST_IDLE:
-            self._idle.append(self._stepper)
+            self._idle.append(self._steps)
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray

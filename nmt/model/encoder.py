@@ -11,13 +11,14 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.cells import encoder_cells
+from nmt.rnn.arrays.flat_arrays import Group
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Param, under
-from nmt.rnn.group import Group
-from nmt.rnn.layered import LayeredScan
 from nmt.rnn.profile import operation
-from nmt.rnn.repeated import ShortRuns
-from nmt.rnn.scan import Scan, Tape
-from nmt.rnn.weights import Weights
+from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.short_runs import ShortRuns
+from nmt.rnn.scan.tape import Tape
 
 States = dict[str, np.ndarray]
 DIRECTIONS = ("forward", "backward")

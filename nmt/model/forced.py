@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.model.padding import pad_targets, positions, rounded_up
+from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import AttentionProbe
-from nmt.rnn.workspace import Fresh
 
 if TYPE_CHECKING:
     from nmt.model.network import Network

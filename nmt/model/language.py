@@ -13,15 +13,15 @@ from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import token_log_probs
 from nmt.model.network import LossStats, Network, Run, Targets, real_positions
 from nmt.model.padding import pad_targets
+from nmt.rnn.arrays.flat_arrays import Group
+from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
-from nmt.rnn.group import Group
-from nmt.rnn.layered import LayeredScan
-from nmt.rnn.scan import Scan
-from nmt.rnn.tape import Result
-from nmt.rnn.workspace import Fresh, Workspace
+from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.tape import Result
 from nmt.special_tokens import EOS_ID
 
 States = dict[str, np.ndarray]

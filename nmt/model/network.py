@@ -11,17 +11,18 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.positions import embedding_deviation, make_positions
+from nmt.rnn.arrays.flat_arrays import Group, whole_of
+from nmt.rnn.arrays.quantised import Quantised, quantise
+from nmt.rnn.arrays.weights import QUADS, Weights, initial_array
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param
 from nmt.rnn.cores import default_threads
-from nmt.rnn.device import Device, OutputGradients, OutputLayer, cpu
-from nmt.rnn.group import Group, whole_of
-from nmt.rnn.layered import LayeredScan
+from nmt.rnn.device import Device, OutputGradients, OutputLayer
+from nmt.rnn.devices import cpu
 from nmt.rnn.profile import operation
-from nmt.rnn.quantised import Quantised, quantise
-from nmt.rnn.scan import Scan
-from nmt.rnn.stepper import Stepper
-from nmt.rnn.weights import QUADS, Weights, initial_array
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.stepping.search_steps import SearchSteps
 
 
 class Targets(Protocol):
@@ -85,9 +86,7 @@ class Network:
         self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, self.decoder.packed)
         # Of calls that are over, for later ones; whoever calls takes some for itself, and other calls find other ones.
         self._idle_workspaces: list[Workspace] = []
-        self.idle_steppers: dict[int, list[Stepper]] = {}  # by threads
-        self.workspace_taken = 0
-        """Bytes of arrays that the last batch took from its workspace."""
+        self.idle_steppers: dict[int, list[SearchSteps]] = {}  # by threads
 
     def __repr__(self) -> str:
         """Its kind and sizes, and how and where it computes."""
@@ -271,7 +270,6 @@ class Network:
             workspace = Workspace(self.device.xp)
         workspace.reset()
         stats = self._run(batch, threads=threads or default_threads(), allocate=workspace, **options)
-        self.workspace_taken = workspace.taken
         self._idle_workspaces.append(workspace)
         return stats
 

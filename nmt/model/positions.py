@@ -9,10 +9,10 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.config.model_section import DecoderConfig, EncoderConfig
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Param
 from nmt.rnn.device import Device
 from nmt.rnn.profile import operation
-from nmt.rnn.weights import Weights
 
 DEVIATION = 0.1
 """Of first embeddings, of words and positions, below convolutions (section 3.5)."""

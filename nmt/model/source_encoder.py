@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.model.encoder import Encoded, Encoder, States
 from nmt.model.network import Network
-from nmt.rnn.group import Group
+from nmt.rnn.arrays.flat_arrays import Group
 
 
 @dataclass

@@ -17,14 +17,16 @@ from nmt.model.forced import forced_log_probs
 from nmt.model.network import LossStats, Network, Run, Targets, real_positions
 from nmt.model.padding import pad_sources
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
+from nmt.rnn import tuning
+from nmt.rnn.arrays.flat_arrays import Group
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
-from nmt.rnn.group import Group
-from nmt.rnn.layered import LayeredScan
-from nmt.rnn.scan import Scan, Tape
-from nmt.rnn.workspace import SENTENCE, Workspace
+from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.tape import Tape
 
 States = dict[str, np.ndarray]
 
@@ -87,7 +89,7 @@ class TranslationModel(Network):
 
     def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
         """Encode src [S, B] for search; rows stay in their order."""
-        allocate = Workspace(self.device.xp, SENTENCE)
+        allocate = Workspace(self.device.xp, tuning.SENTENCE_BYTES)
         threads = threads or default_threads()
         return self._encode(src, lengths, training=False, seed=0, allocate=allocate, threads=threads)[0]
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nmt.rnn.arrays.weights import Weights, initial_params
     from nmt.rnn.cell import Captured, Cell, Param, Scope, Shape, State
     from nmt.rnn.cells import (
         AttentionCell,
@@ -42,9 +43,8 @@ if TYPE_CHECKING:
         UnrolledCell,
         ZoneoutCell,
     )
-    from nmt.rnn.checking import check
-    from nmt.rnn.chunks import ChunkedScan
-    from nmt.rnn.graph import (
+    from nmt.rnn.check_cell import check
+    from nmt.rnn.functions import (
         concat,
         dot,
         exp,
@@ -61,10 +61,10 @@ if TYPE_CHECKING:
         transposed_matmul,
         weighted_sum,
     )
-    from nmt.rnn.operators import GRU, LSTM, RNN
-    from nmt.rnn.padding import reverse_sequence
-    from nmt.rnn.scan import Scan
-    from nmt.rnn.weights import Weights, initial_params
+    from nmt.rnn.layers.operators import GRU, LSTM, RNN
+    from nmt.rnn.layers.padding import reverse_sequence
+    from nmt.rnn.scan.chunks import ChunkedScan
+    from nmt.rnn.scan.scan import Scan
 
 __all__ = [
     "GRU",
@@ -134,18 +134,22 @@ __all__ = [
 _HOMES = {
     "cell": ("Captured", "Cell", "Param", "Scope", "Shape", "State"),
     "cells": ("Past",),
-    "checking": ("check",),
-    "chunks": ("ChunkedScan",),
-    "operators": ("GRU", "LSTM", "RNN"),
-    "padding": ("reverse_sequence",),
-    "scan": ("Scan",),
-    "weights": ("Weights", "initial_params"),
+    "check_cell": ("check",),
+    "arrays.weights": ("Weights", "initial_params"),
+    "layers.operators": ("GRU", "LSTM", "RNN"),
+    "layers.padding": ("reverse_sequence",),
+    "scan.chunks": ("ChunkedScan",),
+    "scan.scan": ("Scan",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
+# Modules that are reached by these names, wherever they lie.
+_DOORS = {"layouts": "layers.weight_layouts", "operators": "layers.operators", "sequences": "layers.sequences"}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _DOORS:
+        return import_module(f"nmt.rnn.{_DOORS[name]}")
     if name not in __all__:
         raise AttributeError(f"module 'nmt.rnn' has no attribute {name!r}")
-    module = _MODULES.get(name) or ("cells" if name.endswith("Cell") else "graph")
+    module = _MODULES.get(name) or ("cells" if name.endswith("Cell") else "functions")
     return getattr(import_module(f"nmt.rnn.{module}"), name)

@@ -56,6 +56,7 @@ def _folders(process: Path, mounted: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> int | None:
+    """The processors that a control group's files allow, rounded up; None where they set no limit or cannot be read."""
     try:
         if (folder / "cpu.max").exists():
             given, period = (folder / "cpu.max").read_text().split()[:2]

@@ -8,28 +8,21 @@ are host arrays everywhere.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from nmt.errors import DeviceError
-from nmt.rnn.group import Group
+from nmt.rnn.arrays.beam_rules import BeamRules
+from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.flat_arrays import Group
+from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.profile import Clock, ProcessorClock
-
-if TYPE_CHECKING:
-    from nmt.rnn.beam_rules import BeamRules
-    from nmt.rnn.beam_state import BeamState
-    from nmt.rnn.compiler.plan import Plan
-    from nmt.rnn.kernels.run_cpu import Rows
-    from nmt.rnn.quantised import Quantised
-    from nmt.rnn.weights import Weights
-    from nmt.rnn.workspace import Allocate
-
-_logger = logging.getLogger("nmt")
+from nmt.rnn.rows import Rows
 
 Array = Any
 """An array of a device: of its `xp`."""
@@ -79,11 +72,6 @@ class OutputLayer:
     tied: bool
     packed: np.dtype
 
-    def in_products(self, threads: int, *, transposed: bool = False) -> Array:
-        """The matrix [H, V], or its transpose, as the processor's products read it."""
-        rows = self.weights.shape(self.matrix)[0]
-        return self.weights.packed(self.matrix, 0, rows, self.tied != transposed, threads, self.packed)
-
 
 @dataclass(frozen=True)
 class OutputGradients:
@@ -119,7 +107,7 @@ class Device:
     memory: int | None = None
     """Bytes of the card; None for the processor, whose memory is shared with others."""
     block_rows: int | None = None
-    """Rows, of all steps together, of a block of time; None for what suits the processor's cache (`run_cpu`)."""
+    """Rows, of all steps together, of a block of time; None for tuning.BLOCK_ROWS."""
 
     # ------------------------------------------------------------ arrays
 
@@ -301,42 +289,3 @@ class Device:
     def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0) -> None:
         """total = total * scale + factor * other, on flat arrays."""
         raise NotImplementedError
-
-
-@lru_cache(maxsize=1)
-def cpu() -> Device:
-    """The processor."""
-    from nmt.rnn.kernels.device_cpu import CPUDevice
-
-    return CPUDevice()
-
-
-@lru_cache(maxsize=1)
-def cuda() -> Device:
-    """The first card. Raises DeviceError: the packages, the driver or a card that suffices is missing."""
-    from nmt.rnn.kernels.cuda.runtime import CupyRuntime
-
-    # The runtime first: without its packages the kernels cannot even be read.
-    runtime = CupyRuntime()
-    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
-
-    return CudaDevice(runtime)
-
-
-def choose_device(name: str) -> Device:
-    """The device called `cpu` or `cuda`; `auto` is the card, or the processor with a word why.
-
-    Raises DeviceError: `cuda` was asked for and there is no usable card, or another name.
-    """
-    if name not in ("cpu", "cuda", "auto"):
-        raise DeviceError(f"device must be cpu, cuda or auto, got {name!r}")
-    if name == "cpu":
-        return cpu()
-    try:
-        return cuda()
-    except DeviceError as error:
-        if name == "cuda":
-            raise
-        fact, _, _ = str(error).removeprefix("cuda: ").partition("; ")
-        _logger.warning("device auto: the processor, for %s", fact)
-        return cpu()

@@ -120,6 +120,7 @@ class Graph:
     def _make(
         self, op: str, args: tuple[Value, ...], axes: tuple[str, ...], width: int | None, attrs: dict[str, Any]
     ) -> Value:
+        """The value of these arguments: one that is there already, or a new one. Shapes are the caller's business."""
         key = (op, tuple(a.id for a in args), axes, width, tuple(sorted(attrs.items())))
         if key not in self._known:
             value = Value(self, op, args, axes, width, attrs)
@@ -156,6 +157,7 @@ def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozen
 
 
 def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """An operation on features one by one: operands have the same width or none, and the result all their axes."""
     simple = _simplify(graph, op, args)
     if simple is not None:
         return simple
@@ -191,6 +193,7 @@ def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
 
 
 def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """The same numbers with more axes."""
     (x,) = args
     axes, width = attrs["axes"], attrs["width"]
     if x.axes == axes and x.width == width:
@@ -199,6 +202,7 @@ def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _sum_last(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """A sum over features: one number a row."""
     (x,) = args
     if x.width is None:
         raise ShapeError(f"{op}: the value must have a feature axis, got one number per row")
@@ -206,6 +210,7 @@ def _sum_last(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, A
 
 
 def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """A softmax, or a sum, over source positions."""
     (x,) = args
     if "S" not in x.axes:
         raise ShapeError(f"{op}: the value must have the axis S, got axes {' '.join(x.axes) or 'none'}")
@@ -214,6 +219,8 @@ def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """A product with a matrix parameter. One of features side by side becomes a sum of products with the rows of the
+    matrix that belong to each."""
     x, w = args
     transposed = attrs["transposed"]
     if w.op not in ("param", "rows_of") or "rows" not in w.attrs:
@@ -247,6 +254,7 @@ def rows_of(w: Value, start: int, size: int) -> Value:
 
 
 def _concat(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
+    """Features side by side, every part with the axes of all."""
     if any(a.width is None for a in args):
         raise ShapeError("concat: every part must have a feature axis")
     if len(args) == 1:
@@ -279,6 +287,7 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
 
 
 def _slice_of_concat(graph: Graph, x: Value, start: int, size: int) -> Value | None:
+    """The slice of the one part that holds all of it; None where it meets several parts."""
     offset = 0
     for part in x.args:
         width = part.width or 0
@@ -297,103 +306,3 @@ _BUILDERS = {
     "concat": _concat,
     "slice": _slice,
 }
-
-
-# ---------------------------------------------------------------- what a cell's author writes
-
-
-def _graph_of(op: str, *arguments: Value | float) -> Graph:
-    for a in arguments:
-        if isinstance(a, Value):
-            return a.graph
-    got = ", ".join(type(a).__name__ for a in arguments) or "nothing"
-    raise ShapeError(f"{op}: must be given values of the step, got {got}")
-
-
-def _apply(op: str, *arguments: Value | float, **attrs: Any) -> Value:
-    return _graph_of(op, *arguments).apply(op, *arguments, **attrs)
-
-
-def sigmoid(x: Value) -> Value:
-    """1 / (1 + exp(-x))."""
-    return _apply("sigmoid", x)
-
-
-def tanh(x: Value) -> Value:
-    """Hyperbolic tangent."""
-    return _apply("tanh", x)
-
-
-def relu(x: Value) -> Value:
-    """max(x, 0); the gradient at 0 is 0."""
-    return _apply("relu", x)
-
-
-def exp(x: Value) -> Value:
-    """e to the power of x."""
-    return _apply("exp", x)
-
-
-def sqrt(x: Value) -> Value:
-    """Square root."""
-    return _apply("sqrt", x)
-
-
-def softplus(x: Value) -> Value:
-    """log(1 + exp(x)); minus the logarithm of sigmoid(-x)."""
-    return _apply("softplus", x)
-
-
-def maximum(a: Value, b: Value | float) -> Value:
-    """The larger of two; where they are equal the gradient is that of b."""
-    return _apply("maximum", a, b)
-
-
-def positive(x: Value) -> Value:
-    """1 where x > 0, else 0; passes no gradient on."""
-    return _apply("positive", x)
-
-
-def mean(x: Value) -> Value:
-    """Mean over the feature axis: one number per row."""
-    return _apply("sum_last", x) * (1 / (x.width or 1))
-
-
-def split(x: Value, n: int) -> list[Value]:
-    """Cut the feature axis into n equal parts."""
-    graph, width = _graph_of("split", x), x.width
-    if not isinstance(n, int) or n < 1 or width is None or width % n:
-        raise ShapeError(f"split: the width must be a multiple of {n}, got {width}")
-    size = width // n
-    return [graph.apply("slice", x, start=k * size, size=size) for k in range(n)]
-
-
-def concat(*parts: Value) -> Value:
-    """Side by side along the feature axis."""
-    return _apply("concat", *parts)
-
-
-def dot(a: Value, b: Value) -> Value:
-    """Sum over the feature axis of a * b: [S, B, n], [B, n] -> [S, B]."""
-    return _apply("sum_last", a * b)
-
-
-def softmax(scores: Value) -> Value:
-    """Over the source positions of each row: [S, B] -> [S, B]; positions beyond a row's length weigh nothing."""
-    return _apply("softmax", scores)
-
-
-def weighted_sum(weights: Value, values: Value) -> Value:
-    """Sum over S of weights [S, B] times values [S, B, n] -> [B, n]."""
-    return _apply("sum_s", weights * values)
-
-
-def source_count(memory: Value) -> Value:
-    """How many source positions each row has: [S, B, n] -> [B]."""
-    graph = _graph_of("source_count", memory)
-    return graph.apply("sum_s", graph.apply("expand", graph.const(1.0), axes=("S", "B"), width=None))
-
-
-def transposed_matmul(x: Value, w: Value) -> Value:
-    """x @ W.T for a matrix parameter W."""
-    return _apply("matmul", x, w, transposed=True)

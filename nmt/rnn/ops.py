@@ -94,6 +94,7 @@ def _grad_div(g: Value, v: Value) -> Gradients:
 
 
 def _grad_maximum(g: Value, v: Value) -> Gradients:
+    """The larger one gets the gradient; of two that are equal the second."""
     a, b = v.args
     larger = v.graph.apply("positive", a - b)
     yield a, g * larger

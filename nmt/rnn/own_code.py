@@ -106,6 +106,7 @@ def shown(value: Any) -> str:
 
 
 def _brief(say: Callable[[], str], otherwise: str) -> str:
+    """What `say` gives in one line of at most _MOST_CHARACTERS characters; `otherwise` where it raises."""
     try:
         text = " ".join(say().split())
     except Exception:  # whatever an author's class does when it is asked for its text
@@ -114,6 +115,7 @@ def _brief(say: Callable[[], str], otherwise: str) -> str:
 
 
 def _place_in_syntax(error: BaseException) -> str | None:
+    """Where an author's file cannot be read as Python; None for other errors."""
     if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
         return f"{_short(error.filename)}:{error.lineno}"
     return None
@@ -158,6 +160,7 @@ def _short(file: str) -> str:
 
 
 def _placed(kind: type[NMTError], line: str, place: str) -> NMTError:
+    """An error that knows the place it is about."""
     error = kind(line)
     error.place = place
     return error

@@ -25,7 +25,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, remedy, write_bytes
-from nmt.rnn.quantised import Quantised
+from nmt.rnn.arrays.quantised import Quantised
 from nmt.storage.tensor_file import map_tensors
 
 if TYPE_CHECKING:

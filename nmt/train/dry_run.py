@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from nmt.inference.loading import resolve_threads
-from nmt.rnn.device import choose_device
+from nmt.rnn.devices import choose_device
 from nmt.rnn.profile import Profile, operation, recording
 from nmt.train.batch_size import choose_batch_size, warm_up
 from nmt.train.lengths import auto_lengths, fixed_training

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.rnn.device import Device, cpu
-from nmt.rnn.group import whole_of
+from nmt.rnn.arrays.flat_arrays import whole_of
+from nmt.rnn.device import Device
+from nmt.rnn.devices import cpu
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.loading import resolve_threads
-from nmt.rnn.device import choose_device
+from nmt.rnn.devices import choose_device
 from nmt.storage.model_folder import (
     BEST_NAME,
     LAST_NAME,

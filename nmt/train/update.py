@@ -12,7 +12,7 @@ from nmt.train.state import update_seed
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.network import LossStats, Network
-    from nmt.rnn.group import Group
+    from nmt.rnn.arrays.flat_arrays import Group
     from nmt.train.optimizer import Optimizer
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from nmt.errors import ShapeError
 from nmt.rnn import LSTM, LSTMCell, Scan, Weights
-from nmt.rnn.device import cpu
+from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from nmt.rnn.kernels.cuda.emit_cuda import HEADER
 from nmt.rnn.ops import OPS
-from nmt.rnn.workspace import Workspace
 from tests.oracle import compare
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases

@@ -3,8 +3,8 @@
 import pytest
 
 from nmt.rnn import Scan, Weights
-from nmt.rnn.footprint import peak_bytes, scan_phases
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.scan.memory_forecast import peak_bytes, scan_phases
 from tests.rnn import scan_cases as cases
 
 

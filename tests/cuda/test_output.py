@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.rnn.device import OutputGradients, OutputLayer, cpu
+from nmt.rnn.arrays.weights import PAIRS, Weights
+from nmt.rnn.device import OutputGradients, OutputLayer
+from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.cuda import output
-from nmt.rnn.weights import PAIRS, Weights
 
 R, H = 5, 6
 

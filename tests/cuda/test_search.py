@@ -6,10 +6,10 @@ import pytest
 from nmt.decode import Ensemble, Sampling, SearchOptions, force, search
 from nmt.decode.penalty import length_divisor
 from nmt.errors import DeviceError
-from nmt.rnn.beam_state import BeamState
+from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import OutputLayer
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
-from nmt.rnn.weights import Weights
 from nmt.special_tokens import EOS_ID
 from tests.cuda.test_cells import replaying
 from tests.small_models import build, on_device, random_sentences

@@ -5,7 +5,7 @@ import pytest
 
 from nmt.config import config_from_dict
 from nmt.decode import search
-from nmt.rnn.device import cpu
+from nmt.rnn.devices import cpu
 from nmt.storage.model_folder import build_model, read_checkpoint, set_params
 from nmt.train.checkpoint import save_checkpoint
 from nmt.train.optimizer import make_optimizer

@@ -97,9 +97,9 @@ def test_forced_log_probs_are_minus_the_training_loss(model, sentences):
 
 def test_attention_is_what_the_context_is_made_of():
     """With `dot` attention and a memory that can be read back: the weights of the probe are the softmax's."""
+    from nmt.rnn.arrays.weights import Weights
     from nmt.rnn.cells import AttentionCell, AttentionProbe, ElmanCell
-    from nmt.rnn.scan import Scan
-    from nmt.rnn.weights import Weights
+    from nmt.rnn.scan.scan import Scan
 
     rng = np.random.default_rng(0)
     cell = AttentionCell(ElmanCell(3, 4), 4, 4, attention="dot", input_feeding=False)

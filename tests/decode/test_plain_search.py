@@ -8,8 +8,8 @@ import pytest
 from nmt.decode import SearchOptions, search
 from nmt.model.decoders import StepDecoder
 from nmt.model.language import LanguageModel
-from nmt.rnn import beam_loop
-from nmt.rnn.kernels import candidates, run_cpu
+from nmt.rnn import tuning
+from nmt.rnn.kernels import candidates
 from nmt.rnn.profile import recording
 from tests import small_models
 from tests.decode.test_shortlist import SOME, VOCAB
@@ -71,7 +71,7 @@ def test_in_each_dtype_and_with_divided_work(compute_dtype, options, monkeypatch
     settings = {"beam_size": 3, "batch_size": 3, "options": options}
     expected = step_by_step(monkeypatch, model, SOURCES, threads=1, **settings)
     assert search(model, SOURCES, threads=1, **settings) == expected
-    for module, name in ((run_cpu, "ALONE_BELOW"), (run_cpu, "ALONE_A_STEP"), (candidates, "_ALONE_BELOW")):
+    for module, name in ((tuning, "ALONE_BELOW"), (tuning, "ALONE_A_STEP"), (candidates, "_ALONE_BELOW")):
         monkeypatch.setattr(module, name, 0)
     for threads in (2, 3):
         assert search(model, SOURCES, threads=threads, **settings) == expected
@@ -120,7 +120,7 @@ def test_memory_of_many_rows_goes_when_the_search_is_over(model):
 
 
 def test_whoever_wants_it_to_stop_is_asked_now_and_then(model, monkeypatch):
-    monkeypatch.setattr(beam_loop, "_ROWS_BETWEEN_LOOKS", 8)
+    monkeypatch.setattr(tuning, "ROWS_BETWEEN_LOOKS", 8)
     expected = search(model, SOURCES, beam_size=2, batch_size=2)
     calls = []
 

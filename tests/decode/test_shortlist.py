@@ -6,9 +6,10 @@ import pytest
 from nmt.decode import Ensemble, Sampling, SearchOptions, Shortlist, search
 from nmt.errors import ShapeError
 from nmt.model.candidates import NarrowOutput
-from nmt.rnn.device import OutputLayer, cpu
+from nmt.rnn.arrays.weights import Weights, packed_dtype
+from nmt.rnn.device import OutputLayer
+from nmt.rnn.devices import cpu
 from nmt.rnn.kernels import candidates
-from nmt.rnn.weights import Weights, packed_dtype
 from nmt.special_tokens import EOS_ID, UNK_ID
 from tests import small_models
 from tests.decode.test_model_options import build, find, sentences  # noqa: F401 - a fixture

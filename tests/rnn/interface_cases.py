@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.rnn import Captured, Cell, Param, Past, Scan, Shape, State, Weights, concat, dot, split, tanh
+from nmt.rnn import Captured, Cell, Param, Past, Scan, Shape, State, Weights, concat, dot, interpreter, split, tanh
 from nmt.rnn.cell import axes_of
-from nmt.rnn.kernels import interpreter
 from tests.oracle import compare, interface
 from tests.oracle import gradients as slopes
 

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from nmt.rnn import operators
+from nmt.rnn.layers import operators
 
 
 def build(kind, input_size, hidden_size, params, dtype, **options):

@@ -11,11 +11,10 @@ import numpy as np
 
 from nmt.config.model_section import RNN_TYPES
 from nmt.model.cells import recurrent_cell
-from nmt.rnn import DropConnectCell, ElmanCell, GRUCell, LSTMCell, RecurrentDropoutCell, ZoneoutCell, ops
+from nmt.rnn import DropConnectCell, ElmanCell, GRUCell, LSTMCell, RecurrentDropoutCell, ZoneoutCell, interpreter, ops
 from nmt.rnn.compiler.trace import trace
-from nmt.rnn.device import cpu
-from nmt.rnn.drop_connect import connections
-from nmt.rnn.kernels import interpreter
+from nmt.rnn.devices import cpu
+from nmt.rnn.scan.drop_connect import connections
 from tests.oracle import gradients as slopes
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases

@@ -19,9 +19,9 @@ from nmt.rnn import (
     Scan,
     StackCell,
     Weights,
+    interpreter,
 )
 from nmt.rnn.compiler.trace import trace
-from nmt.rnn.kernels import interpreter
 
 D, H, M, A, OUT = 5, 7, 6, 4, 11
 T, B, S = 6, 5, 4

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.aligned import LINE_BYTES, aligned
-from nmt.rnn.weights import PAIRS, Weights
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.arrays.aligned import LINE_BYTES, aligned
+from nmt.rnn.arrays.weights import PAIRS, Weights
+from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.kernels.packed_weights import packed_weight
 
 
 def starts_line(array: np.ndarray) -> bool:
@@ -35,5 +36,5 @@ def test_pieces_of_a_workspace_begin_on_lines_before_and_after_it_has_grown() ->
 @pytest.mark.parametrize("packed", [np.dtype("f4"), PAIRS], ids=str)
 def test_packed_weights_begin_on_a_line(packed: np.dtype) -> None:
     weights = Weights({"W": np.ones((513, 1100), "f4")})
-    assert starts_line(weights.packed("W", 0, 513, False, 1, packed))
-    assert starts_line(weights.packed("W", 1, 512, True, 1, packed))
+    assert starts_line(packed_weight(weights, "W", 0, 513, False, dtype=packed))
+    assert starts_line(packed_weight(weights, "W", 1, 512, True, dtype=packed))

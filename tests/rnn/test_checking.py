@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nmt.rnn import Cell, Param, State, check, checking, tanh
+from nmt.rnn import Cell, Param, State, check, check_cell, tanh
 
 
 class Fickle(Cell):
@@ -49,5 +49,5 @@ def test_a_step_that_does_not_fit_its_states_is_one_line(capsys):
 
 def test_nan_never_passes():
     found, expected = {"y": np.array([np.nan])}, {"y": np.ones(1)}
-    error = checking._difference(found, expected)
-    assert not checking.Finding("x", error, 1e9).passed
+    error = check_cell._difference(found, expected)
+    assert not check_cell.Finding("x", error, 1e9).passed

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from nmt.errors import DeviceError
-from nmt.rnn import device
+from nmt.rnn import devices
 
 
 @pytest.fixture
@@ -13,32 +13,32 @@ def no_card(monkeypatch):
     def fail():
         raise DeviceError("cuda: the driver must show a card, it shows none; use --device cpu")
 
-    monkeypatch.setattr(device, "cuda", fail)
+    monkeypatch.setattr(devices, "cuda", fail)
 
 
 def test_the_processor_asks_for_no_card(no_card, caplog):
-    assert device.choose_device("cpu").name == "cpu"
+    assert devices.choose_device("cpu").name == "cpu"
     assert not caplog.records
 
 
 def test_auto_falls_back_and_says_why(no_card, caplog):
     with caplog.at_level(logging.WARNING):
-        assert device.choose_device("auto") is device.cpu()
+        assert devices.choose_device("auto") is devices.cpu()
     assert caplog.messages == ["device auto: the processor, for the driver must show a card, it shows none"]
 
 
 def test_a_card_that_was_asked_for_must_be_there(no_card):
     with pytest.raises(DeviceError, match="must show a card"):
-        device.choose_device("cuda")
+        devices.choose_device("cuda")
 
 
 def test_auto_takes_a_card(monkeypatch):
     card = object()
-    monkeypatch.setattr(device, "cuda", lambda: card)
-    assert device.choose_device("auto") is card
+    monkeypatch.setattr(devices, "cuda", lambda: card)
+    assert devices.choose_device("auto") is card
 
 
 @pytest.mark.parametrize("name", ["gpu", "", None, 1])
 def test_a_name_of_no_device(name, no_card):
     with pytest.raises(DeviceError, match="device must be cpu, cuda or auto, got"):
-        device.choose_device(name)
+        devices.choose_device(name)

@@ -8,14 +8,13 @@ import weakref
 import numpy as np
 import pytest
 
-from nmt.rnn import Cell, Scan, State, check, tanh
+from nmt.rnn import Cell, Scan, State, check, interpreter, tanh
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cells import DropoutCell, ResidualCell, StackCell
-from nmt.rnn.compiled import compile_step
 from nmt.rnn.compiler import identity
 from nmt.rnn.graph import Graph
-from nmt.rnn.kernels import interpreter
-from nmt.rnn.stepper import Stepper
-from nmt.rnn.weights import Weights
+from nmt.rnn.scan.plan_cache import compile_step
+from nmt.rnn.stepping.stepper import Stepper
 
 D, H, T, B = 3, 4, 3, 2
 

@@ -19,7 +19,7 @@ from nmt.rnn import (
     check,
 )
 from nmt.rnn.compiler.program import Product
-from nmt.rnn.stepper import Stepper
+from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import more_cells
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases

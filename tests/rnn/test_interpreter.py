@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels import interpreter
+from nmt.rnn import interpreter
 from tests.oracle import gradients
 from tests.rnn import scan_cases as cases
 

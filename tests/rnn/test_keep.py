@@ -5,8 +5,8 @@ import pytest
 
 from nmt.errors import NMTError
 from nmt.rnn import LSTMCell, Scan, StackCell, Weights
-from nmt.rnn.footprint import KEPT, piece_bytes, scan_phases
-from nmt.rnn.workspace import Fresh
+from nmt.rnn.arrays.workspace import Fresh
+from nmt.rnn.scan.memory_forecast import KEPT, piece_bytes, scan_phases
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 

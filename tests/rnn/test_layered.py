@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.rnn import LSTMCell, Scan, Weights
+from nmt.rnn import LSTMCell, Scan, Weights, interpreter
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import (
     Attention,
     ConvDecoderLayer,
@@ -16,10 +17,8 @@ from nmt.rnn.cells import (
     ConvOutputCell,
 )
 from nmt.rnn.compiler.program import Product
-from nmt.rnn.footprint import peak_bytes, scan_phases
-from nmt.rnn.kernels import interpreter
-from nmt.rnn.layered import LayeredScan
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.scan.layered import LayeredScan
+from nmt.rnn.scan.memory_forecast import peak_bytes, scan_phases
 from tests.oracle import compare, conv_s2s
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases

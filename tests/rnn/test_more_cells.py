@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.rnn import Scan, Weights, cells
+from nmt.rnn import Scan, Weights, cells, interpreter, tuning
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
-from nmt.rnn.device import cpu
-from nmt.rnn.drop_connect import connections
-from nmt.rnn.kernels import interpreter, run_cpu
+from nmt.rnn.devices import cpu
+from nmt.rnn.scan.drop_connect import connections
 from tests.oracle import compare, more_cells
 from tests.oracle import gradients as slopes
 from tests.rnn import more_cell_cases as more
@@ -120,7 +119,7 @@ def test_float32_is_as_exact_as_float32(name):
 @pytest.mark.parametrize("name", RECOMPUTED)
 def test_recomputing_gates_changes_nothing(name, monkeypatch):
     case = more.draw(name, cases.LENGTHS["mixed"])
-    monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 11)
+    monkeypatch.setattr(tuning, "BLOCK_ROWS", 11)
     kept, again = (cases.compiled(case, reverse=True, recompute=r) for r in ("attention", "gates"))
     close(again[0], kept[0], 1e-12, "output")
     close(again[1], kept[1], 1e-12, "gradient")

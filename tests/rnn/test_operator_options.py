@@ -8,7 +8,7 @@ import pytest
 
 from nmt.errors import NMTError, ShapeError
 from nmt.rnn import GRU, LSTM, RNN, DropoutCell, LSTMCell, Scan
-from nmt.rnn.layer_stack import LayerOptions, LayerStack
+from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
 from tests.oracle import compare, gradients, layers
 from tests.rnn import operator_calls
 

@@ -242,7 +242,7 @@ def test_mistakes_are_one_line(act):
 def test_looking_at_cells_takes_no_numba():
     code = (
         "import sys\nfrom nmt.rnn import LSTMCell, Cell, tanh\n"
-        "from nmt.rnn.kernels import interpreter\n"
+        "from nmt.rnn import interpreter\n"
         "print('numba' in sys.modules, 'llvmlite' in sys.modules)"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ import pytest
 
 from nmt.config.model_section import RNN_TYPES
 from nmt.model.cells import recurrent_cell
-from nmt.rnn.kernels import run_cpu
+from nmt.rnn import tuning
 from tests.oracle import compare
 from tests.rnn import product_cases as products
 from tests.rnn import scan_cases as cases
@@ -74,7 +74,7 @@ def check(run, monkeypatch):
     row = run.row
     one, masks = products.program(run, threads=1)
     if row["schedule"] == "blocks of time":
-        monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 2 * run.there.shape[1])
+        monkeypatch.setattr(tuning, "BLOCK_ROWS", 2 * run.there.shape[1])
     found, _ = products.program(run, **products.SCHEDULES[row["schedule"]])
     if row["dtype"] == "bfloat16":
         products.round_products(monkeypatch)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.rnn import AttentionCell, DropConnectCell, LSTMCell, Scan, Weights
-from nmt.rnn import compiled as compiled_cells
+from nmt.rnn import AttentionCell, DropConnectCell, LSTMCell, Scan, Weights, tuning
+from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.kernels import emit_cpu, machine_code, run_cpu
 from nmt.rnn.kernels.pool import run_team
-from nmt.rnn.workspace import Fresh
+from nmt.rnn.scan import plan_cache as compiled_cells
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes
 from tests.rnn import scan_cases as cases
@@ -77,7 +77,7 @@ def test_blocks_of_time_never_show(name, lengths, reverse, monkeypatch):
     case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths], steps=7)
     whole = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
     for rows in (1, 20):  # one step at a time; blocks of 4 and 3 steps, backwards of 3 and 4
-        monkeypatch.setattr(run_cpu, "BLOCK_ROWS", rows)
+        monkeypatch.setattr(tuning, "BLOCK_ROWS", rows)
         (outputs, found, _), inferred = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
         assert_same_bits(outputs, whole[0][0], "output")
         assert_same_bits(inferred, whole[1], "inference")
@@ -88,7 +88,7 @@ def test_blocks_of_time_never_show(name, lengths, reverse, monkeypatch):
 @pytest.mark.parametrize("name", cases.CELLS)
 def test_recomputing_gates_changes_nothing(name, lengths, monkeypatch):
     case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths])
-    monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 11)
+    monkeypatch.setattr(tuning, "BLOCK_ROWS", 11)
     kept, again = (cases.compiled(case, reverse=True, recompute=r) for r in ("attention", "gates"))
     assert_all_close(again[0], kept[0], 1e-12, "output")
     assert_all_close(again[1], kept[1], 1e-12, "gradient")
@@ -117,7 +117,7 @@ class Recorded(Fresh):
 @pytest.mark.parametrize("name", ["lstm", "gru", "lstm_bahdanau_feed"])
 def test_scratch_does_not_grow_with_the_sequence(name, recompute, monkeypatch):
     """Beyond d_x, a backward pass over twice the blocks of time asks for no more memory."""
-    monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 2 * cases.B)
+    monkeypatch.setattr(tuning, "BLOCK_ROWS", 2 * cases.B)
     asked = []
     for steps in (8, 16):
         case = cases.draw(cases.CELLS[name](), "float64", steps=steps)
@@ -146,8 +146,8 @@ def test_units_may_be_divided_between_threads(threads, reverse):
 
 @pytest.mark.parametrize(("rows", "large", "division"), [(1, False, "units"), (8, True, "units"), (8, False, "rows")])
 def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, division, monkeypatch):
-    monkeypatch.setattr(run_cpu, "UNITS_BELOW", {False: 2, True: 5})
-    monkeypatch.setattr(run_cpu, "LARGE_WEIGHTS", 0 if large else 1 << 40)
+    monkeypatch.setattr(tuning, "UNITS_BELOW", {False: 2, True: 5})
+    monkeypatch.setattr(tuning, "LARGE_WEIGHTS", 0 if large else 1 << 40)
     divided = []
     place = emit_cpu.COUNTER_WORDS + emit_cpu.NUMBERS.index("units")
 
@@ -182,14 +182,14 @@ _LIMITS = pytest.mark.parametrize(("limit", "parts"), [(0, {2}), (1 << 40, {1})]
 
 @_LIMITS
 def test_little_work_is_done_by_one_thread(limit, parts, monkeypatch):
-    monkeypatch.setattr(run_cpu, "ALONE_BELOW", limit)
+    monkeypatch.setattr(tuning, "ALONE_BELOW", limit)
     assert _parts(monkeypatch) == parts
 
 
 @_LIMITS
 def test_small_steps_are_not_divided_into_units(limit, parts, monkeypatch):
     """However many there are: the threads would meet after every product."""
-    monkeypatch.setattr(run_cpu, "ALONE_A_STEP", limit)
+    monkeypatch.setattr(tuning, "ALONE_A_STEP", limit)
     assert _parts(monkeypatch, division="units") == parts
     assert _parts(monkeypatch, division="rows") == {2}
 

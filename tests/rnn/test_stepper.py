@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.weights import Weights, initial_params
 from nmt.rnn.cells import (
     AttentionCell,
     ConvolutionCell,
@@ -15,9 +16,8 @@ from nmt.rnn.cells import (
     SRUCell,
     StackCell,
 )
-from nmt.rnn.scan import Scan
-from nmt.rnn.stepper import Stepper
-from nmt.rnn.weights import Weights, initial_params
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.stepping.stepper import Stepper
 
 T, B, S, E, H, M = 5, 4, 6, 7, 9, 8
 

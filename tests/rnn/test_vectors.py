@@ -11,8 +11,9 @@ from tests.oracle import compare, layers, vectors
 if not vectors.PRESENT:
     pytest.skip(vectors.ABSENT, allow_module_level=True)
 
-from nmt.rnn import layouts, operators
-from nmt.rnn.padding import reverse_sequence
+from nmt.rnn import layouts
+from nmt.rnn.layers import operators
+from nmt.rnn.layers.padding import reverse_sequence
 from tests.devices import ON_CARD, device_at
 from tests.rnn import operator_calls
 

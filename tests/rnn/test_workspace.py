@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from nmt.rnn.arrays.weights import Weights, initial_params
+from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.scan import Scan
-from nmt.rnn.weights import Weights, initial_params
-from nmt.rnn.workspace import SENTENCE, Workspace
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.tuning import SENTENCE_BYTES
 
 
 def test_pieces_do_not_overlap_and_temporary_ones_come_again():
@@ -52,10 +53,10 @@ def test_a_pass_gives_its_blocks_of_time_back():
 
 
 def test_memory_for_a_sentence_begins_small_and_doubles():
-    take = Workspace(first=SENTENCE)
+    take = Workspace(first=SENTENCE_BYTES)
     held = []
     for _ in range(200):
         take((1 << 15,), np.uint8)
         held.append(take.nbytes)
-    assert held[0] == SENTENCE
-    assert sorted(set(held)) == [SENTENCE << n for n in range(8)]  # 200 pieces of half of it
+    assert held[0] == SENTENCE_BYTES
+    assert sorted(set(held)) == [SENTENCE_BYTES << n for n in range(8)]  # 200 pieces of half of it

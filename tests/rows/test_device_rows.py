@@ -5,7 +5,7 @@ import pytest
 
 from nmt.errors import DeviceError
 from nmt.rnn import LSTM, LSTMCell, Scan
-from nmt.rnn.device import choose_device, cpu
+from nmt.rnn.devices import choose_device, cpu
 from tests.devices import ON_CARD, device_at
 
 T, B, D, H = 4, 3, 5, 6

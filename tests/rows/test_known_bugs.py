@@ -31,10 +31,11 @@ from nmt.rnn import (
     StackCell,
     State,
     Weights,
+    interpreter,
     tanh,
+    tuning,
 )
-from nmt.rnn.kernels import interpreter, run_cpu
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.arrays.workspace import Workspace
 from tests import small_models
 from tests.oracle import layers
 from tests.rnn import operator_calls
@@ -242,7 +243,7 @@ def test_array_of_sources_by_features_is_not_kept_for_every_step():
 @pytest.mark.parametrize("threads", [2, 5])
 def test_many_threads_never_race_and_never_wait_for_ever(threads, monkeypatch):
     """Caffe2 7bef67bb, 5ec033d7, 4d3c374a: races of the parallel executor, and a watchdog for its deadlocks."""
-    monkeypatch.setattr(run_cpu, "ALONE_BELOW", 0)
+    monkeypatch.setattr(tuning, "ALONE_BELOW", 0)
     expected = {}
     for turn in range(30):
         steps = (T, 1, T // 2, T - 1, 2)[turn % 5]

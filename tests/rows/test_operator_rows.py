@@ -8,10 +8,10 @@ import pytest
 
 from nmt.errors import NMTError
 from nmt.rnn import GRU, LSTM, RNN, LSTMCell, Scan
-from nmt.rnn.compiled import compile_step
 from nmt.rnn.kernels.device_cpu import CPUDevice
-from nmt.rnn.layouts import to_flat
-from nmt.rnn.reserve import Reserve
+from nmt.rnn.layers.reserve import Reserve
+from nmt.rnn.layers.weight_layouts import to_flat
+from nmt.rnn.scan.plan_cache import compile_step
 from tests.oracle import compare, gradients, layers, more_cells
 from tests.rnn import operator_calls
 
@@ -303,7 +303,7 @@ def test_M21_the_second_call_plans_nothing_and_takes_no_memory():
 
 
 def test_M23_memory_is_used_again_and_grows_only_for_something_larger(monkeypatch):
-    from nmt.rnn import workspace
+    from nmt.rnn.arrays import workspace
 
     layer = LSTM(64, 64)
     found = []

@@ -12,11 +12,27 @@ import numpy as np
 import pytest
 
 from nmt.errors import NMTError
-from nmt.rnn import GRU, LSTM, RNN, Cell, GRUCell, LSTMCell, LSTMVariantCell, Param, Scan, State, Weights, tanh
-from nmt.rnn import compiled as engine
-from nmt.rnn.kernels import activations, interpreter, run_cpu
+from nmt.rnn import (
+    GRU,
+    LSTM,
+    RNN,
+    Cell,
+    GRUCell,
+    LSTMCell,
+    LSTMVariantCell,
+    Param,
+    Scan,
+    State,
+    Weights,
+    interpreter,
+    tanh,
+)
+from nmt.rnn.division import choose_division
+from nmt.rnn.kernels import activations
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.rows import Rows
+from nmt.rnn.scan import plan_cache as engine
 from tests.devices import device_at
 from tests.oracle import gradients, layers
 from tests.rnn import operator_calls
@@ -83,8 +99,8 @@ def test_M03_the_way_products_are_shared_out_is_chosen_or_given():
         same_bits(two[0], one[0])
         same_bits(two[1], one[1])
     small, large = 1 << 10, 64 * MEGABYTE
-    assert run_cpu.choose_division(1, 2, large) == "units"
-    assert run_cpu.choose_division(256, 2, small) == "rows"
+    assert choose_division(1, 2, large) == "units"
+    assert choose_division(256, 2, small) == "rows"
 
 
 @pytest.mark.parametrize(("cell", "width"), [(LSTMCell(D, H), 4 * H), (GRUCell(D, H), 3 * H)])
@@ -98,7 +114,7 @@ def test_M04_gates_are_one_product(cell, width):
 def test_M05_a_sentence_of_80_words_is_81_products():
     """Instead of 640: one for all inputs, one for each step."""
     plan = plan_of(LSTMCell(D, H), training=False)
-    rows = run_cpu.Rows(80, 1, 1, *[np.full(1, 80)] * 3, np.array([0, 1]), False)
+    rows = Rows(80, 1, 1, *[np.full(1, 80)] * 3, np.array([0, 1]), False)
     blocks = len(rows.blocks(turned=False))
     assert blocks * len(products(plan.forward.before)) + 80 * len(products(plan.forward.loop)) == 81
 
@@ -453,7 +469,7 @@ def test_M27_a_reference_stays_that_needs_no_compiler():
     """The interpreter says what is right, in NumPy alone."""
     code = (
         "import sys, numpy as np\nfrom nmt.rnn import LSTMCell, initial_params\n"
-        "from nmt.rnn.kernels import interpreter\ncell = LSTMCell(2, 3)\n"
+        "from nmt.rnn import interpreter\ncell = LSTMCell(2, 3)\n"
         "run = interpreter.forward(cell, initial_params(cell, 0, float), np.ones((4, 1, 2)))\n"
         "interpreter.backward(run, run.y)\nprint('numba' in sys.modules, run.y.shape)"
     )

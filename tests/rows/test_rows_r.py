@@ -19,12 +19,12 @@ from nmt.rnn import (
     State,
     Weights,
     split,
+    tuning,
 )
+from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.graph import Value
-from nmt.rnn.kernels import run_cpu
-from nmt.rnn.scan import Result
-from nmt.rnn.workspace import Fresh
+from nmt.rnn.scan.tape import Result
 from tests.oracle import gradients
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
@@ -394,7 +394,7 @@ def test_R31_every_cell_can_compute_again_instead_of_storing(name):
 
 def test_R32_recomputed_values_share_memory_between_blocks_of_time(monkeypatch):
     """Twice the steps, no more memory beyond what has a place for every step."""
-    monkeypatch.setattr(run_cpu, "BLOCK_ROWS", 2 * B)
+    monkeypatch.setattr(tuning, "BLOCK_ROWS", 2 * B)
 
     class Counted(Fresh):
         taken = 0

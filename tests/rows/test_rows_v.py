@@ -6,10 +6,9 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.model.cells import encoder_cells
 from nmt.model.translation import TranslationModel
-from nmt.rnn import LSTM, AttentionCell, GRUCell, LSTMCell, Scan, StackCell, Weights
+from nmt.rnn import LSTM, AttentionCell, GRUCell, LSTMCell, Scan, StackCell, Weights, interpreter
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
-from nmt.rnn.kernels import interpreter
-from nmt.rnn.sequences import pack, unpack
+from nmt.rnn.layers.sequences import pack, unpack
 from tests import small_models
 from tests.oracle import layers
 from tests.rnn import operator_calls

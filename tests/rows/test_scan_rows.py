@@ -19,7 +19,7 @@ from nmt.rnn import (
     UnrolledCell,
     Weights,
 )
-from nmt.rnn.workspace import Workspace
+from nmt.rnn.arrays.workspace import Workspace
 from tests.rnn import interface_cases as cases
 from tests.rnn import test_asked, test_interface
 

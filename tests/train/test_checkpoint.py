@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from nmt.errors import CheckpointError
-from nmt.rnn.device import cpu
+from nmt.rnn.devices import cpu
 from nmt.storage.model_folder import PARAMS_PREFIX, read_checkpoint, set_params
 from nmt.train.checkpoint import load_checkpoint, save_checkpoint
 

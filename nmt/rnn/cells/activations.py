@@ -4,7 +4,8 @@ from collections.abc import Callable
 from inspect import signature
 
 from nmt.errors import ShapeError
-from nmt.rnn.graph import Value, exp, maximum, positive, relu, sigmoid, softplus, tanh
+from nmt.rnn.functions import exp, maximum, positive, relu, sigmoid, softplus, tanh
+from nmt.rnn.graph import Value
 
 Activation = Callable[[Value], Value]
 ActivationSpec = str | tuple[str, float] | tuple[str, float, float]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
-from nmt.rnn.graph import Value, concat, dot, softmax, tanh, weighted_sum
+from nmt.rnn.functions import concat, dot, softmax, tanh, weighted_sum
+from nmt.rnn.graph import Value
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Attention:
         return context
 
     def _scores(self, p: Scope, query: Value, keys: Value) -> Value:
+        """How well each source position fits the query: one number a position and row."""
         if self.kind == "bahdanau":
             return dot(tanh(keys @ p.W_k + query @ p.W_q), p.v)
         if self.kind == "general":

@@ -1,16 +1,17 @@
 """The layers of a convolutional translator (Gehring et al. 2017, Convolutional Sequence to Sequence Learning; ConvS2S).
 
 Every layer hands the embeddings on beside its own output, [B, H + E], for keys, values and queries all read them. No
-layer feeds a lower one, so over a finished sequence they run one after another (`nmt.rnn.layered`), all products at
-once; in search they are one step whose state is each layer's window. Sums of two are scaled by sqrt(0.5), which keeps
-their variance (section 3.5).
+layer feeds a lower one, so over a finished sequence they run one after another (`nmt.rnn.scan.layered`), all products
+at once; in search they are one step whose state is each layer's window. Sums of two are scaled by sqrt(0.5), which
+keeps their variance (section 3.5).
 """
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
 from nmt.rnn.cells.attention import Attention
 from nmt.rnn.cells.convolution import ConvolutionCell
-from nmt.rnn.graph import Value, concat, source_count, sqrt
+from nmt.rnn.functions import concat, source_count, sqrt
+from nmt.rnn.graph import Value
 
 HALF = 0.5**0.5
 

@@ -7,7 +7,8 @@ are done at once, before the loop; run step by step, each input is multiplied on
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.graph import Value, sigmoid, split, tanh
+from nmt.rnn.functions import sigmoid, split, tanh
+from nmt.rnn.graph import Value
 
 
 def window_params(

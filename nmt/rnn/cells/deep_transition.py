@@ -3,7 +3,8 @@
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell, Param, Scope, State, under
 from nmt.rnn.cells.gru import GRUCell
-from nmt.rnn.graph import Value, sigmoid, split, tanh
+from nmt.rnn.functions import sigmoid, split, tanh
+from nmt.rnn.graph import Value
 
 
 class DeepTransitionGRUCell(Cell):

@@ -3,7 +3,8 @@
 from nmt.rnn.arguments import limit
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.activations import ActivationSpec, activation, clip
-from nmt.rnn.graph import Value, split
+from nmt.rnn.functions import split
+from nmt.rnn.graph import Value
 
 
 class GRUCell(Cell):

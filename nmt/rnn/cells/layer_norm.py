@@ -5,7 +5,8 @@ at one step, over all gates of a product together, so nothing depends on the bat
 """
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.graph import Value, mean, sigmoid, split, sqrt, tanh
+from nmt.rnn.functions import mean, sigmoid, split, sqrt, tanh
+from nmt.rnn.graph import Value
 
 EPSILON = 1e-5
 """Added to a variance, so that a constant vector becomes zero and not NaN."""

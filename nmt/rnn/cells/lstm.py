@@ -1,7 +1,8 @@
 """Long short-term memory with a forget gate (Hochreiter and Schmidhuber 1997; Gers, Schmidhuber and Cummins 2000)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.graph import Value, sigmoid, split, tanh
+from nmt.rnn.functions import sigmoid, split, tanh
+from nmt.rnn.graph import Value
 
 
 class LSTMCell(Cell):

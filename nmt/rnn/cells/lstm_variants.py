@@ -4,7 +4,8 @@ gates, other activations; and the named members of the family."""
 from nmt.rnn.arguments import limit, whole_number
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.activations import ActivationSpec, activation, clip
-from nmt.rnn.graph import Value, split
+from nmt.rnn.functions import split
+from nmt.rnn.graph import Value
 
 
 class LSTMVariantCell(Cell):

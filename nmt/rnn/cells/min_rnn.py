@@ -1,7 +1,8 @@
 """minGRU and minLSTM: gates of the input alone (Feng et al. 2024, Were RNNs All We Needed?, sections 3.1 and 3.2)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.graph import Value, sigmoid, split
+from nmt.rnn.functions import sigmoid, split
+from nmt.rnn.graph import Value
 
 
 class _OfInputs(Cell):

@@ -2,7 +2,8 @@
 
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.layer_norm import norm_params, normalised
-from nmt.rnn.graph import Value, sigmoid, split, tanh
+from nmt.rnn.functions import sigmoid, split, tanh
+from nmt.rnn.graph import Value
 
 
 class MILSTMCell(Cell):

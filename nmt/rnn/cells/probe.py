@@ -2,7 +2,8 @@
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State
-from nmt.rnn.graph import Value, concat, topological, weighted_sum
+from nmt.rnn.functions import concat, weighted_sum
+from nmt.rnn.graph import Value, topological
 
 
 class AttentionProbe(Cell):
@@ -63,6 +64,8 @@ class CoverageCell(AttentionProbe):
 
 
 def _shown(y: Value, new: State, p: Scope) -> Value:
+    """The weights of all attentions that a step computes, their mean over heads and layers, spread over the source
+    positions. Raises ShapeError: there is none."""
     found = [v for v in topological([y, *new.values()]) if v.op == "softmax" and "S" in v.axes]
     if not found:
         raise ShapeError("AttentionProbe: the cell must attend to its source, got one without attention")

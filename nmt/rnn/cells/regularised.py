@@ -97,6 +97,7 @@ class DropConnectCell(Around):
 
 
 def _check_weights(where: str, cell: Cell, weights: tuple[str, ...]) -> None:
+    """Raises ShapeError: a name that is none of the cell's matrices."""
     matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
     for name in weights:
         if name not in matrices:

@@ -2,7 +2,8 @@
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.graph import Value, concat, exp, maximum, positive, relu, sigmoid, softplus, split, tanh
+from nmt.rnn.functions import concat, exp, maximum, positive, relu, sigmoid, softplus, split, tanh
+from nmt.rnn.graph import Value
 
 
 class SLSTMCell(Cell):

@@ -1,7 +1,8 @@
 """Simple recurrent unit: gates that see the input and the unit's own memory, so all products leave the time loop."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.graph import Value, sigmoid, split
+from nmt.rnn.functions import sigmoid, split
+from nmt.rnn.graph import Value
 
 
 class SRUCell(Cell):

@@ -1,7 +1,8 @@
 """Simpler simple recurrent unit: the recurrence of fast translation decoders."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
-from nmt.rnn.graph import Value, relu, sigmoid, split
+from nmt.rnn.functions import relu, sigmoid, split
+from nmt.rnn.graph import Value
 
 
 class SSRUCell(Cell):

@@ -3,7 +3,8 @@
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell, Scope, Shape, State, axes_of
 from nmt.rnn.cells.wrappers import Around
-from nmt.rnn.graph import Value, concat, split
+from nmt.rnn.functions import concat, split
+from nmt.rnn.graph import Value
 
 
 class UnrolledCell(Around):

@@ -2,7 +2,8 @@
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
-from nmt.rnn.graph import Value, tanh
+from nmt.rnn.functions import tanh
+from nmt.rnn.graph import Value
 
 
 class StackCell(Cell):

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.array_names import NOTED, SEQUENCE
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State
 from nmt.rnn.compiler.declared import Declared
 from nmt.rnn.graph import Graph, Value, topological
@@ -46,11 +47,6 @@ class Trace:
     invariants: Trace | None = None
     named: dict[str, Value] = field(default_factory=dict)
     noted: dict[str, Value] = field(default_factory=dict)
-
-
-NOTED, SEQUENCE = "N_", "X_"
-"""Begin the names of outputs that the step has noted, and of inputs beside `x`: names that a cell's author has given
-are kept apart from those of our arrays."""
 
 
 def trace(

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.array_names import NOTED, SEQUENCE
 from nmt.rnn.cell import Cell
-from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Trace
+from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import topological
 
 

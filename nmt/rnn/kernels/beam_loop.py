@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from llvmlite import binding, ir
 
+from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.kernels.arrays import array_at
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, begin_meetings, meet
 from nmt.rnn.kernels.jit import cgutils, exact_kernel, inner_kernel, intrinsic, numba_types, task
@@ -20,12 +21,11 @@ from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.moves import address
 from nmt.rnn.kernels.pool import call_task
 from nmt.rnn.kernels.recipes import family
-from nmt.rnn.kernels.run_cpu import BOUNDS_WORD, ROWS_WORD, UNITS_WORD
 from nmt.rnn.kernels.search import FIRST_WORD, OUTPUTS_WORD, PLACES_WORD, best_continuations
 from nmt.rnn.kernels.search import ROWS_WORD as OUTPUT_ROWS_WORD
+from nmt.rnn.kernels.tables import BOUNDS_WORD, ROWS_WORD, UNITS_WORD
 from nmt.rnn.kernels.team import given_array, run_share, task_table
 from nmt.rnn.kernels.update import embedding_rows, embedding_rows_int8
-from nmt.rnn.quantised import Quantised
 
 # ---------------------------------------------------------------- what is in memory
 

@@ -10,22 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.rnn import tuning
+from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels import update
 from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.quantised import Quantised
-from nmt.rnn.workspace import Allocate
 
 if TYPE_CHECKING:
     from nmt.rnn.kernels.run_cpu import Executable
-
-_SMALL = 1 << 15
-"""Arrays with fewer numbers are not worth waking a second thread for."""
-
-
-_LARGEST_KEPT = 31 << 20
-"""Bytes of arrays that are kept for later ones when they are freed; the GNU C library allows 32 MiB."""
 
 
 class CPUDevice(Device):
@@ -38,7 +32,7 @@ class CPUDevice(Device):
         # The GNU C library hands arrays of more than 128 KiB back to the system when they are freed, to get the next
         # one page by page and cleared, until a larger one has been freed: then it keeps all that are not larger than
         # that. A training step of a small model takes 7 % longer before than after. Elsewhere this does nothing.
-        np.empty(_LARGEST_KEPT, np.uint8)  # freed at once, and never touched
+        np.empty(tuning.LARGEST_KEPT, np.uint8)  # freed at once, and never touched
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         return array
@@ -98,9 +92,10 @@ class CPUDevice(Device):
         threads: int,
     ) -> np.ndarray:
         from nmt.rnn.kernels.output import output_loss
+        from nmt.rnn.kernels.packed_weights import packed_output
 
-        packed = layer.in_products(threads)
-        back = layer.in_products(threads, transposed=True) if gradients else None
+        packed = packed_output(layer, threads)
+        back = packed_output(layer, threads, transposed=True) if gradients else None
         d_h, d_W, d_b = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
         bias, tied = layer.weights[layer.bias], layer.tied
         sums = output_loss(
@@ -117,17 +112,19 @@ class CPUDevice(Device):
         threads: int,
         allocate: Allocate | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
+        from nmt.rnn.kernels.packed_weights import packed_output
         from nmt.rnn.kernels.search import best_tokens
 
         bias = layer.weights[layer.bias]
-        return best_tokens(outputs, layer.in_products(threads), bias, first, places, threads)
+        return best_tokens(outputs, packed_output(layer, threads), bias, first, places, threads)
 
     def log_probs(
         self, outputs: np.ndarray, layer: OutputLayer, threads: int, allocate: Allocate | None = None
     ) -> np.ndarray:
+        from nmt.rnn.kernels.packed_weights import packed_output
         from nmt.rnn.kernels.search import log_probs
 
-        return log_probs(outputs, layer.in_products(threads), layer.weights[layer.bias], threads)
+        return log_probs(outputs, packed_output(layer, threads), layer.weights[layer.bias], threads)
 
     def best_candidates(
         self,
@@ -139,15 +136,17 @@ class CPUDevice(Device):
         threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         from nmt.rnn.kernels.candidates import best_candidates
+        from nmt.rnn.kernels.packed_weights import packed_output
 
-        return best_candidates(outputs, layer.in_products(threads), lists, first, places, threads)
+        return best_candidates(outputs, packed_output(layer, threads), lists, first, places, threads)
 
     def candidate_log_probs(
         self, outputs: np.ndarray, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
     ) -> np.ndarray:
         from nmt.rnn.kernels.candidates import candidate_log_probs
+        from nmt.rnn.kernels.packed_weights import packed_output
 
-        return candidate_log_probs(outputs, layer.in_products(threads), lists, vocab_size, threads)
+        return candidate_log_probs(outputs, packed_output(layer, threads), lists, vocab_size, threads)
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
         from nmt.rnn.kernels.output import chunk_rows
@@ -189,4 +188,5 @@ class CPUDevice(Device):
 
 
 def _useful(threads: int, array: np.ndarray) -> int:
-    return threads if array.size >= _SMALL else 1
+    """How many of the threads have enough to do with an array."""
+    return threads if array.size >= tuning.ROW_WORK_ALONE_BELOW else 1

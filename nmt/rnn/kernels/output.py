@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.softmax import log_sum_exp, row_loss, row_max
 from nmt.rnn.profile import operation
-from nmt.rnn.weights import PAIRS
 
 __all__ = ["log_sum_exp", "output_loss", "row_max"]
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from nmt.rnn.arrays.array_names import INDEX
 from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program
 from nmt.rnn.graph import Value
-
-INDEX = "I_"  # begins the name of an array of row numbers
 
 Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
 Terms = tuple[str, ...]

@@ -4,182 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from nmt.rnn import tuning
+from nmt.rnn.arrays.array_names import INDEX, PARAMETER, Arrays
+from nmt.rnn.arrays.weights import PAIRS, Weights
+from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
-from nmt.rnn.kernels.barrier import COUNTER_WORDS
-from nmt.rnn.kernels.emit_cpu import INTEGERS, NUMBERS, Module, emit
-from nmt.rnn.kernels.memory import active_rows, prefix_rows, zero_inactive
+from nmt.rnn.division import Sharing
+from nmt.rnn.kernels.emit_cpu import INTEGERS, Module, emit
+from nmt.rnn.kernels.memory import zero_inactive
 from nmt.rnn.kernels.modules import load_module
+from nmt.rnn.kernels.packed_weights import packed_weight
 from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
-from nmt.rnn.kernels.row_writer import INDEX, Function, weight_key
+from nmt.rnn.kernels.row_segments import row_segments
+from nmt.rnn.kernels.row_writer import Function, weight_key
+from nmt.rnn.kernels.tables import Table
 from nmt.rnn.kernels.team import address_of
 from nmt.rnn.profile import operation
-from nmt.rnn.weights import PAIRS, Weights
-from nmt.rnn.workspace import Allocate
-
-Division = Literal["rows", "units"]
-"""What the threads divide in a time loop: each its own rows of the batch, or each its own hidden units."""
-
-UNITS_BELOW = {False: 6, True: 16}
-"""Rows a thread below which the threads divide units, by whether the weights are large; from
-benchmarks/schedules.py."""
-
-LARGE_WEIGHTS = 2 << 20
-"""Bytes of a loop's weights that no longer stay in the second cache of one core."""
-
-ALONE_BELOW = 1 << 18
-"""Multiply-adds of a loop or a product that one thread has done before a sleeping second one is at work."""
-
-ALONE_A_STEP = 3 << 14
-"""Multiply-adds of a step below which meeting after every product costs more than a second thread saves."""
-
-_SMALL = 1 << 16
-"""Numbers below which one thread has written them before a second is awake."""
-
-Arrays = dict[str, np.ndarray]
-
-
-BLOCK_ROWS = 2048
-"""Rows, of all steps together, of a block of time: enough for products to run at full speed over them, few enough
-for what one program hands to the next to stay in the cache. Memory for that does not grow with T."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Steps [start, stop) of a loop: steps [low, high) of the sequence, the other way round where the loop runs
-    backwards."""
-
-    start: int
-    stop: int
-    low: int
-    high: int
-
-
-@dataclass
-class Rows:
-    """Which rows take part: lengths per row [B] and per captured row [C], which captured row belongs to each row,
-    who does what.
-
-    With `ragged` captured arrays are [positions, n]: `owner` gives each row's first position, and `source_lengths` is
-    read there. Other captured arrays may be read by other numbers: `I_` and their name among the arrays.
-    """
-
-    T: int
-    B: int
-    S: int
-    lengths: np.ndarray  # int64 [B]
-    source_lengths: np.ndarray  # int64 [C]
-    owner: np.ndarray  # int64 [B]
-    bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
-    reverse: bool
-    division: Division | None = None  # None: what suits each loop
-    block_rows: int | None = None  # None: BLOCK_ROWS
-    ragged: bool = False
-    label: str = "scan"  # what a profile calls the run
-    _segments: dict[tuple[bool, bool, int, int], np.ndarray] = field(default_factory=dict)
-
-    @property
-    def threads(self) -> int:
-        """How many threads share the rows."""
-        return len(self.bounds) - 1
-
-    @cached_property
-    def whole(self) -> bool:
-        """Whether every row runs to the end."""
-        return not len(self.lengths) or int(self.lengths.min()) == self.T
-
-    @cached_property
-    def ordered(self) -> bool:
-        """Whether the rows still running at any step are the first ones: products then meet none that has ended."""
-        return self.whole or bool((self.lengths[:-1] >= self.lengths[1:]).all())
-
-    @property
-    def block_steps(self) -> int:
-        """Steps in a block of time, of nearly equal blocks."""
-        count = -(-self.T * self.B // (self.block_rows or BLOCK_ROWS))
-        return -(-self.T // max(1, count))
-
-    def blocks(self, *, turned: bool) -> list[Block]:
-        """The blocks of a pass in the order it takes them; `turned`: against the direction of the rows."""
-        backwards, size = self.reverse != turned, self.block_steps
-        found = []
-        for start in range(0, self.T, max(1, size)):
-            stop = min(self.T, start + size)
-            low, high = (self.T - stop, self.T - start) if backwards else (start, stop)
-            found.append(Block(start, stop, low, high))
-        return found
-
-    def segments(self, wide: bool, block: Block, *, exact: bool = False) -> np.ndarray:
-        """Runs of rows of a block of a [T, B, n] array that take part; with `wide`, of a [1, S, B, n] array.
-
-        A product may run over a prefix of rows that holds some that have ended. A sum over rows is `exact`: what
-        lies in padding might be no number, and a row more or less would move the others to other blocks of the sum.
-        """
-        key = (wide, exact, block.low, block.high)
-        if key not in self._segments:
-            steps = self.S if wide else block.high - block.low
-            if self.whole and not wide:
-                self._segments[key] = np.array([[0, steps * self.B]], np.int64)
-                return self._segments[key]
-            lengths = self.source_lengths if wide else np.clip(self.lengths - block.low, 0, steps)
-            if len(lengths) and (lengths == steps).all():
-                runs = np.array([[0, steps * len(lengths)]], np.int64)
-            elif exact:
-                runs = active_rows(lengths, steps)
-            else:
-                runs = prefix_rows(lengths, np.array([0, len(lengths)], np.int64) if wide else self.bounds, steps)
-            self._segments[key] = runs
-        return self._segments[key]
-
-
-def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
-    """How the threads share a loop whose products read `weight_bytes` of weights at every step.
-
-    With few rows a step lasts as long as its weights take to arrive from the cache, and divided by rows every thread
-    fetches all of them. With many, meeting after every product costs more than that.
-    """
-    limit = UNITS_BELOW[weight_bytes >= LARGE_WEIGHTS] * threads
-    return "units" if threads > 1 and rows < limit else "rows"
-
-
-def meeting_threads(size: int, threads: int) -> int:
-    """How many of the threads it pays to divide a step of so many multiply-adds between, if they meet after every
-    product. Two must have ALONE_A_STEP together; with more the share of each must grow as the meeting does, which is by
-    one turn of a cache line whenever their number doubles (reasoned, not measured: see docs/threads.md)."""
-    while threads > 1 and 2 * size < ALONE_A_STEP * threads * (threads - 1).bit_length():
-        threads -= 1
-    return threads
-
-
-def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
-    """Bounds that give each thread about as many steps to do; with fewer rows than threads some have none."""
-    B = len(lengths)
-    work = np.concatenate([[0], np.cumsum(lengths + 1)])
-    inner = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads, side="left")
-    return np.maximum.accumulate(np.concatenate([[0], np.clip(inner, 0, B), [B]])).astype(np.int64)
-
-
-@lru_cache(maxsize=1024)
-def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths of rows that all take one step, and the bounds that divide them between threads; not to be written
-    into."""
-    ones = np.ones(rows, np.int64)
-    return ones, split_rows(ones, threads)
+from nmt.rnn.rows import Block, Rows, shape_of_step
 
 
 def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
     """Zero each row of [T, B, n] from its length on."""
     if len(lengths) and lengths.min() < len(array):
         with operation("zeroing ended rows"):
-            run_parallel(zero_inactive, threads if array.size >= _SMALL else 1, array, lengths)
+            run_parallel(zero_inactive, threads if array.size >= tuning.CLEAR_ALONE_BELOW else 1, array, lengths)
 
 
 @dataclass(frozen=True)
@@ -256,7 +111,7 @@ class Executable:
                     launch()
 
     def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Launch]:
-        """What `forward` would run, to be run again whenever the numbers in `arrays` have changed; all rows whole."""
+        """Launches that replay `forward` on these arrays after their contents change. Every row must have length T."""
         if not rows.whole:
             raise RuntimeError("a run is prepared for whole rows only")
         run = _Run(self._forward, arrays, weights, rows, allocate)
@@ -289,97 +144,6 @@ class Executable:
         module = self.backward_module if backward else self.forward_module
         steps = (*module.before, module.loop, *module.after) if module else ()
         return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """What decides how threads share the rows of a function."""
-
-    threads: int
-    division: Division | None
-    weight_bytes: int  # of its products, 0 where it has none
-    row_size: int  # multiply-adds of a row's step
-
-    def of(self, B: int, size: int, T: int, bounds: np.ndarray) -> tuple[bool, np.ndarray]:
-        """Whether they divide units, and the bounds of each one's rows, of B with `size` multiply-adds in T steps."""
-        division = self.division or choose_division(B, self.threads, self.weight_bytes)
-        units = self.weight_bytes > 0 and division == "units"
-        meeting = meeting_threads(size // max(1, T), self.threads) if units else self.threads
-        if self.weight_bytes and (size < ALONE_BELOW or meeting == 1):
-            return False, np.array([0, B], np.int64)
-        if units and meeting < self.threads:
-            if self.division is None and choose_division(B, meeting, self.weight_bytes) == "rows":
-                units = False
-            else:
-                return True, bounds[np.arange(meeting + 1) * self.threads // meeting]
-        if 0 < B < self.threads and not units:  # nobody is woken for no rows
-            return False, np.unique(bounds)
-        return units, bounds
-
-    def of_step(self, rows: int) -> tuple[bool, np.ndarray]:
-        """The same for rows that all take a single step."""
-        return self.of(rows, rows * self.row_size, 1, single_steps(rows, self.threads)[1])
-
-
-def divisions(sharing: Sharing, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """How threads share a single step of 0, 1, ... `most` rows: int64 [most + 1, 3], whether they divide units, how
-    many have a part, and the address of their bounds; and what the addresses are of."""
-    return _divisions(sharing, most, ALONE_BELOW, ALONE_A_STEP)
-
-
-@lru_cache(maxsize=32)
-def _divisions(sharing: Sharing, most: int, *limits: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Anew for other limits."""
-    if sharing.threads == 1 and sharing.division != "units":  # no need to ask for each of many
-        rows = np.arange(most + 1)
-        bounds = np.stack([np.zeros_like(rows), rows], axis=1)
-        addresses = address_of(bounds) + bounds.itemsize * 2 * rows
-        return np.stack([np.zeros_like(rows), np.ones_like(rows), addresses], axis=1), [bounds]
-    found = [sharing.of_step(rows) for rows in range(most + 1)]
-    table = [(units, len(bounds) - 1, address_of(bounds)) for units, bounds in found]
-    return np.array(table, np.int64), [bounds for _, bounds in found]
-
-
-class Table:
-    """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays these are of.
-
-    `names` are those of the arrays as the function knows them; one array may have several.
-    """
-
-    def __init__(
-        self, numbers: tuple[int, ...], names: list[str], arrays: list[np.ndarray], parts: int, sharing: Sharing
-    ) -> None:
-        self.names, self.arrays, self.parts, self.sharing = names, arrays, parts, sharing
-        addresses = [address_of(array) for array in arrays]
-        self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
-
-    def of(self, block: Block) -> Table:
-        """The same for one block of time."""
-        found = copy(self)
-        found.arrays, found.numbers = list(self.arrays), self.numbers.copy()
-        found.numbers[_START : _START + 2] = block.start, block.stop
-        return found
-
-    def exchange(self, place: int, array: np.ndarray) -> None:
-        """Read another array, of the same element type, as names[place]."""
-        if array is not self.arrays[place]:
-            self.numbers[_ADDRESSES + place] = address_of(array)
-            self.arrays[place] = array
-
-    def resize(self, rows: int) -> None:
-        """Run on so many rows, all of a single step; the arrays have room for them."""
-        units, bounds = self.sharing.of_step(rows)
-        self.parts = len(bounds) - 1
-        self.arrays[_BOUNDS] = bounds
-        self.numbers[UNITS_WORD], self.numbers[ROWS_WORD], self.numbers[BOUNDS_WORD] = units, rows, address_of(bounds)
-
-
-_START = COUNTER_WORDS + NUMBERS.index("start")
-_ADDRESSES = COUNTER_WORDS + len(NUMBERS)
-_BOUNDS = INTEGERS.index("bounds")
-# Where in a table's numbers what `resize` changes lies.
-UNITS_WORD, ROWS_WORD = COUNTER_WORDS + NUMBERS.index("units"), COUNTER_WORDS + NUMBERS.index("B")
-BOUNDS_WORD = _ADDRESSES + _BOUNDS
 
 
 class _Run:
@@ -433,7 +197,7 @@ class _Run:
         """Add one sink's share of a parameter's gradient for one block of time."""
         sink, threads = placed.sink, self.rows.threads
         G = self._rows_of(placed.right, block)
-        segments = self.rows.segments(placed.right.source_axis, block, exact=True)
+        segments = row_segments(self.rows, placed.right.source_axis, block, exact=True)
         N = sink.right.width or 0
         if placed.left is None:
             with operation(self.label, ": sums for ", sink.name):
@@ -460,6 +224,7 @@ class _Run:
         return array.reshape(-1, array.shape[-1])
 
     def _function(self, step: Function, program: Program, block: Block, phase: str) -> Launch:
+        """A launch of a generated function for one block of time; the rest of its table is made once a pass."""
         rows = self.rows
         if step.name not in self.tables:
             self.tables[step.name] = self._table(step, program)
@@ -475,7 +240,7 @@ class _Run:
     def _table(self, step: Function, program: Program) -> Table:
         """All a function reads, but the block of time."""
         rows, side = self.rows, self.side
-        packed = [self.weights.packed(*w, rows.threads, side.packed) for w in step.weights]
+        packed = [packed_weight(self.weights, *w, threads=rows.threads, dtype=side.packed) for w in step.weights]
         sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), _row_size(program))
         size = _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) if packed else 0
         units, bounds = sharing.of(rows.B, size, rows.T, rows.bounds)
@@ -499,14 +264,15 @@ class _Run:
             self.scratch[name][...] = 0
 
     def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> Launch:
+        """A launch of a product outside the loop, over the rows of one block of time that take part."""
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
         A, C = self._rows_of(source, block), self._rows_of(target, block)
-        packed = self.weights.packed(*weight_key(step), threads, self.side.packed)
-        segments = self.rows.segments(source.source_axis, block)
+        packed = packed_weight(self.weights, *weight_key(step), threads=threads, dtype=self.side.packed)
+        segments = row_segments(self.rows, source.source_axis, block)
         K, N = step.x.width or 0, step.out.width or 0
         size = _product_size(segments, K, N)
-        parts = 1 if size() < ALONE_BELOW else threads
+        parts = 1 if size() < tuning.ALONE_BELOW else threads
         operands = A, packed, C, segments
         table = product_table(operands, offset, 0, K, N, 0)
         return Launch((self.label, ": products ", phase), size, run_product, (parts, table, operands))
@@ -530,17 +296,11 @@ def _row_size(program: Program) -> int:
 
 
 def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:
+    """The array that a generated function knows by this name."""
     if name in arrays:
         return arrays[name]
     if name.startswith(INDEX):
         return rows.owner
-    if name.startswith("P_"):
-        return weights[name[2:]]
+    if name.startswith(PARAMETER):
+        return weights[name.removeprefix(PARAMETER)]
     raise RuntimeError(f"no memory for {name}")
-
-
-def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
-    """Of one step."""
-    source = (rows.S,) if place.source_axis else ()
-    width = (place.width,) if place.width is not None else ()
-    return (*source, rows.B, *width)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.aligned import aligned
+from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.kernels.atomics import WORD
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, FLAT, LINES_BYTES, LINES_WORD, begin_meetings, meet
 from nmt.rnn.kernels.jit import inner_kernel, task

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from nmt.rnn.compiler.trace import NOTED, SEQUENCE, Trace
+from nmt.rnn.arrays.array_names import NOTED, SEQUENCE
+from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}

@@ -50,7 +50,7 @@ PRODUCTS = """
 from nmt.rnn.kernels import products
 from nmt.rnn.kernels.output import output_loss
 from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.quantised import quantise
+from nmt.rnn.arrays.quantised import quantise
 K, N = 33, 70
 for kind in ("f4", "f8", "u4", "i4"):
     number = "f8" if kind == "f8" else "f4"

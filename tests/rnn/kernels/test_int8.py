@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.kernels import int8, products
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.quantised import quantise
 from tests.rnn.kernels.company import assert_same_bits_in_any_company
 
 ROOT = Path(__file__).resolve().parents[3]

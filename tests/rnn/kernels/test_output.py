@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.kernels import products
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.output import chunk_rows, output_loss
+from nmt.rnn.kernels.packed_weights import packed_weight
 from nmt.rnn.kernels.softmax import log_sum_exp
-from nmt.rnn.weights import PAIRS, Weights
 from tests.oracle import compare
 from tests.rnn.kernels.test_bfloat16 import rounded
 
@@ -191,7 +192,7 @@ def test_rows_at_a_time_follow_the_type_of_the_products():
     h, W, b, targets = _case(700, 6, 40, "f4")
     weights = Weights({"W": W})
     for packed in (np.dtype("f4"), PAIRS):
-        pair = [weights.packed("W", 0, 6, transposed, 1, packed) for transposed in (False, True)]
+        pair = [packed_weight(weights, "W", 0, 6, transposed, dtype=packed) for transposed in (False, True)]
         given, found = [], []
         for dW, chunk in ((given, chunk_rows(packed)), (found, None)):
             dW.append(np.zeros_like(W))

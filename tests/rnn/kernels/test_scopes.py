@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from nmt.rnn import AttentionCell, LayerNormLSTMCell
-from nmt.rnn import compiled as engine
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
-from nmt.rnn.device import cpu
+from nmt.rnn.devices import cpu
 from nmt.rnn.kernels import emit_cpu
+from nmt.rnn.scan import plan_cache as engine
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 

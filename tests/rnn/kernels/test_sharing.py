@@ -5,7 +5,8 @@ from ctypes import c_int64
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.run_cpu import Sharing, divisions
+from nmt.rnn.division import Sharing
+from nmt.rnn.kernels.tables import divisions
 
 
 @pytest.mark.parametrize("division", [None, "rows", "units"])

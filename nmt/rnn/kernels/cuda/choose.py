@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int32, int64, uint64
 
-from nmt.rnn.beam_rules import BeamRules
-from nmt.rnn.beam_state import BeamState
+from nmt.rnn.arrays.beam_rules import BeamRules
+from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.kernels.cuda.best import LOWEST, NOBODY, top_tokens
 from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime, device_function
 from nmt.rnn.kernels.cuda.rows import NUMBERS, blocks_for
-from nmt.rnn.workspace import Allocate
 
 _NEVER = -math.inf
 _UNIT = 2.0**-53

@@ -9,31 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Array
-from nmt.rnn.group import Group
-from nmt.rnn.kernels.cuda import row_kernels
+from nmt.rnn.kernels.cuda import row_kernels, tuning
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
 from nmt.rnn.kernels.cuda.kernel import Runtime
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 from nmt.rnn.profile import Clock
 
-KEPT_INDICES = 512
-"""Arrays of whole numbers that stay on the card, for the same lengths come again in every layer and direction."""
-
 ALIGNED = 64
 """Numbers: an array in a group begins at a line of the cache, and where tensor cores may read it."""
-
-MOST_RECORDED = 128
-"""Recordings that are kept, and keys that are remembered in case they come again."""
 
 
 class CudaDevice(ModelOperations):
     """A card, or what stands for one in the tests."""
 
     name = "cuda"
-    block_rows = 1 << 15
-    """Enough for products at full speed, few enough for memory not to grow with T."""
+    block_rows = tuning.BLOCK_ROWS
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.xp, self.memory = runtime, runtime.xp, runtime.memory
@@ -59,13 +52,12 @@ class CudaDevice(ModelOperations):
         key = whole.tobytes()
         if key not in self._indices:
             self._indices[key] = self.runtime.upload(whole)
-            if len(self._indices) > KEPT_INDICES:
+            if len(self._indices) > tuning.KEPT_INDICES:
                 self._indices.popitem(last=False)
         self._indices.move_to_end(key)
         return self._indices[key]
 
     def buffer(self, role: str, count: int, dtype: np.dtype) -> Array:
-        """`count` stale elements that are the caller's until it, or another, asks again for the same role."""
         size = count * dtype.itemsize
         if role not in self._buffers or self._buffers[role].size < size:
             self._buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
@@ -80,10 +72,6 @@ class CudaDevice(ModelOperations):
         return Group(((name, whole[at : at + size].reshape(shape)) for (name, shape), at, size in places), whole)
 
     def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        """Do what `launch` does, recorded where the same key and places of the arrays it uses come again.
-
-        A key says everything else that decides what is launched; what is in the arrays may change.
-        """
         if self._recording:  # the whole is recorded, this being a part of it
             launch()
             return
@@ -94,12 +82,12 @@ class CudaDevice(ModelOperations):
             return
         if whole in self._seen:
             self._recorded[whole] = self.record(launch)
-            if len(self._recorded) > MOST_RECORDED:
+            if len(self._recorded) > tuning.MOST_RECORDED:
                 self._recorded.popitem(last=False)
             self._recorded[whole]()
             return
         self._seen[whole] = None
-        if len(self._seen) > MOST_RECORDED:
+        if len(self._seen) > tuning.MOST_RECORDED:
             self._seen.popitem(last=False)
         launch()
 

@@ -8,24 +8,18 @@ from typing import Any, Literal
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.beam_rules import BeamRules
-from nmt.rnn.beam_state import BeamState
-from nmt.rnn.device import Device, OutputGradients, OutputLayer
+from nmt.rnn.arrays.beam_rules import BeamRules
+from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.weights import PAIRS
+from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.device import OutputGradients, OutputLayer
 from nmt.rnn.kernels.cuda import best, choose, ensemble, optimizer, output, rows, search
-from nmt.rnn.kernels.cuda.kernel import Runtime
+from nmt.rnn.kernels.cuda.card import Card
 from nmt.rnn.kernels.cuda.matrices import Matrices
-from nmt.rnn.weights import PAIRS
-from nmt.rnn.workspace import Allocate
 
 
-class ModelOperations(Device):
+class ModelOperations(Card):
     """Half of a card: see `device_cuda.CudaDevice`. `threads` means nothing here."""
-
-    runtime: Runtime
-
-    def buffer(self, role: str, count: int, dtype: np.dtype) -> Any:
-        """`count` stale elements that are the caller's until it, or another, asks again for the same role."""
-        raise NotImplementedError
 
     def embedding_rows(self, ids: Any, table: Any, out: Any, scale: float, threads: int) -> None:
         rows.embedding_rows(self.runtime, ids, table, out, scale)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import Array
-from nmt.rnn.kernels.cuda import row_kernels
+from nmt.rnn.kernels.cuda import row_kernels, tuning
+from nmt.rnn.kernels.cuda.card import Card
 from nmt.rnn.kernels.row_writer import Weight
-from nmt.rnn.weights import Weights
-
-if TYPE_CHECKING:
-    from nmt.rnn.kernels.cuda.device_model import ModelOperations
-
-FEW = 0.75
-"""Share of rows below which copying those that take part costs less than a product of all; an estimate, unmeasured."""
 
 BITS = np.dtype(np.uint32)
 BFLOAT16 = np.dtype(np.uint16)
@@ -59,7 +54,7 @@ class Matrix:
 class Matrices:
     """What one pass multiplies, and the memory it rounds and gathers into."""
 
-    def __init__(self, device: ModelOperations, dtype: np.dtype, in_bfloat16: bool, weights: Weights) -> None:
+    def __init__(self, device: Card, dtype: np.dtype, in_bfloat16: bool, weights: Weights) -> None:
         self.device, self.dtype, self.in_bfloat16, self.weights = device, dtype, in_bfloat16, weights
         self.runtime = device.runtime
 
@@ -70,7 +65,7 @@ class Matrices:
         are arbitrary, or not written."""
         name, start, rows, transposed = key
         weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
-        if index is not None and len(index) >= FEW * left.count:
+        if index is not None and len(index) >= tuning.GATHER_BELOW * left.count:
             index = None
         a = self._gathered(left, index, "left")
         c = out.view() if index is None else self._matrix("right", len(index), out.size, self.dtype)
@@ -149,7 +144,7 @@ class Matrices:
         self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *arguments)
 
 
-def rounded(device: ModelOperations, weights: Weights, name: str) -> Array:
+def rounded(device: Card, weights: Weights, name: str) -> Array:
     """A whole parameter in bfloat16, made when first used and after a change."""
 
     def make(out: Array | None) -> Array:

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from nmt.rnn.arrays.array_names import INDEX, PARAMETER
+from nmt.rnn.arrays.weights import PAIRS, Weights
+from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.device import Array
+from nmt.rnn.kernels.cuda.card import Card
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
-from nmt.rnn.kernels.row_writer import INDEX, weight_key
-from nmt.rnn.kernels.run_cpu import Block, Rows, shape_of_step
+from nmt.rnn.kernels.row_writer import weight_key
 from nmt.rnn.profile import operation
-from nmt.rnn.weights import PAIRS, Weights
-from nmt.rnn.workspace import Allocate
-
-if TYPE_CHECKING:
-    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+from nmt.rnn.rows import Block, Rows, shape_of_step
 
 Arrays = dict[str, Array]
 
@@ -33,7 +32,7 @@ Arrays = dict[str, Array]
 class CudaExecutable:
     """A plan compiled for one dtype; products in bfloat16 where `packed` is pairs of it (see weights.packed_dtype)."""
 
-    def __init__(self, device: CudaDevice, plan: Plan, dtype: np.dtype, packed: np.dtype) -> None:
+    def __init__(self, device: Card, plan: Plan, dtype: np.dtype, packed: np.dtype) -> None:
         self.device, self.plan, self.dtype = device, plan, dtype
         self.in_bfloat16 = packed == PAIRS
         self.forward_module = emit_cuda(plan.forward, dtype, "forward")
@@ -231,8 +230,8 @@ class _Run:
             return self.arrays[name]
         if name.startswith(INDEX):
             return self.row_numbers[2]
-        if name.startswith("P_"):
-            return self.weights[name[2:]]
+        if name.startswith(PARAMETER):
+            return self.weights[name.removeprefix(PARAMETER)]
         raise RuntimeError(f"no memory for {name}")
 
     def _scratch(self, place: Place) -> Array:

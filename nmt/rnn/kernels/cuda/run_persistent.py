@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import GRUCell, LSTMCell
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
 from nmt.rnn.device import Array
 from nmt.rnn.graph import topological
+from nmt.rnn.kernels.cuda.card import Card
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
-from nmt.rnn.kernels.run_cpu import Rows
 from nmt.rnn.kernels.runs import identity
-from nmt.rnn.weights import Weights
-
-if TYPE_CHECKING:
-    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+from nmt.rnn.rows import Rows
 
 Arrays = dict[str, Array]
 TAPE = "persistent run"
@@ -60,7 +59,7 @@ def _structure(step: Trace) -> list[str]:
 class PersistentRun:
     """One recurrent layer on a card."""
 
-    def __init__(self, device: CudaDevice, cell: str, plan: Plan, in_bfloat16: bool) -> None:
+    def __init__(self, device: Card, cell: str, plan: Plan, in_bfloat16: bool) -> None:
         self.device, self.cell, self.in_bfloat16 = device, cell, in_bfloat16
         self.inputs, self.hidden = plan.trace.inputs["x"].width or 0, plan.trace.states["h"].width or 0
         self.wants_inputs = "x" in plan.d_inputs
@@ -88,14 +87,14 @@ class PersistentRun:
         a += weights["b"]
         place = index(identity(B))
         first = index(rows.lengths if rows.reverse else np.zeros(B, np.int64))
-        states = tuple(arrays[f"S_{name}"][first, place] for name in self.states)
+        states = tuple(arrays[array_names.state(name)][first, place] for name in self.states)
         W_h, b_h = weights["W_h"], weights["b_h"] if self.cell == "gru" else None
         run = layer.forward(W_h, a, index(rows.lengths), states, b_h=b_h, reverse=rows.reverse)
-        stack = arrays["S_h"]
+        stack = arrays[array_names.state("h")]
         (stack[:T] if rows.reverse else stack[1:])[...] = run.y.reshape(T, B, H)
         ends = index(np.zeros(B, np.int64) if rows.reverse else rows.lengths)
         for name, last in zip(self.states, run.last, strict=True):
-            arrays[f"S_{name}"][ends, place] = last
+            arrays[array_names.state(name)][ends, place] = last
         arrays[TAPE] = (layer, run, states, matrices, taking)
 
     # ------------------------------------------------------------ backward
@@ -103,11 +102,11 @@ class PersistentRun:
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows) -> None:
         """Gradients of input and first states; `add_gradients` may follow."""
         layer, run, states, matrices, taking = arrays.pop(TAPE)
-        d_last = tuple(self.device.xp.array(arrays[f"D_{name}"][0]) for name in self.states)
+        d_last = tuple(self.device.xp.array(arrays[array_names.state_gradient(name)][0]) for name in self.states)
         lengths = self.device.index(rows.lengths)
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):
-            arrays[f"D_{name}"][...] = first  # of both slots, whichever is looked at
+            arrays[array_names.state_gradient(name)][...] = first  # of both slots, whichever is looked at
         d_a = _rows(found.d_a)
         arrays[SUMS] = d_a, _rows(run.before), _rows(found.d_product), found.d_inner, matrices, taking
         if self.wants_inputs:

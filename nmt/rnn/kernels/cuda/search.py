@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int32, int64
 
-from nmt.rnn.beam_state import BeamState
+from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.rows import NUMBERS
 

@@ -1,0 +1,184 @@
+"""Parameters by name, and their packed forms, which are made when first used and again after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import NMTError, ShapeError
+from nmt.interruption import forkable
+from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.cell import Cell, Param
+
+Packed = np.ndarray
+# An element of a packed weight in bfloat16: two numbers (see kernels/bfloat16.py); in int8: four (kernels/int8.py).
+PAIRS, QUADS = np.dtype(np.uint32), np.dtype(np.int32)
+
+
+def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
+    """The elements of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for `dtype`
+    itself.
+
+    Raises NMTError: another name, or one that does not go with `dtype`; a `dtype` that is neither float32 nor float64.
+    """
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise NMTError(f"{where}: dtype must be float32 or float64, got {dtype}")
+    if compute_dtype in (None, dtype.name):
+        return dtype
+    rounded = {"bfloat16": PAIRS, "int8": QUADS} if dtype == np.float32 else {}
+    if compute_dtype not in rounded:
+        choices = " or ".join([dtype.name, *rounded])
+        raise NMTError(f"{where}: compute_dtype must be {choices} with {dtype}, got {compute_dtype}")
+    return rounded[compute_dtype]
+
+
+def check_device(where: str, packed: np.dtype, device: str) -> None:
+    """Raises NMTError where there are no products of int8."""
+    if packed == QUADS and device != "cpu":
+        raise NMTError(f"{where}: compute_dtype int8 must be with device cpu, got {device}; use bfloat16 there")
+
+
+def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
+    """Every parameter there, of its shape and dtype and contiguous. Raises ShapeError."""
+    for name, param in expected.items():
+        if name not in arrays:
+            raise ShapeError(f"{where}: parameter {name} must be given, got {', '.join(arrays) or 'none'}")
+        quantised = arrays.quantised(name) if isinstance(arrays, Weights) else None
+        if quantised is not None and quantised.shape == param.shape:
+            continue
+        array = arrays[name]
+        if array.shape != param.shape or array.dtype != dtype:
+            promise = f"{np.dtype(dtype)} {list(param.shape)}"
+            raise ShapeError(f"{where}: parameter {name} must be {promise}, got {array.dtype} {list(array.shape)}")
+        if not array.flags.c_contiguous:
+            raise ShapeError(f"{where}: parameter {name} must be contiguous; pass np.ascontiguousarray of it")
+
+
+_Key = tuple[Any, ...]  # a parameter's whole name, then what tells its forms apart
+
+
+class Weights(MutableMapping[str, np.ndarray]):
+    """A dictionary of parameters. Call `changed()` after writing into one of its arrays.
+
+    Any number of threads may read, and run cells on it; while one writes, nobody else may.
+
+    `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once
+    for all users. A matrix may be held as int8 alone (`hold_quantised`): products of int8 read that, all else a
+    restored float32 array, which is made when first asked for.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
+        self._arrays: dict[str, np.ndarray | Quantised] = dict(arrays or {})
+        self._packed: dict[_Key, Packed] = {}
+        self._stale: set[_Key] = set()
+        self._version: list[object] = [object()]
+        self._prefix = ""
+        self._lock = forkable(RLock())  # several threads may translate with one model
+
+    def view(self, prefix: str) -> Weights:
+        """The parameters below `prefix.`, sharing arrays and packed forms."""
+        inner = Weights.__new__(Weights)  # everything is the store's, its lock too
+        inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
+        inner._lock, inner._version = self._lock, self._version
+        inner._prefix = f"{self._prefix}{prefix}."
+        return inner
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        array = self._arrays[self._prefix + name]
+        return array if isinstance(array, np.ndarray) else self.derived(name, ("restored",), lambda _: array.restored())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._prefix + name in self._arrays
+
+    def __setitem__(self, name: str, array: np.ndarray) -> None:
+        self._put(name, array)
+
+    def hold_quantised(self, name: str, matrix: Quantised) -> None:
+        """Hold this in the place of an array."""
+        self._put(name, matrix)
+
+    def quantised(self, name: str) -> Quantised | None:
+        """What is held in the place of an array, if so."""
+        held = self._arrays[self._prefix + name]
+        return held if isinstance(held, Quantised) else None
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of an array, without restoring it."""
+        return self._arrays[self._prefix + name].shape
+
+    def _put(self, name: str, array: np.ndarray | Quantised) -> None:
+        """Hold another array or quantised matrix under this name; what was packed of the former one goes."""
+        with self._lock:
+            self._arrays[self._prefix + name] = array
+            for key in [k for k in self._packed if k[0] == self._prefix + name]:
+                del self._packed[key]
+            self._version[0] = object()
+
+    def __delitem__(self, name: str) -> None:
+        with self._lock:
+            del self._arrays[self._prefix + name]
+            self._version[0] = object()
+
+    def __iter__(self) -> Iterator[str]:
+        return (k[len(self._prefix) :] for k in self._arrays if k.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def changed(self) -> None:
+        """The numbers have changed: packed forms are made again when next used."""
+        with self._lock:
+            self._stale.update(self._packed)
+            self._version[0] = object()  # last: whoever prepares for the new version finds what is stale marked so
+
+    @property
+    def version(self) -> object:
+        """Another object after every change, of what lies above the view as well: what was prepared for a former one
+        does not hold any more."""
+        return self._version[0]
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of all packed forms, also of what lies above the view."""
+        with self._lock:
+            return sum(packed.nbytes for packed in self._packed.values())
+
+    def derived(self, name: str, form: tuple[Any, ...], make: Callable[[Packed | None], Packed]) -> Packed:
+        """What `make` computes from a parameter, kept under `form` until the parameter changes.
+
+        make: is given the array it made before, to fill again, or None; returns the array.
+        """
+        key = (self._prefix + name, *form)
+        with self._lock:
+            if key not in self._packed or key in self._stale:
+                self._packed[key] = make(self._packed.get(key))
+                self._stale.discard(key)
+            return self._packed[key]
+
+
+def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, np.ndarray]:
+    """Glorot uniform for each gate's matrix (Glorot and Bengio 2010, equation 16), biases zero, the forget gate's
+    one."""
+    rng = np.random.default_rng(seed)
+    return {name: initial_array(param, rng, dtype) for name, param in cell.params().items()}
+
+
+def initial_array(param: Param, rng: np.random.Generator, dtype: Any = np.float32) -> np.ndarray:
+    """One parameter, as `cell.Param` says."""
+    if param.weight:
+        limit = np.sqrt(6.0 / (param.shape[0] + 1))
+        return rng.uniform(-limit, limit, param.shape).astype(dtype)
+    if len(param.shape) == 1:
+        array = np.full(param.shape, param.start, dtype)
+        if param.ones is not None:
+            array.reshape(param.gates, -1)[param.ones] = 1
+        return array
+    if param.deviation is not None:
+        return (rng.standard_normal(param.shape) * param.deviation).astype(dtype)
+    rows, columns = param.shape
+    limit = np.sqrt(6.0 / (rows + columns / param.gates))
+    return rng.uniform(-limit, limit, param.shape).astype(dtype)

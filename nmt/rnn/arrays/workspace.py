@@ -1,0 +1,101 @@
+"""Memory for a run's arrays: each of its own, or pieces of a workspace that is used again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
+
+import numpy as np
+
+from nmt.rnn import tuning
+from nmt.rnn.arrays.aligned import LINE_BYTES, aligned
+
+
+def _zeros(xp: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """On the processor on a cache line, which NumPy does not promise."""
+    return aligned(shape, dtype, zeros=True) if xp is np else xp.zeros(shape, dtype)
+
+
+class Allocate(Protocol):
+    """Where a run's arrays come from: a `Workspace`, or `Fresh` memory."""
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array of finite numbers."""
+
+    def temporary(self) -> AbstractContextManager[None]:
+        """What is taken inside is not used any more after the end of the block."""
+
+
+class Fresh:
+    """Memory of its own for every array, zero; freed when nobody holds the array."""
+
+    def __init__(self, xp: Any = np) -> None:
+        """`xp`: of the device whose memory it is."""
+        self._xp = xp
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array of zeros."""
+        return _zeros(self._xp, shape, dtype)
+
+    def temporary(self) -> AbstractContextManager[None]:
+        """Does nothing."""
+        return nullcontext()
+
+
+class Workspace:
+    """Memory for one training step, taken piece by piece and given back all at once by `reset`, or by the end of a
+    `temporary` part; grows to the largest step seen."""
+
+    def __init__(self, xp: Any = np, first: int = tuning.CHUNK_BYTES) -> None:
+        """`xp`: of the device whose memory it is; first: bytes to begin with, then as many as there are already."""
+        self._xp, self._first = xp, first
+        self._chunks: list[Any] = []
+        self._at = 0  # the chunk in use
+        self._used = 0  # bytes of it
+        self._held = 0  # bytes in use
+        self._most = 0  # the most there were since the last reset
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array of stale but finite numbers."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        step = -(-size // LINE_BYTES) * LINE_BYTES
+        while self._at < len(self._chunks) and self._used + step > self._chunks[self._at].size:
+            self._at, self._used = self._at + 1, 0
+        if self._at == len(self._chunks):
+            found = max(step, min(max(self._first, self.nbytes), tuning.CHUNK_BYTES))
+            self._chunks.append(_zeros(self._xp, (found,), np.uint8))
+        piece = self._chunks[self._at][self._used : self._used + size]
+        self._used += step
+        self._held += step
+        self._most = max(self._most, self._held)
+        return piece.view(dtype).reshape(shape)
+
+    @contextmanager
+    def temporary(self) -> Iterator[None]:
+        """What is taken inside is free again at the end of the block."""
+        before = self._at, self._used, self._held
+        yield
+        self._at, self._used, self._held = before
+
+    @property
+    def taken(self) -> int:
+        """The most bytes that were in use at a time since the last reset."""
+        return self._most
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, in use or not."""
+        return sum(chunk.size for chunk in self._chunks)
+
+    def release(self) -> None:
+        """Let all memory go: what is taken next is found anew. Arrays handed out before keep theirs."""
+        self._chunks = []
+        self._at = self._used = self._held = self._most = 0
+
+    def reset(self) -> None:
+        """Everything taken is free again. Arrays handed out before must not be used any more."""
+        if len(self._chunks) > 1:
+            self._chunks = [_zeros(self._xp, (self._most * 5 // 4,), np.uint8)]
+        self._at = self._used = self._held = self._most = 0

@@ -1,0 +1,245 @@
+"""`nmt.rnn.check(MyCell)`: everything the engine derives from a new cell, held against what its step means.
+
+The interpreter runs the step as written, in float64; the compiled program, its gradients, schedules and step-by-step
+calls must agree with it, and its gradients with difference quotients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import NMTError
+from nmt.rnn import interpreter
+from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.cell import Cell, axes_of
+from nmt.rnn.compiler.program import Product, Program
+from nmt.rnn.own_code import make_cell
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.tape import Tape
+from nmt.rnn.stepping.stepper import Stepper
+
+STEPS, ROWS, PLACES = 6, 5, 4
+LENGTHS = (3, STEPS, 1, 0, 2)
+ROUNDING = 1e-9
+"""Two float64 programs that add in another order differ by some 1e-14 here; a wrong formula by far more."""
+QUOTIENT_STEP, QUOTIENT_LIMIT = 1e-5, 1e-6
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was held against what; the largest difference relative to the largest number (or 1); what it may be."""
+
+    what: str
+    error: float
+    limit: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether it holds; never with NaN."""
+        return self.error <= self.limit
+
+
+@dataclass
+class _Run:
+    """Numbers for everything a cell reads, and one way to run it."""
+
+    params: Arrays
+    x: np.ndarray
+    initial: Arrays
+    captured: Arrays
+    sequences: Arrays
+    d_y: np.ndarray
+    d_final: Arrays
+    options: dict[str, Any] = field(default_factory=dict)  # lengths, reverse
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """Of a forward pass."""
+        return {"captured": self.captured, "sequences": self.sequences, **self.options}
+
+
+def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidden_size: int = 7) -> bool:
+    """Check a cell, or a class (any function) that makes one of these sizes; print a table; say whether all holds.
+
+    It compiles the cell four times over, which takes some ten seconds for the first time.
+    """
+    name = getattr(cell, "__name__", type(cell).__name__)
+    try:
+        made = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, hidden_size)
+        print(_heading(made))
+        findings = list(_findings(made))
+    except NMTError as error:
+        print(error)
+        return False
+    for one in findings:
+        print(f"  {'ok' if one.passed else 'WRONG':6}{one.what:58}{one.error:9.1e}   at most {one.limit:.0e}")
+    wrong = sum(not one.passed for one in findings)
+    print(f"{name}: {f'{wrong} of {len(findings)} do not hold' if wrong else f'all {len(findings)} hold'}")
+    return wrong == 0
+
+
+def _heading(cell: Cell) -> str:
+    """Two lines before the table: sizes of the cell, and how many products its plan has where."""
+    plan, shapes = Scan(cell, dtype="float64").plan(True), cell.params()
+    forward, backward = plan.forward, plan.backward
+    if backward is None:
+        raise RuntimeError("a training plan has no backward pass")
+    loops = f"{_products(forward.loop)} forward and {_products(backward.loop)} backward"
+    outside = sum(_products(p) for p in (forward.before, forward.after, backward.before, backward.after))
+    size = sum(int(np.prod(p.shape)) for p in shapes.values())
+    states = ", ".join(f"{k} {n}" for k, n in cell.states().items()) or "none"
+    return (
+        f"{type(cell).__name__}: {cell.input_size} -> {cell.output_size}, {size} parameters, states {states}\n"
+        f"  products in the time loop: {loops}; outside: {outside}; sums for weights' gradients: {len(plan.sinks)}"
+    )
+
+
+def _products(program: Program) -> int:
+    return sum(isinstance(step, Product) for step in program.steps)
+
+
+def _findings(cell: Cell) -> Iterator[Finding]:
+    """All comparisons in turn. Programs are compiled when the first comparison that needs them is asked for."""
+    run = _draw(cell)
+    ways: dict[str, dict[str, Any]] = {
+        "all steps": {},
+        f"lengths {' '.join(map(str, LENGTHS))}": {"lengths": LENGTHS},
+        "from the last step to the first": {"lengths": LENGTHS, "reverse": True},
+    }
+    for label, options in ways.items():
+        run.options = options
+        outputs, found, tape = _compiled(cell, run)
+        expected, slopes = _interpreted(cell, run, tape)
+        yield Finding(f"program = interpreter, {label}", _difference(outputs, expected), ROUNDING)
+        yield Finding(f"gradients = interpreter's, {label}", _difference(found, slopes), ROUNDING)
+        if label == "all steps":
+            yield Finding("gradients = difference quotients", _quotients(cell, run, tape, slopes), QUOTIENT_LIMIT)
+    for division in ("rows", "units"):
+        two, two_slopes, _ = _compiled(cell, run, threads=2, division=division)
+        error = max(_difference(two, outputs), _difference(two_slopes, found))
+        yield Finding(f"two threads dividing {division}: the same bits", error, 0.0)
+    again, again_slopes, _ = _compiled(cell, run, recompute="gates")
+    error = max(_difference(again, outputs), _difference(again_slopes, found))
+    yield Finding("recompute: gates changes nothing", error, ROUNDING)
+    run.options = {}
+    result = Scan(cell, dtype="float64", threads=1).forward(Weights(run.params), run.x, run.initial, **run.keywords)
+    plain = interpreter.forward(cell, run.params, run.x, run.initial, **run.keywords)
+    whole = _named(result.y, result.final)
+    yield Finding("inference = interpreter", _difference(whole, _named(plain.y, plain.final)), ROUNDING)
+    yield Finding("step by step = one call", _difference(_stepped(cell, run), whole), ROUNDING)
+
+
+def _draw(cell: Cell) -> _Run:
+    """Numbers of a fixed seed for everything that the cell reads and for the gradients of everything that it gives."""
+    rng = np.random.default_rng(0)
+
+    def normal(*sizes: int) -> np.ndarray:
+        return rng.normal(size=[n for size in sizes for n in axes_of(size)])
+
+    return _Run(
+        {name: 0.4 * normal(*p.shape) for name, p in cell.params().items()},
+        normal(STEPS, ROWS, cell.input_size),
+        {name: normal(ROWS, cell.states()[name]) for name in cell.starts()},
+        {k: normal(*((PLACES,) if c.source_axis else ()), ROWS, c.width) for k, c in cell.captured().items()},
+        {k: normal(STEPS, ROWS, n) for k, n in cell.sequences().items()},
+        normal(STEPS, ROWS, cell.output_size),
+        {name: normal(ROWS, n) for name, n in cell.states().items()},
+    )
+
+
+def _named(y: np.ndarray, final: Mapping[str, np.ndarray]) -> Arrays:
+    """Outputs under the names that findings know."""
+    return {"y": y, **{f"final {k}": a for k, a in final.items()}}
+
+
+def _gradients(found: Any, params: Arrays) -> Arrays:
+    """Gradients of a run and of its parameters under the names that findings know."""
+    return {
+        "x": found.x,
+        **{f"initial {k}": a for k, a in found.initial.items()},
+        **{f"captured {k}": a for k, a in found.captured.items()},
+        **{f"sequence {k}": a for k, a in found.sequences.items()},
+        **params,
+    }
+
+
+def _compiled(cell: Cell, run: _Run, **options: Any) -> tuple[Arrays, Arrays, Tape]:
+    """Outputs and gradients of the program, and its tape."""
+    scan = Scan(cell, dtype="float64", **{"threads": 1, **options})
+    result = scan.forward(Weights(run.params), run.x, run.initial, **run.keywords, training=True, seed=1)
+    if result.tape is None:
+        raise RuntimeError("a training run kept no tape")
+    shares = {name: np.zeros_like(p) for name, p in run.params.items()}
+    found = scan.backward(result.tape, run.d_y, run.d_final, shares)
+    return _named(result.y, result.final), _gradients(found, shares), result.tape
+
+
+def _meaning(cell: Cell, run: _Run, tape: Tape) -> interpreter.Interpretation:
+    """The interpreter's run with the tape's dropout."""
+    drawn = tape.compiled.step.plan.trace.masks
+    masks = {m.name: tape.arrays[array_names.mask(m.name, lasting=m.variational)] for m in drawn}
+    params = {k: p * tape.connections.get(k, 1.0) for k, p in run.params.items()}
+    return interpreter.forward(cell, params, run.x, run.initial, **run.keywords, masks=masks)
+
+
+def _interpreted(cell: Cell, run: _Run, tape: Tape) -> tuple[Arrays, Arrays]:
+    """The interpreter's outputs and gradients for the run that left this tape."""
+    result = _meaning(cell, run, tape)
+    found = interpreter.backward(result, run.d_y, run.d_final)
+    params = {k: g * tape.connections.get(k, 1.0) for k, g in found.params.items()}
+    return _named(result.y, result.final), _gradients(found, params)
+
+
+def _difference(found: Arrays, expected: Arrays) -> float:
+    """The largest over all arrays, relative to the largest number of each, or 1; NaN where there is one."""
+    errors = [0.0]
+    for name, value in expected.items():
+        if value.size:
+            errors.append(float(np.max(np.abs(found[name] - value)) / max(1.0, float(np.max(np.abs(value))))))
+    return float(np.max(errors))
+
+
+def _quotients(cell: Cell, run: _Run, tape: Tape, slopes: Arrays) -> float:
+    """How far central differences along a random direction of each array are from the gradients."""
+    leaves = {"x": run.x, **{f"initial {k}": a for k, a in run.initial.items()}}
+    leaves |= {f"sequence {k}": a for k, a in run.sequences.items()}
+    leaves |= {f"captured {k}": a for k, a in run.captured.items()} | run.params
+    rng, errors = np.random.default_rng(1), [0.0]
+
+    def loss() -> float:
+        result = _meaning(cell, run, tape)
+        final = sum(float(np.sum(a * run.d_final[k])) for k, a in result.final.items())
+        return float(np.sum(result.y * run.d_y)) + final
+
+    for name, array in leaves.items():
+        direction = rng.normal(size=array.shape)
+        direction /= np.linalg.norm(direction)
+        kept, values = array.copy(), []
+        for sign in (1, -1):
+            array[...] = kept + sign * QUOTIENT_STEP * direction
+            values.append(loss())
+        array[...] = kept
+        promised = float(np.sum(slopes[name] * direction))
+        got = (values[0] - values[1]) / (2 * QUOTIENT_STEP)
+        errors.append(abs(got - promised) / max(1.0, float(np.linalg.norm(slopes[name]))))
+    return float(np.max(errors))
+
+
+def _stepped(cell: Cell, run: _Run) -> Arrays:
+    """Outputs and final states of one step after another by `Stepper`, as search does."""
+    scan, weights = Scan(cell, dtype="float64", threads=1), Weights(run.params)
+    states = {k: np.zeros((ROWS, *axes_of(n))) for k, n in scan.states.items()} | run.initial
+    y = np.zeros((STEPS, ROWS, *axes_of(cell.output_size)))
+    stepper = Stepper(scan, weights)
+    names = stepper.admit(run.captured) if run.captured else None
+    for t, x in enumerate(run.x):
+        others = {k: a[t] for k, a in run.sequences.items()}
+        y[t], new = stepper.step(x, states, names, sequences=others)
+        states = {k: v.copy() for k, v in new.items()}
+    return _named(y, states)

@@ -1,0 +1,53 @@
+"""Which device a run takes: the processor, the first graphics card, or what a name asks for.
+
+Stands above the devices and what they are made of; each is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+
+from nmt.errors import DeviceError
+from nmt.rnn.device import Device
+
+_logger = logging.getLogger("nmt")
+
+
+@lru_cache(maxsize=1)
+def cpu() -> Device:
+    """The processor."""
+    from nmt.rnn.kernels.device_cpu import CPUDevice
+
+    return CPUDevice()
+
+
+@lru_cache(maxsize=1)
+def cuda() -> Device:
+    """The first card. Raises DeviceError: the packages, the driver or a card that suffices is missing."""
+    from nmt.rnn.kernels.cuda.runtime import CupyRuntime
+
+    # The runtime first: without its packages the kernels cannot even be read.
+    runtime = CupyRuntime()
+    from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+    return CudaDevice(runtime)
+
+
+def choose_device(name: str) -> Device:
+    """The device called `cpu` or `cuda`; `auto` is the card, or the processor with a word why.
+
+    Raises DeviceError: `cuda` was asked for and there is no usable card, or another name.
+    """
+    if name not in ("cpu", "cuda", "auto"):
+        raise DeviceError(f"device must be cpu, cuda or auto, got {name!r}")
+    if name == "cpu":
+        return cpu()
+    try:
+        return cuda()
+    except DeviceError as error:
+        if name == "cuda":
+            raise
+        fact, _, _ = str(error).removeprefix("cuda: ").partition("; ")
+        _logger.warning("device auto: the processor, for %s", fact)
+        return cpu()

@@ -1,0 +1,83 @@
+"""How threads share a run over time: each its own rows of the batch, or each its own hidden units.
+
+The choice is one of speed: the results are the same bits. Limits: tuning.py; measured by benchmarks/schedules.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from nmt.rnn import tuning
+
+Division = Literal["rows", "units"]
+"""What the threads divide in a time loop: each its own rows of the batch, or each its own hidden units."""
+
+
+def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
+    """How the threads share a loop whose products read `weight_bytes` of weights at every step.
+
+    With few rows a step lasts as long as its weights take to arrive from the cache, and divided by rows every thread
+    fetches all of them. With many, meeting after every product costs more than that.
+    """
+    limit = tuning.UNITS_BELOW[weight_bytes >= tuning.LARGE_WEIGHTS] * threads
+    return "units" if threads > 1 and rows < limit else "rows"
+
+
+def meeting_threads(size: int, threads: int) -> int:
+    """How many of the threads it pays to divide a step of so many multiply-adds between, if they meet after every
+    product. Two must have ALONE_A_STEP together; with more the share of each must grow as the meeting does, which is by
+    one turn of a cache line whenever their number doubles (reasoned, not measured: see docs/threads.md)."""
+    while threads > 1 and 2 * size < tuning.ALONE_A_STEP * threads * (threads - 1).bit_length():
+        threads -= 1
+    return threads
+
+
+def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
+    """Bounds, int64 [threads + 1], that give each thread about as many steps to do; with fewer rows than threads some
+    have none. lengths: int64 [B]."""
+    B = len(lengths)
+    work = np.concatenate([[0], np.cumsum(lengths + 1)])
+    inner = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads, side="left")
+    return np.maximum.accumulate(np.concatenate([[0], np.clip(inner, 0, B), [B]])).astype(np.int64)
+
+
+@lru_cache(maxsize=1024)
+def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of rows that all take one step, and the bounds that divide them between threads; not to be written
+    into."""
+    ones = np.ones(rows, np.int64)
+    return ones, split_rows(ones, threads)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What decides how threads share the rows of a function."""
+
+    threads: int
+    division: Division | None
+    weight_bytes: int  # of its products, 0 where it has none
+    row_size: int  # multiply-adds of a row's step
+
+    def of(self, B: int, size: int, T: int, bounds: np.ndarray) -> tuple[bool, np.ndarray]:
+        """Whether they divide units, and the bounds of each one's rows, of B with `size` multiply-adds in T steps."""
+        division = self.division or choose_division(B, self.threads, self.weight_bytes)
+        units = self.weight_bytes > 0 and division == "units"
+        meeting = meeting_threads(size // max(1, T), self.threads) if units else self.threads
+        if self.weight_bytes and (size < tuning.ALONE_BELOW or meeting == 1):
+            return False, np.array([0, B], np.int64)
+        if units and meeting < self.threads:
+            if self.division is None and choose_division(B, meeting, self.weight_bytes) == "rows":
+                units = False
+            else:
+                return True, bounds[np.arange(meeting + 1) * self.threads // meeting]
+        if 0 < B < self.threads and not units:  # nobody is woken for no rows
+            return False, np.unique(bounds)
+        return units, bounds
+
+    def of_step(self, rows: int) -> tuple[bool, np.ndarray]:
+        """The same for rows that all take a single step."""
+        return self.of(rows, rows * self.row_size, 1, single_steps(rows, self.threads)[1])

@@ -1,0 +1,272 @@
+"""What a cell over time means: its untransformed step, one NumPy operation after another.
+
+No pass has touched the graph but the differentiator, nothing is hoisted, fused or kept, and every
+row takes part in every step (a row that has ended throws its results away). Slow, small, and right
+by reading it next to `nmt.rnn.ops`. Imports no Numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import SEQUENCE, Arrays
+from nmt.rnn.arrays.features import flat, shaped
+from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.differentiate import Sink, differentiate
+from nmt.rnn.compiler.trace import Trace, trace
+from nmt.rnn.graph import Value, topological
+
+Lengths = Sequence[int] | np.ndarray | None
+
+
+@dataclass
+class Interpretation:
+    """Outputs [T, B, n], final states, noted values by name, and what `backward` needs: `memory` before every step."""
+
+    y: np.ndarray
+    final: Arrays
+    recorded: Arrays
+    run: _Run
+    memory: dict[int, Arrays]
+
+
+@dataclass
+class Gradients:
+    """Of sum(d_y * y) + sum(d_final * final), by name where there are several."""
+
+    x: np.ndarray
+    initial: Arrays
+    captured: Arrays
+    params: Arrays
+    sequences: Arrays
+
+
+def forward(
+    cell: Cell,
+    params: Mapping[str, np.ndarray],
+    x: np.ndarray,
+    initial: Mapping[str, np.ndarray] | None = None,
+    *,
+    lengths: Lengths = None,
+    mask: np.ndarray | None = None,
+    sequences: Mapping[str, np.ndarray] | None = None,
+    captured: Mapping[str, np.ndarray] | None = None,
+    source_lengths: Lengths = None,
+    reverse: bool = False,
+    masks: Mapping[str, np.ndarray] | None = None,
+    record: Sequence[str] = (),
+) -> Interpretation:
+    """`nmt.rnn.scan.scan.Scan.forward` in words of NumPy; shapes as there, unchecked.
+
+    masks: the dropout masks by their names in the trace, [T, B, n] per step, [B, n] per sequence;
+    None is a run without dropout. record: names of noted values.
+    """
+    there = np.arange(len(x))[:, None] < (len(x) if lengths is None else np.asarray(lengths)) if mask is None else mask
+    there = np.broadcast_to(there, x.shape[:2])
+    x = flat(x, 2, cell.input_size)
+    others = {k: flat(a, 2, cell.sequences()[k]) for k, a in (sequences or {}).items()}
+    constant = {
+        k: flat(a, 1 + cell.captured()[k].source_axis, cell.captured()[k].width) for k, a in (captured or {}).items()
+    }
+    given_arrays = _Given(x, there, others, constant, source_lengths)
+    run = _Run(cell, params, given_arrays, reverse=reverse, masks=masks, record=record)
+    traced, B = run.traced, x.shape[1]
+    given = {k: flat(a, 1, cell.states()[k]) for k, a in (initial or {}).items()}
+    for name, start in cell.learned().items():
+        given.setdefault(name, np.broadcast_to(params[start], (B, len(params[start]))))
+    state = {name: given.get(name, np.zeros((B, v.width or 0), x.dtype)) for name, v in traced.states.items()}
+    y, memory = np.zeros((len(x), B, cell.output_size), x.dtype), {}
+    recorded = {name: np.zeros(run.shape_of(traced.outputs[array_names.noted(name)]), x.dtype) for name in record}
+    for t in run.times:
+        memory[t] = state
+        values = run.evaluate([*traced.outputs.values(), *traced.new.values()], t, state)
+        active = run.active(t)
+        y[t] = np.where(active, _rows(values, traced.outputs["y"], B), 0)
+        for name, array in recorded.items():
+            array[t] = run.real_part(traced.outputs[array_names.noted(name)], values, t).reshape(array.shape[1:])
+        state = {name: np.where(active, _rows(values, v, B), state[name]) for name, v in traced.new.items()}
+    run.learned = {name: start for name, start in cell.learned().items() if name not in (initial or {})}
+    final = {name: shaped(array, cell.states()[name]) for name, array in state.items()}
+    return Interpretation(shaped(y, cell.output_size), final, recorded, run, memory)
+
+
+def backward(
+    result: Interpretation,
+    d_y: np.ndarray,
+    d_final: Mapping[str, np.ndarray] | None = None,
+    d_recorded: Mapping[str, np.ndarray] | None = None,
+) -> Gradients:
+    """Gradients by reverse mode on the step's graph, steps in the opposite order."""
+    run, given, cell = result.run, d_final or {}, result.run.cell
+    d_y = flat(d_y, 2, cell.output_size)
+    gradients, sinks = run.differentiated()
+    roots = [*gradients.values(), *(v for s in sinks for v in (s.left, s.right) if v is not None)]
+    carried = {k: flat(given.get(k, np.zeros_like(v)), 1, cell.states()[k]) for k, v in result.final.items()}
+    total = Gradients(
+        np.zeros_like(run.x),
+        {},
+        {k: np.zeros_like(v) for k, v in run.captured.items()},
+        {k: np.zeros_like(v) for k, v in run.params.items()},
+        {k: np.zeros_like(v) for k, v in run.sequences.items()},
+    )
+    seen = {
+        array_names.gradient(array_names.noted(k)): (d_recorded or {}).get(k, np.zeros_like(a))
+        for k, a in result.recorded.items()
+    }
+    B = run.x.shape[1]
+    for t in reversed(run.times):
+        cotangents = {"d_y": d_y[t], **{array_names.state_gradient(name): g for name, g in carried.items()}}
+        cotangents |= {name: array[t] for name, array in seen.items()}
+        values = run.evaluate(roots, t, result.memory[t], cotangents)
+        active = run.active(t)
+        for sink in sinks:
+            run.add_share(total.params[sink.name], sink, values, t)
+        for name, g in gradients.items():
+            if name == "x":
+                total.x[t] = np.where(active, _rows(values, g, B), 0)
+            elif name.startswith(SEQUENCE):
+                total.sequences[name.removeprefix(SEQUENCE)][t] = np.where(active, _rows(values, g, B), 0)
+            elif name in total.captured:
+                total.captured[name] += run.real_part(g, values, t).reshape(total.captured[name].shape)
+        carried = {
+            name: np.where(active, _rows(values, gradients[name], B) if name in gradients else 0, g)
+            for name, g in carried.items()
+        }
+    total.initial = carried
+    for name, start in run.learned.items():
+        total.params[start] += carried[name].sum(axis=0)
+    total.x = shaped(total.x, cell.input_size)
+    total.initial = {k: shaped(a, cell.states()[k]) for k, a in total.initial.items()}
+    total.captured = {k: shaped(a, cell.captured()[k].width) for k, a in total.captured.items()}
+    total.sequences = {k: shaped(a, cell.sequences()[k]) for k, a in total.sequences.items()}
+    return total
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a run reads at its steps, with one axis for features."""
+
+    x: np.ndarray  # [T, B, D]
+    there: np.ndarray  # bool [T, B]: which steps exist
+    sequences: Arrays
+    captured: Arrays
+    source_lengths: Lengths
+
+
+class _Run:
+    """A traced cell with the arrays it reads; evaluates values of one step."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        params: Mapping[str, np.ndarray],
+        given: _Given,
+        *,
+        reverse: bool,
+        masks: Mapping[str, np.ndarray] | None,
+        record: Sequence[str],
+    ) -> None:
+        T, B, _ = given.x.shape
+        S = max((a.shape[0] for a in given.captured.values() if a.ndim == 3), default=1)
+        sources = np.full(B, S) if given.source_lengths is None else np.asarray(given.source_lengths)
+        self.cell = cell
+        self.traced: Trace = trace(cell, training=masks is not None, cut=False, record=record)
+        self.x, self.there, self.params = given.x, given.there, dict(params)
+        self.captured, self.sequences, self.masks = given.captured, given.sequences, dict(masks or {})
+        self.learned: dict[str, str] = {}
+        self.real = (np.arange(S)[:, None] < sources)[:, :, None]  # [S, B, 1]
+        self.times = range(T - 1, -1, -1) if reverse else range(T)
+
+    def active(self, t: int) -> np.ndarray:
+        """Which rows take part in step t, [B, 1]."""
+        return self.there[t][:, None]
+
+    def shape_of(self, v: Value) -> tuple[int, ...]:
+        """Of all steps of a noted value."""
+        S, B, _ = self.real.shape
+        return (len(self.x), *((S,) if "S" in v.axes else ()), B, v.width or 1)
+
+    def differentiated(self) -> tuple[dict[str, Value], list[Sink]]:
+        """Gradients of input, states and captured arrays by name, and shares of parameters'."""
+        traced = self.traced
+        results = {
+            **{array_names.gradient(k): v for k, v in traced.outputs.items()},
+            **{array_names.state_gradient(k): v for k, v in traced.new.items()},
+        }
+        outputs = [(v, traced.graph.leaf("cotangent", name, v.axes or ("B",), v.width)) for name, v in results.items()]
+        leaves = {k: v for k, v in traced.leaves.items() if k not in self.masks}
+        gradients, sinks = differentiate(outputs, {v.id for v in leaves.values()})
+        named = {k: gradients[v.id] for k, v in leaves.items() if v.id in gradients}
+        return {k: g for k, g in named.items() if k not in self.params}, sinks
+
+    def evaluate(
+        self, roots: list[Value], t: int, state: Arrays, cotangents: Arrays | None = None
+    ) -> dict[int, np.ndarray]:
+        """All values the roots need, by id; each [S, B, width] with 1 for an axis it lacks."""
+        values: dict[int, np.ndarray] = {}
+        for v in topological(roots):
+            if v.kind == "leaf" and v.op != "rows_of":
+                values[v.id] = self._leaf(v, t, {**state, **(cotangents or {})})
+            else:
+                values[v.id] = self._apply(v, [values[a.id] for a in v.args])
+        return values
+
+    def real_part(self, v: Value, values: dict[int, np.ndarray], t: int) -> np.ndarray:
+        """A value with zeros for rows that have ended and source positions that are padding."""
+        real = self.active(t) & self.real if "S" in v.axes else self.active(t)
+        return np.where(real, values[v.id], 0)
+
+    def add_share(self, target: np.ndarray, sink: Sink, values: dict[int, np.ndarray], t: int) -> None:
+        """Add one step's share of a parameter's gradient, summed over rows and positions."""
+        right = self.real_part(sink.right, values, t)
+        if sink.left is None:
+            target += right.sum(axis=(0, 1))
+            return
+        left = self.real_part(sink.left, values, t)
+        outer = left[..., :, None] * right[..., None, :]
+        target[sink.start : sink.start + (sink.rows or 0)] += outer.sum(axis=(0, 1))
+
+    def _leaf(self, v: Value, t: int, of_step: Arrays) -> np.ndarray:
+        """What memory holds for a leaf in step t, [S or 1, B or 1, n]; a matrix as it is."""
+        if v.op == "const":
+            return np.full((1, 1, 1), v.attrs["value"], self.x.dtype)
+        name = v.attrs["name"]
+        if v.op == "param":
+            array = self.params[name]
+            return array if array.ndim == 2 else array[None, None]
+        if name in self.captured and v.op == "captured":
+            array = self.captured[name].reshape(-1, self.real.shape[1], v.width or 1)
+            return np.where(self.real, array, 0) if "S" in v.axes else array
+        if name in self.masks:
+            array = self.masks[name]
+            return array[None] if array.ndim == 2 else array[t][None]
+        if name.startswith(SEQUENCE):
+            return self.sequences[name.removeprefix(SEQUENCE)][t][None]
+        array = self.x[t] if v.op == "input" else of_step[name]
+        return array if array.ndim == 3 else array[None]
+
+    def _apply(self, v: Value, args: list[np.ndarray]) -> np.ndarray:
+        """What an operation means for these arguments. Raises RuntimeError: it has no meaning, or gives another shape
+        than its rule says."""
+        if v.rule.meaning is None:
+            raise RuntimeError(f"the operation {v.op} has no NumPy meaning")
+        attrs = {k: a for k, a in v.attrs.items() if k != "name"}
+        S, B, _ = self.real.shape
+        shape = (S if "S" in v.axes else 1, B if "B" in v.axes else 1, v.width or 1)
+        if v.op in ("softmax", "sum_s"):
+            attrs["real"] = self.real
+        elif v.op == "expand":
+            attrs["shape"] = shape
+        result = np.asarray(v.rule.meaning(*args, **attrs))
+        if v.op != "rows_of" and result.shape != shape:
+            raise RuntimeError(f"{v} must be {shape}, got {result.shape}")
+        return result
+
+
+def _rows(values: dict[int, np.ndarray], v: Value, B: int) -> np.ndarray:
+    """A value of the step as [B, width]."""
+    return np.broadcast_to(values[v.id][0], (B, v.width or 1))

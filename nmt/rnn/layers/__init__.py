@@ -1,0 +1,1 @@
+"""Stacks of recurrent layers with the interface people know."""

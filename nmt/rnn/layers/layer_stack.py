@@ -1,0 +1,273 @@
+"""What a stack of recurrent layers is made of: cells, scans, parameters by name, and the options they share.
+
+How it runs is in `layers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypedDict, get_args
+
+import numpy as np
+
+from nmt.errors import NMTError, ShapeError
+from nmt.rnn.arguments import MOST_THREADS, share, whole_number
+from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.cell import Cell, Param
+from nmt.rnn.cells import LearnedStartCell
+from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.cores import default_threads
+from nmt.rnn.device import Array, Device
+from nmt.rnn.devices import cpu
+from nmt.rnn.layers.layer_params import LayerParams
+from nmt.rnn.layers.layer_states import LayerStates
+from nmt.rnn.layers.padding import Empty, Padding
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.short_runs import Repeated, Side, Sizes
+
+Need = Literal["x", "states", "params"]
+"""A kind of gradient."""
+
+_MOST_LAYERS = 1000
+
+
+class LayerOptions(TypedDict, total=False):
+    """The keywords of `LayerStack`, which every operator takes besides its own."""
+
+    bidirectional: bool
+    reverse: bool
+    bias: bool
+    dropout: float
+    batch_first: bool
+    learn_initial: bool
+    padding: Padding
+    empty: Empty
+    needs: Collection[Need]
+    dtype: Any
+    compute_dtype: str | None
+    threads: int | None
+    recompute: Recompute
+    device: Device | None
+
+
+class LayerStack:
+    """A stack whose subclasses make the cells and name their `states`.
+
+    `params` may be written into at any time; each pass takes the numbers that are there, and lays them out for the
+    products anew. After `freeze` that is done once.
+    """
+
+    states: tuple[str, ...] = ("h",)
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        *,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+        batch_first: bool = False,
+        learn_initial: bool = False,
+        padding: Padding = "zero",
+        empty: Empty = "initial",
+        needs: Collection[Need] = ("x", "states", "params"),
+        dtype: Any = np.float32,
+        compute_dtype: str | None = None,
+        threads: int | None = None,
+        recompute: Recompute = "attention",
+        device: Device | None = None,
+    ) -> None:
+        """hidden_size: of all layers, or a number for each; num_layers: None for 1, or as many as there are numbers.
+
+        bidirectional: every layer in both directions, outputs side by side; reverse: from a row's last step to its
+        first alone. dropout: of the output of every layer but the last, in `forward` only. batch_first: x, y and their
+        gradients are [B, T, ...], states are not. learn_initial: states not given are parameters `start_h_l0` [n],
+        `start_c_l0` [n], ..., the same for all rows, zero at first. padding: what y is beyond a row's length; empty:
+        what the final state of a row without steps is (see padding.py). needs: which gradients backward gives; without
+        "x" the first layer's plan has no product for it, without "params" no plan has a sum over time. compute_dtype:
+        of the products; recompute: with "gates" forward stores states alone (see `Scan`). device: where all arrays
+        lie, also `params`; None for the processor. Raises ShapeError, NMTError.
+        """
+        self.name = type(self).__name__
+        input_size = whole_number(self.name, "input_size", input_size)
+        self.hidden_sizes = self._check_sizes(hidden_size, num_layers)
+        threads = None if threads is None else whole_number(self.name, "threads", threads, MOST_THREADS)
+        if device is not None and not isinstance(device, Device):
+            raise NMTError(
+                f"{self.name}: device must be a Device, as nmt.rnn.devices.choose_device gives, got {device!r}"
+            )
+        dropout = share(self.name, "dropout", dropout)
+        self._check_options((bidirectional, reverse), padding, empty, needs)
+        self.input_size, self.num_layers = input_size, len(self.hidden_sizes)
+        self.bidirectional, self.reverse, self.bias, self.dropout = bidirectional, reverse, bias, dropout
+        self.batch_first, self.learn_initial, self.dtype = batch_first, learn_initial, np.dtype(dtype)
+        self.padding: Padding = padding
+        self.empty: Empty = empty
+        self.needs = frozenset(needs)
+        self.device, self.threads = device or cpu(), threads or default_threads()
+        self._ends = ("", "_reverse") if bidirectional else ("_reverse",) if reverse else ("",)
+        self.directions = len(self._ends)
+        self._layers: list[list[Side]] = []
+        shapes: dict[str, Param] = {}
+        below = input_size
+        for layer, H in enumerate(self.hidden_sizes):
+            cell = self._cell(below, H)
+            cell = LearnedStartCell(cell) if learn_initial else cell
+            scan = Scan(
+                cell,
+                dtype=dtype,
+                compute_dtype=compute_dtype,
+                threads=self.threads,
+                needs=self._wanted(cell, layer),
+                recompute=recompute,
+                device=self.device,
+            )
+            shapes |= self._add_layer(scan)
+            below = cell.output_size * self.directions
+        self.output_size = below
+        self._store = LayerParams(self.name, shapes, self.dtype, self.device)
+        self._states = {}
+        for name in self.states:
+            widths = [sides[0].scan.states[name] for sides in self._layers]
+            self._states[name] = LayerStates(self.name, self.device, self.dtype, widths, self.directions)
+        self.initialize(0)
+
+    def _add_layer(self, scan: Scan) -> dict[str, Param]:
+        """Put a layer on top, the same scan in all directions; returns its parameters by name."""
+        own = self._shapes(scan.cell)
+        ends = [f"_l{len(self._layers)}{end}" for end in self._ends]
+        self._layers.append([Side(scan, Weights(), tuple(own), end, end.endswith("_reverse")) for end in ends])
+        return {name + end: param for end in ends for name, param in own.items()}
+
+    def __repr__(self) -> str:
+        """Its sizes from layer to layer, and where it computes."""
+        sizes = " -> ".join(map(str, (self.input_size, *self.hidden_sizes)))
+        ways = "bidirectional, " if self.bidirectional else "reverse, " if self.reverse else ""
+        return f"{self.name}({sizes}, {ways}{self.dtype}, {self.device.name}, threads={self.threads})"
+
+    # ------------------------------------------------------------ parameters
+
+    @property
+    def params(self) -> Arrays:
+        """The parameters by name: views of `flat`, until others are put in."""
+        return self._store.arrays
+
+    @property
+    def flat(self) -> Array:
+        """All parameters as one vector, without gaps, in the order of `params`. Arrays that were put into `params`
+        meanwhile are copied into it and replaced by its views. Raises ShapeError."""
+        return self._store.flat
+
+    def views(self, flat: Array) -> Arrays:
+        """The pieces of a vector that is laid out like `flat`, by parameter: a gradient's, or an optimizer's. Raises
+        ShapeError."""
+        return self._store.views(flat)
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy parameters in, host arrays of any float type (see weight_layouts.py for those of other systems). Raises
+        ShapeError."""
+        self._thaw({})
+        self._store.load(arrays)
+
+    def initialize(self, seed: int) -> None:
+        """Draw new parameters: Glorot uniform matrices, zero biases, the LSTM's forget bias one."""
+        self._thaw({})
+        self._store.initialize(seed)
+
+    def freeze(self) -> None:
+        """Make the parameters read-only: passes after the first find them laid out for the products.
+
+        For inference step by step, where laying out would cost more than the step. `initialize`, `load`, and new
+        arrays in `params` followed by `freeze`, end the old state.
+        """
+        self._thaw({})
+        _ = self.flat
+        self._thaw(dict(self.params))
+        self._store.set_writeable(False)
+
+    def _thaw(self, fixed: Arrays) -> None:
+        """Open the parameters again, but for those in `fixed`; every side is laid out anew when it next runs."""
+        self._store.set_writeable(True)
+        self._fixed = fixed  # parameters that stay as they are
+        self._frozen: set[str] = set()  # sides whose weights stay as they are
+        self._forget_sizes()
+
+    def _forget_sizes(self) -> None:
+        """Let the memory of short runs go."""
+        joins = [states.together for states in self._states.values()]
+        self._sizes = Sizes(lambda T, B: Repeated(self._layers, joins, T, B))
+
+    def _refresh(self, side: Side) -> Weights:
+        """The cell's weights from `params` as they are now."""
+        weights = side.weights
+        if side.end in self._frozen:
+            return weights
+        try:
+            own = {name: self.params[name + side.end] for name in side.params}
+        except KeyError as e:
+            have = ", ".join(self.params)
+            raise ShapeError(f"{self.name}: params must hold {e.args[0]}, got {have}") from None
+        for name, array in self._to_cell(own).items():
+            if name not in weights or weights[name] is not array:
+                weights[name] = array
+        weights.changed()
+        if all(self._fixed.get(name + side.end) is array for name, array in own.items()):
+            self._frozen.add(side.end)
+        return weights
+
+    def _wanted(self, cell: Cell, layer: int) -> set[str]:
+        """What a layer's backward pass computes gradients of, besides its states."""
+        params = set(cell.params()) if "params" in self.needs else set()
+        return params | ({"x"} if layer or "x" in self.needs else set())
+
+    # ------------------------------------------------------------ what differs from cell to cell
+
+    def _cell(self, input_size: int, hidden_size: int) -> Cell:
+        raise NotImplementedError
+
+    def _shapes(self, cell: Cell) -> dict[str, Param]:
+        """A layer's parameters: the cell's, and two biases for its one, as all systems but Keras have."""
+        shapes: dict[str, Param] = {}
+        for name, param in cell.params().items():
+            shapes |= {"b_x": param, "b_h": replace(param, ones=None)} if name == "b" else {name: param}
+        return shapes
+
+    def _to_cell(self, p: Arrays) -> Arrays:
+        """The cell's parameters from a layer's."""
+        given = {name: array for name, array in p.items() if name not in ("b_x", "b_h")}
+        return given | ({"b": p["b_x"] + p["b_h"]} if self.bias else {})
+
+    def _from_cell(self, g: Arrays) -> Arrays:
+        """Gradients of a layer's parameters from the cell's."""
+        given = {name: array for name, array in g.items() if name != "b"}
+        return given | ({"b_x": g["b"], "b_h": g["b"].copy()} if self.bias else {})
+
+    # ------------------------------------------------------------ checks of what the constructor is given
+
+    def _check_sizes(self, hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
+        """The hidden size of each layer."""
+        layers = None if num_layers is None else whole_number(self.name, "num_layers", num_layers, _MOST_LAYERS)
+        if not isinstance(hidden_size, Sequence | np.ndarray) or isinstance(hidden_size, str):
+            return (whole_number(self.name, "hidden_size", hidden_size),) * (layers or 1)
+        if not len(hidden_size):
+            raise ShapeError(f"{self.name}: hidden_size must have a number for each layer, got none")
+        if layers not in (None, len(hidden_size)):
+            raise ShapeError(
+                f"{self.name}: num_layers must be {len(hidden_size)}, the number of hidden sizes, or None, got {layers}"
+            )
+        return tuple(whole_number(self.name, "hidden_size", size) for size in hidden_size)
+
+    def _check_options(self, directions: tuple[bool, bool], padding: str, empty: str, needs: Collection[str]) -> None:
+        """Raises NMTError: both directions asked for twice, or a name that an option does not have."""
+        if all(directions):
+            raise NMTError(f"{self.name}: bidirectional and reverse must not both be set, got both; drop reverse")
+        given = {"padding": [padding], "empty": [empty], "needs": needs}
+        for (name, names), kind in zip(given.items(), (Padding, Empty, Need), strict=True):
+            for one in names:
+                if one not in get_args(kind):
+                    raise NMTError(f"{self.name}: {name} must be among {', '.join(get_args(kind))}, got {one}")

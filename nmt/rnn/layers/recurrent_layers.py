@@ -1,0 +1,329 @@
+"""Layers of one recurrent cell, one above the other, in one or both directions: scans over scans, forward and back.
+
+What LSTM, GRU and RNN (`operators.py`) share. Memory of a pass is used again by the next; what the caller gets is his.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+
+from nmt.errors import NMTError
+from nmt.rnn import tuning
+from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.device import Array
+from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
+from nmt.rnn.layers.layer_states import States, check_array
+from nmt.rnn.layers.padding import RowEnds
+from nmt.rnn.layers.reserve import KeptLayer, KeptPass, Reserve
+from nmt.rnn.scan.short_runs import Side
+from nmt.rnn.scan.tape import Result
+
+Lengths = Sequence[int] | np.ndarray | None
+Into = Mapping[str, Array] | Array | None
+"""Where gradients of parameters are added: arrays by name, or one vector laid out like `flat`; None for new arrays."""
+
+
+@dataclass(frozen=True)
+class LayerGradients:
+    """Gradients of one pass, shaped like x, hx, cx and `params`. None: there is no c, or it is not among the layers'
+    `needs`; `params` is empty where they are not, and from `backward_data`."""
+
+    d_x: Array | None
+    d_hx: States | None
+    d_cx: States | None
+    params: Arrays
+
+
+class RecurrentLayers(LayerStack):
+    """A stack that runs; see `LayerStack` for its options and parameters."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int | Sequence[int],
+        num_layers: int | None = None,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, **options)
+        xp = self.device.xp
+        self._passes = 0
+        self._reserve = self.reserve()  # what a forward keeps
+        self._scratch = Workspace(xp), Workspace(xp)  # of the way back
+        self._idle: list[tuple[Workspace, Workspace]] = []  # of passes that keep nothing
+
+    # ------------------------------------------------------------ memory
+
+    def reserve(self) -> Reserve:
+        """Room for one more forward pass that waits for its backward."""
+        return Reserve(self.device.xp)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes held between passes, to be used again; the largest pass decides. Reserves of `reserve()` and packed
+        weights are not among them."""
+        return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle) for one in pair)
+
+    def release(self) -> None:
+        """Let that memory go; a forward that waits for its backward is forgotten. The next pass finds memory anew."""
+        self._reserve.release()
+        self._idle.clear()
+        for one in self._scratch:
+            one.reset()
+            one.release()
+        self._forget_sizes()
+
+    def _begin(self, reserve: Reserve | None) -> tuple[Workspace, Workspace]:
+        """Memory of a pass, but for what the caller gets: finding large memory anew takes a tenth of a pass. Without
+        training a layer needs that of the one below, and no more."""
+        if reserve is not None:
+            reserve.begin()
+            return reserve.memory, reserve.memory
+        try:
+            return self._idle.pop()  # one step for the interpreter: several threads may call
+        except IndexError:
+            return Workspace(self.device.xp), Workspace(self.device.xp)
+
+    def _outputs(self, lasting: bool) -> Any:
+        """Memory for a scan's result that the caller gets; those of two directions are joined in memory of their
+        own."""
+        return self.device.xp.zeros if lasting and not self.bidirectional else None
+
+    # ------------------------------------------------------------ forward
+
+    def _run(
+        self, x: Array, given: Sequence[States | None], lengths: Lengths, reserve: Reserve | None
+    ) -> tuple[Any, ...]:
+        """With a reserve, dropout acts and the pass is kept there for its way back."""
+        if lengths is None and reserve is None and self._is_short(x, given):
+            return self._repeat(x, given)
+        x = self._check("x", x, (*("BT" if self.batch_first else "TB"), self.input_size))
+        xp = self.device.xp
+        below = xp.ascontiguousarray(x.swapaxes(0, 1)) if self.batch_first else x
+        T, B, _ = below.shape
+        first = self._first_states(given, B)
+        memories = self._begin(reserve)
+        kept: list[KeptLayer] = []
+        final: list[Arrays] = []
+        ends = None
+        for layer, sides in enumerate(self._layers):
+            mask = self._mask(below.shape, layer) if reserve and layer and self.dropout else None
+            below = below if mask is None else below * mask
+            results: list[Result] = []
+            memory, is_last = memories[layer % 2], layer == self.num_layers - 1
+            if reserve is None:
+                memory.reset()
+            for side in sides:
+                at = len(final)
+                result = side.scan.forward(
+                    self._refresh(side),
+                    below,
+                    {name: states[at] for name, states in first.items()},
+                    lengths=lengths,
+                    reverse=side.reverse,
+                    training=reserve is not None,
+                    allocate=memory,
+                    outputs=self._outputs(is_last),
+                    single_step=T == 1 and side.end in self._frozen,
+                )
+                ends = ends or self._row_ends(lengths, T, B)  # the scan has checked the lengths
+                if ends:
+                    result.final = {name: ends.final(state) for name, state in result.final.items()}
+                if ends and is_last:
+                    result.y = ends.output(result.y, result.final["h"], side.reverse)
+                results.append(result)
+                final.append(result.final)
+            parts = [r.y for r in results]
+            below = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
+            kept.append(KeptLayer([r.tape for r in results if r.tape is not None], mask))
+        if reserve is None:
+            self._idle.append(memories)
+        else:
+            reserve.keep(KeptPass(kept, ends))
+            self._passes += 1
+        y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
+        return (y, *(states.together([f[name][None] for f in final]) for name, states in self._states.items()))
+
+    def _first_states(self, given: Sequence[States | None], B: int) -> dict[str, Sequence[Array]]:
+        """Those given, of each layer and direction [B, n], by state."""
+        pairs = zip(self._states.items(), given, strict=True)
+        return {name: states.apart(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
+
+    def _row_ends(self, lengths: Lengths, T: int, B: int) -> RowEnds | None:
+        """How results differ from the engine's where rows end early; None where they do not."""
+        if (self.padding, self.empty) == ("zero", "initial") or (lengths is None and T):
+            return None
+        steps = np.full(B, T, np.int64) if lengths is None else np.asarray(lengths, np.int64)
+        return RowEnds(self.device, steps, T, self.padding, self.empty)
+
+    def _is_short(self, x: Any, given: Sequence[Any]) -> bool:
+        """Whether `_repeat` can do this; what is wrong with arrays is said elsewhere."""
+        if self.device.name != "cpu" or len(self._frozen) < self.num_layers * self.directions:
+            return False
+        if type(x) is not np.ndarray or x.ndim != 3 or x.dtype != self.dtype or x.shape[2] != self.input_size:
+            return False
+        if not 0 < x.shape[0] * x.shape[1] <= tuning.SHORT_ROWS:
+            return False
+        B = x.shape[0 if self.batch_first else 1]
+        return all(a is None or states.fits(a, B) for a, states in zip(given, self._states.values(), strict=True))
+
+    def _repeat(self, x: Array, given: Sequence[States | None]) -> tuple[Any, ...]:
+        """A short run with weights that stay as they are: nothing is checked and looked up again."""
+        first = self._first_states(given, x.shape[0 if self.batch_first else 1])
+        y, *final = self._sizes(x.swapaxes(0, 1) if self.batch_first else x, [first.get(name) for name in self.states])
+        return (np.ascontiguousarray(y.swapaxes(0, 1)) if self.batch_first else y, *final)
+
+    def _mask(self, shape: tuple[int, ...], layer: int) -> Array:
+        """Dropout of a layer's input: anew for every pass, the same for every thread count."""
+        mask = self.device.xp.empty(shape, self.dtype)
+        self.device.dropout_mask(mask.reshape(-1), 1 - self.dropout, self._passes, layer << 40, self.threads)
+        return mask
+
+    # ------------------------------------------------------------ backward
+
+    def _backward(
+        self,
+        d_y: Array | None,
+        given: Sequence[States | None],
+        into: Into = None,
+        reserve: Reserve | None = None,
+        *,
+        data_only: bool = False,
+    ) -> LayerGradients:
+        """With `data_only` what gradients of weights are summed from stays in the reserve, for `backward_weights`."""
+        reserve, xp = reserve or self._reserve, self.device.xp
+        kept = reserve.waiting(f"{self.name}.backward{'_data' if data_only else ''}")
+        rows = kept.layers[0].tapes[0].rows
+        d_below: Array | None = self._check_d_y(d_y, rows.T, rows.B)
+        d_final = {
+            name: states.apart(array, rows.B, f"d_{name}y")
+            for (name, states), array in zip(self._states.items(), given, strict=True)
+            if array is not None
+        }
+        params = None if data_only else self._targets(into)
+        later = data_only and "params" in self.needs
+        initial: list[Arrays] = []
+        for layer in range(self.num_layers - 1, -1, -1):
+            memory = reserve.memory if data_only else self._scratch[layer % 2]
+            if not data_only:
+                memory.reset()
+            d_below, first = self._layer_backward(layer, kept, d_below, d_final, memory, params, later)
+            initial[:0] = first
+            mask = kept.layers[layer].mask
+            d_below = d_below if mask is None else d_below * mask
+        if data_only:
+            kept.is_split = True
+        else:
+            reserve.done()
+        d_x = xp.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first and d_below is not None else d_below
+        d_first: dict[str, States] = {}
+        if "states" in self.needs:
+            d_first = {name: s.together([g[name][None] for g in initial]) for name, s in self._states.items()}
+        return LayerGradients(d_x, d_first.get("h"), d_first.get("c"), self._in_order(params))
+
+    def backward_weights(self, into: Into = None, *, reserve: Reserve | None = None) -> Arrays:
+        """Gradients of the parameters after `backward_data`, added to `into` where given; as often as is asked.
+
+        Raises ShapeError, and NMTError where no `backward_data` came before.
+        """
+        kept = (reserve or self._reserve).waiting(f"{self.name}.backward_weights", after_data=True)
+        params = self._targets(into)
+        if params is None:
+            raise NMTError(f"{self.name}.backward_weights: needs must hold params, got {', '.join(sorted(self.needs))}")
+        for sides, layer in zip(self._layers, kept.layers, strict=True):
+            for side, tape in zip(sides, layer.tapes, strict=True):
+                shares = self._shares(side)
+                side.scan.backward_weights(tape, shares)
+                self._add(side, shares, params)
+        return self._in_order(params)
+
+    def _layer_backward(
+        self,
+        layer: int,
+        kept: KeptPass,
+        d_y: Array,
+        d_final: dict[str, list[Array]],
+        memory: Workspace,
+        params: Arrays | None,
+        weights_later: bool,
+    ) -> tuple[Array | None, list[Arrays]]:
+        """Gradients of one layer's input and initial states; adds those of its parameters to `params`, or leaves for
+        later what they are summed from."""
+        xp, d_inputs, initial = self.device.xp, [], []
+        for n, (side, tape) in enumerate(zip(self._layers[layer], kept.layers[layer].tapes, strict=True)):
+            width = side.scan.cell.output_size
+            d_part = xp.ascontiguousarray(d_y[..., n * width : (n + 1) * width])
+            d_last = {name: sides[layer * self.directions + n] for name, sides in d_final.items()}
+            if kept.ends:
+                d_last = self._end_gradients(kept.ends, d_last, d_part if layer == self.num_layers - 1 else None, side)
+            tape.allocate = memory
+            shares = None if params is None else self._shares(side)
+            found = side.scan.backward(
+                tape, d_part, d_last, shares, outputs=self._outputs(layer == 0), weights_later=weights_later
+            )
+            d_inputs.append(found.x)
+            initial.append(found.initial)
+            if params is not None and shares is not None:
+                self._add(side, shares, params)
+        shares_of_x = [d for d in d_inputs if d is not None]
+        return (sum(shares_of_x[1:], shares_of_x[0]) if shares_of_x else None), initial
+
+    def _end_gradients(self, ends: RowEnds, d_last: Arrays, d_y: Array | None, side: Side) -> Arrays:
+        """Those of a scan's final states from those of what the caller got; d_y of the last layer alone."""
+        share = None if d_y is None else ends.output_gradient(d_y, side.reverse)
+        if share is not None:
+            d_last = {**d_last, "h": d_last["h"] + share if "h" in d_last else share}
+        return {name: ends.final(array) for name, array in d_last.items()}
+
+    # ------------------------------------------------------------ gradients of parameters
+
+    def _targets(self, into: Into) -> Arrays | None:
+        """What gradients are added to; empty for new arrays, None where none are needed. Raises ShapeError."""
+        if "params" not in self.needs:
+            if into is not None:
+                raise NMTError(f"{self.name}.backward: into must be None without params among needs, got arrays")
+            return None
+        if into is None:
+            return {}
+        if not isinstance(into, Mapping):
+            return self.views(into)
+        self._store.check(into, exact=True)
+        return dict(into)
+
+    def _shares(self, side: Side) -> Arrays:
+        """Zero gradients of a cell's parameters, to be added to."""
+        return {name: self.device.xp.zeros(p.shape, self.dtype) for name, p in side.scan.params.items()}
+
+    def _add(self, side: Side, shares: Arrays, params: Arrays) -> None:
+        """Add a cell's gradients to those of the layers' parameters."""
+        for name, share in self._from_cell(shares).items():
+            _accumulate(params, name + side.end, share)
+
+    def _in_order(self, params: Arrays | None) -> Arrays:
+        """In the order of `params`."""
+        return {} if params is None else {name: params[name] for name in self._store.shapes}
+
+    # ------------------------------------------------------------ checks of arrays
+
+    def _check(self, what: str, array: Any, shape: tuple[str | int, ...]) -> Array:
+        return check_array(self.name, what, array, shape, self.dtype, self.device)
+
+    def _check_d_y(self, d_y: Array | None, T: int, B: int) -> Array:
+        """The gradient of y, time first; zero where None is given. Raises ShapeError."""
+        if d_y is None:
+            return self.device.xp.zeros((T, B, self.output_size), self.dtype)
+        if self.batch_first:
+            return self._check("d_y", d_y, (B, T, self.output_size)).swapaxes(0, 1)
+        return self._check("d_y", d_y, (T, B, self.output_size))
+
+
+def _accumulate(params: Arrays, name: str, share: Array) -> None:
+    """Add in place to what is there."""
+    if name in params:
+        params[name] += share
+    else:
+        params[name] = share

@@ -1,0 +1,286 @@
+"""Parameters of LSTM, GRU and RNN in the layouts of other systems, and back.
+
+Everything goes by dictionaries with this project's names (`W_x_l0`, see operators.py), for `layer.load(...)` and from
+`layer.params`. Systems differ in the order of the gates, in which axis of a matrix is the input's, and in how many
+biases there are. All hold the state in z, as we do: h_t = (1 - z) * n + z * h_prev.
+
+| system | LSTM | GRU | matrices | biases |
+|---|---|---|---|---|
+| ours | i f g o | r z n | [in, G*H] | two |
+| PyTorch, cuDNN, MXNet | i f g o | r z n | [G*H, in] | two |
+| ONNX | i o f g, peepholes i o f | z r n | [directions, G*H, in] | two, side by side |
+| Keras | i f g o | z r n | [in, G*H] | one; two of a GRU with reset_after |
+| Haste | i g f o | z r n | [in, G*H] | one; two of a GRU |
+
+Where a system has one bias, it becomes `b_x` and `b_h` is zero; the other way their sum is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.arrays.array_names import Arrays
+
+_NAME = r"(?P<what>.+)_l(?P<layer>\d+)(?P<side>|_reverse)"
+
+OURS = {"LSTM": "ifgo", "GRU": "rzn", "RNN": "h"}
+ONNX = {"LSTM": "iofg", "GRU": "zrn", "RNN": "h"}
+KERAS = {"LSTM": "ifgo", "GRU": "zrn", "RNN": "h"}
+HASTE = {"LSTM": "igfo", "GRU": "zrn"}
+COUPLED = "igo"
+"""Our gates of an LSTM with input_forget: there is no f."""
+
+_TORCH = {"weight_ih": "W_x", "weight_hh": "W_h", "bias_ih": "b_x", "bias_hh": "b_h", "weight_hr": "W_p"}
+_MXNET = {"i2h_weight": "W_x", "h2h_weight": "W_h", "i2h_bias": "b_x", "h2h_bias": "b_h", "h2r_weight": "W_p"}
+
+
+def reorder_gates(array: np.ndarray, have: str, want: str) -> np.ndarray:
+    """Blocks of the last axis, one a letter, in another order; zeros for a letter that is not there. A new array."""
+    if array.shape[-1] % len(have):
+        raise ShapeError(f"layouts: the last axis must be {len(have)} gates wide, got {array.shape[-1]} numbers")
+    parts = dict(zip(have, np.split(array, len(have), axis=-1), strict=True))
+    nothing = np.zeros_like(parts[have[0]])
+    return np.concatenate([parts.get(gate, nothing) for gate in want], axis=-1)
+
+
+# ------------------------------------------------------------ PyTorch, cuDNN, MXNet: our gates, matrices transposed
+
+
+def from_torch(state: Mapping[str, Any], prefix: str = "") -> Arrays:
+    """From the entries below `prefix` of a state_dict, as NumPy arrays: `weight_ih_l0` [G*H, D] and so on. Raises
+    ShapeError: a name that is no layer's."""
+    found: Arrays = {}
+    for name, array in state.items():
+        if name.startswith(prefix):
+            theirs, layer, end = _split(name[len(prefix) :], _NAME, _TORCH)
+            found[f"{_TORCH[theirs]}_l{layer}{end}"] = np.ascontiguousarray(np.asarray(array).T)
+    return found
+
+
+def to_torch(params: Mapping[str, np.ndarray], prefix: str = "") -> Arrays:
+    """The entries of a state_dict of torch.nn.LSTM, GRU or RNN. Raises ShapeError: a parameter that it does not
+    have."""
+    theirs = {ours: name for name, ours in _TORCH.items()}
+    found: Arrays = {}
+    for name, array in params.items():
+        ours, layer, end = _split(name, _NAME, theirs)
+        found[f"{prefix}{theirs[ours]}_l{layer}{end}"] = np.ascontiguousarray(np.asarray(array).T)
+    return found
+
+
+def from_mxnet(arrays: Mapping[str, Any]) -> Arrays:
+    """From the parameters of mxnet.gluon.rnn.LSTM, GRU or RNN: `l0_i2h_weight` [G*H, D], `r0_...` of the direction from
+    last to first. Raises ShapeError: a name that is no layer's."""
+    found: Arrays = {}
+    for name, array in arrays.items():
+        theirs, layer, side = _split(name, r"(?P<side>[lr])(?P<layer>\d+)_(?P<what>.+)", _MXNET)
+        found[f"{_MXNET[theirs]}_l{layer}{'_reverse' if side == 'r' else ''}"] = np.ascontiguousarray(
+            np.asarray(array).T
+        )
+    return found
+
+
+def to_mxnet(params: Mapping[str, np.ndarray]) -> Arrays:
+    """The parameters of mxnet.gluon.rnn.LSTM, GRU or RNN, by name. Raises ShapeError: one that they do not have."""
+    theirs = {ours: name for name, ours in _MXNET.items()}
+    found: Arrays = {}
+    for name, array in params.items():
+        ours, layer, end = _split(name, _NAME, theirs)
+        found[f"{'r' if end else 'l'}{layer}_{theirs[ours]}"] = np.ascontiguousarray(np.asarray(array).T)
+    return found
+
+
+def from_flat(vector: np.ndarray, like: Mapping[str, np.ndarray]) -> Arrays:
+    """From the one vector of cuDNN and of MXNet's RNN operator: all matrices layer by layer and direction by direction
+    (input, hidden, projection), then all biases in the same order. `like`: arrays of the right shapes, as
+    `layer.params`. Raises ShapeError: not as many numbers."""
+    size = sum(array.size for array in like.values())
+    if vector.shape != (size,):
+        raise ShapeError(f"from_flat: the vector must be [{size}], got {list(vector.shape)}")
+    found, start = dict.fromkeys(like, vector), 0
+    for name in _flat_order(like):
+        stop = start + like[name].size
+        found[name] = np.ascontiguousarray(vector[start:stop].reshape(like[name].shape[::-1]).T)
+        start = stop
+    return found
+
+
+def to_flat(params: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The one vector of cuDNN and of MXNet's RNN operator, see `from_flat`."""
+    return np.concatenate([np.ravel(params[name].T) for name in _flat_order(params)])
+
+
+def _flat_order(names: Mapping[str, Any]) -> list[str]:
+    """Names in the order of the one vector: matrices, then biases. Raises ShapeError: a parameter of neither kind."""
+    matrices = [name for name in names if name.startswith("W_")]
+    biases = [name for name in names if name.startswith("b_")]
+    if len(matrices) + len(biases) < len(names):
+        raise ShapeError(f"layouts: parameters must be W_x, W_h, W_p, b_x and b_h of cuDNN, got {', '.join(names)}")
+    return matrices + biases
+
+
+def _split(name: str, pattern: str, known: Mapping[str, str]) -> tuple[str, str, str]:
+    """What a parameter is, its layer and its direction."""
+    match = re.fullmatch(pattern, name)
+    if match and match["what"] in known:
+        return match["what"], match["layer"], match["side"]
+    raise ShapeError(f"layouts: a parameter must be one of {', '.join(known)} of a layer, got {name}")
+
+
+# ------------------------------------------------------------ ONNX: one layer a node
+
+
+def from_onnx(
+    op: str,
+    W: np.ndarray,
+    R: np.ndarray,
+    B: np.ndarray | None = None,
+    P: np.ndarray | None = None,
+    *,
+    direction: str = "forward",
+    input_forget: bool = False,
+    layer: int = 0,
+) -> Arrays:
+    """From the inputs of a node LSTM, GRU or RNN: W [directions, G*H, D], R [directions, G*H, H], B [directions,
+    2*G*H], P [directions, 3*H]; `direction` and `input_forget` are the node's, `layer` the place in our stack."""
+    have, want = ONNX[op], COUPLED if op == "LSTM" and input_forget else OURS[op]
+    found: Arrays = {}
+    for n, end in enumerate(_ends(direction, layer)):
+        found[f"W_x{end}"] = reorder_gates(np.ascontiguousarray(W[n].T), have, want)
+        found[f"W_h{end}"] = reorder_gates(np.ascontiguousarray(R[n].T), have, want)
+        if B is not None:
+            for name, bias in zip(("b_x", "b_h"), np.split(B[n], 2), strict=True):
+                found[name + end] = reorder_gates(bias, have, want)
+        if P is not None:
+            peepholes = dict(zip("iof", np.split(P[n], 3), strict=True))
+            found |= {f"w_{gate}{end}": peepholes[gate].copy() for gate in "ifo" if gate in want}
+    return found
+
+
+def to_onnx(op: str, params: Mapping[str, np.ndarray], *, layer: int = 0) -> Arrays:
+    """The inputs W, R, and where there are such parameters B and P, of a node for one layer, one after the other for
+    its directions. What ONNX has and nobody reads, the gate f of input_forget, is zero. Raises ShapeError: a
+    projection, which ONNX does not have."""
+    ends = [end for end in (f"_l{layer}", f"_l{layer}_reverse") if f"W_x{end}" in params]
+    if f"W_p{ends[0]}" in params:
+        raise ShapeError("to_onnx: parameters must be without a projection, got W_p; ONNX has no such operator")
+    want = ONNX[op]
+    H = len(params[f"W_h{ends[0]}"])
+    have = COUPLED if op == "LSTM" and params[f"W_h{ends[0]}"].shape[1] == 3 * H else OURS[op]
+
+    def gates(name: str) -> np.ndarray:
+        return np.stack([reorder_gates(params[name + end], have, want).T for end in ends])
+
+    found = {"W": gates("W_x"), "R": gates("W_h")}
+    if f"b_x{ends[0]}" in params:
+        found["B"] = np.concatenate([gates("b_x"), gates("b_h")], axis=-1)
+    if f"w_i{ends[0]}" in params:
+        nothing = np.zeros(H, params[f"w_i{ends[0]}"].dtype)
+        found["P"] = np.stack([np.concatenate([params.get(f"w_{g}{end}", nothing) for g in "iof"]) for end in ends])
+    return {name: np.ascontiguousarray(array) for name, array in found.items()}
+
+
+def onnx_options(op: str, attributes: Mapping[str, Any], inputs: Collection[str] = ("B",)) -> dict[str, Any]:
+    """Our operator's keywords for a node's attributes and the inputs it is given, of which B and P count; `empty` is
+    zero, as in ONNX Runtime. Raises ShapeError: directions that differ in their activations.
+
+    `layout` 1 is left to the caller: ONNX then has its states batch first too, which ours never are.
+    """
+    direction = attributes.get("direction", "forward")
+    options: dict[str, Any] = {"bidirectional": direction == "bidirectional", "reverse": direction == "reverse"}
+    options |= {"clip": attributes.get("clip"), "empty": "zero", "bias": "B" in inputs}
+    if op == "LSTM":
+        options["peepholes"] = "P" in inputs
+        options["input_forget"] = bool(attributes.get("input_forget", 0))
+    if op == "GRU":
+        options["reset_after"] = bool(attributes.get("linear_before_reset", 0))
+    functions = _onnx_activations(attributes)
+    count = {"LSTM": 3, "GRU": 2, "RNN": 1}[op]
+    if functions and functions[:count] != functions[-count:]:
+        raise ShapeError(f"onnx_options: both directions must have the same activations, got {functions}")
+    if functions:
+        options |= {"nonlinearity": functions[0]} if op == "RNN" else {"activations": tuple(functions[:count])}
+    return options
+
+
+def _onnx_activations(attributes: Mapping[str, Any]) -> list[Any]:
+    """As our names, with the numbers that the node gives: alphas and betas in order, for the functions that take
+    some."""
+    alphas = list(attributes.get("activation_alpha") or [])
+    betas = list(attributes.get("activation_beta") or [])
+    found: list[Any] = []
+    for theirs in attributes.get("activations") or []:
+        name = re.sub("(?<!^)(?=[A-Z])", "_", theirs).lower()
+        numbers = [alphas.pop(0)] if alphas and name in _WITH_ALPHA | _WITH_BETA else []
+        numbers += [betas.pop(0)] if numbers and betas and name in _WITH_BETA else []
+        found.append((name, *numbers) if numbers else name)
+    return found
+
+
+_WITH_BETA = {"affine", "scaled_tanh", "hard_sigmoid"}
+_WITH_ALPHA = {"leaky_relu", "thresholded_relu", "elu"}
+
+
+def _ends(direction: str, layer: int) -> list[str]:
+    """What the names of a layer's parameters end with, by direction. Raises ShapeError: another direction."""
+    ends = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "_reverse")}
+    if direction not in ends:
+        raise ShapeError(f"layouts: direction must be one of {', '.join(ends)}, got {direction}")
+    return [f"_l{layer}{end}" for end in ends[direction]]
+
+
+# ------------------------------------------------------------ Keras and Haste: one direction of one layer
+
+
+def from_keras(kind: str, weights: Sequence[np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
+    """From `get_weights()` of one layer SimpleRNN ("RNN"), LSTM or GRU: kernel [D, G*H], recurrent kernel [H, G*H], and
+    a bias [G*H], or [2, G*H] of a GRU with reset_after; of a Bidirectional call it for each half."""
+    kernel, recurrent, *rest = weights
+    biases: tuple[np.ndarray, ...] = ()
+    if rest:
+        biases = tuple(rest[0]) if rest[0].ndim == 2 else (rest[0], np.zeros_like(rest[0]))
+    return _from_side(KERAS[kind], OURS[kind], (kernel, recurrent, *biases), layer, reverse)
+
+
+def to_keras(
+    kind: str, params: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False, reset_after: bool = True
+) -> list[np.ndarray]:
+    """What `set_weights` takes; `reset_after` as the GRU has it."""
+    kernel, recurrent, *biases = _to_side(OURS[kind], KERAS[kind], params, layer, reverse)
+    if not biases:
+        return [kernel, recurrent]
+    return [kernel, recurrent, np.stack(biases) if kind == "GRU" and reset_after else biases[0] + biases[1]]
+
+
+def from_haste(kind: str, weights: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
+    """From `kernel` [D, G*H], `recurrent_kernel` [H, G*H], `bias` and, of a GRU, `recurrent_bias` [G*H]."""
+    bias = weights["bias"]
+    arrays = weights["kernel"], weights["recurrent_kernel"], bias, weights.get("recurrent_bias", np.zeros_like(bias))
+    return _from_side(HASTE[kind], OURS[kind], arrays, layer, reverse)
+
+
+def to_haste(kind: str, params: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
+    """The other way; Haste has no layers without biases."""
+    kernel, recurrent, b_x, b_h = _to_side(OURS[kind], HASTE[kind], params, layer, reverse)
+    biases = {"bias": b_x, "recurrent_bias": b_h} if kind == "GRU" else {"bias": b_x + b_h}
+    return {"kernel": kernel, "recurrent_kernel": recurrent, **biases}
+
+
+_SIDE = ("W_x", "W_h", "b_x", "b_h")
+
+
+def _from_side(have: str, want: str, arrays: Sequence[np.ndarray], layer: int, reverse: bool) -> Arrays:
+    """Another system's arrays of one direction under our names, gates in our order."""
+    (end,) = _ends("reverse" if reverse else "forward", layer)
+    return {name + end: reorder_gates(array, have, want) for name, array in zip(_SIDE, arrays, strict=False)}
+
+
+def _to_side(have: str, want: str, params: Mapping[str, np.ndarray], layer: int, reverse: bool) -> list[np.ndarray]:
+    """Our arrays of one direction in another system's order; biases that are not there are left out."""
+    (end,) = _ends("reverse" if reverse else "forward", layer)
+    return [reorder_gates(params[name + end], have, want) for name in _SIDE if name + end in params]

@@ -1,0 +1,101 @@
+"""The rows of one run: how long each is, what it reads, and the blocks of time that the run goes through.
+
+Every device runs its plans over `Rows`. All of it is host data: lengths decide what is launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nmt.rnn import tuning
+from nmt.rnn.compiler.program import Place
+from nmt.rnn.division import Division
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps [start, stop) of a loop: steps [low, high) of the sequence, the other way round where the loop runs
+    backwards."""
+
+    start: int
+    stop: int
+    low: int
+    high: int
+
+
+@dataclass
+class Rows:
+    """Which rows take part: lengths per row [B] and per captured row [C], which captured row belongs to each row,
+    who does what.
+
+    With `ragged` captured arrays are [positions, n]: `owner` gives each row's first position, and `source_lengths` is
+    read there. Other captured arrays may be read by other numbers: `I_` and their name among the arrays.
+    """
+
+    T: int
+    B: int
+    S: int
+    lengths: np.ndarray  # int64 [B]
+    source_lengths: np.ndarray  # int64 [C]
+    owner: np.ndarray  # int64 [B]
+    bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
+    reverse: bool
+    division: Division | None = None  # None: what suits each loop
+    block_rows: int | None = None  # None: tuning.BLOCK_ROWS
+    ragged: bool = False
+    label: str = "scan"  # what a profile calls the run
+    _derived: dict[Any, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        """How many threads share the rows."""
+        return len(self.bounds) - 1
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether every row runs to the end."""
+        return not len(self.lengths) or int(self.lengths.min()) == self.T
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether the rows still running at any step are the first ones: products then meet none that has ended."""
+        return self.whole or bool((self.lengths[:-1] >= self.lengths[1:]).all())
+
+    @property
+    def block_steps(self) -> int:
+        """Steps in a block of time, of nearly equal blocks."""
+        count = -(-self.T * self.B // (self.block_rows or tuning.BLOCK_ROWS))
+        return -(-self.T // max(1, count))
+
+    def blocks(self, *, turned: bool) -> list[Block]:
+        """The blocks of a pass in the order it takes them; `turned`: against the direction of the rows."""
+        backwards, size = self.reverse != turned, self.block_steps
+        found = []
+        for start in range(0, self.T, max(1, size)):
+            stop = min(self.T, start + size)
+            low, high = (self.T - stop, self.T - start) if backwards else (start, stop)
+            found.append(Block(start, stop, low, high))
+        return found
+
+    def derived(self, key: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """What a device computes from these rows, once for each key: both passes read the same."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return self._derived[key]
+
+    def of_lengths(self, lengths: np.ndarray) -> Rows:
+        """The same rows with other lengths, int64 [B]."""
+        return replace(self, lengths=lengths, _derived={})
+
+
+def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
+    """The shape of one step of an array: [S, B, n] where it has source positions, else [B, n]; without n where its
+    place has no width."""
+    source = (rows.S,) if place.source_axis else ()
+    width = (place.width,) if place.width is not None else ()
+    return (*source, rows.B, *width)

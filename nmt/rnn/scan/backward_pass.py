@@ -1,0 +1,125 @@
+"""The way back of one run: gradients of its outputs go in, gradients of what it read come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import SEQUENCE, Arrays
+from nmt.rnn.arrays.features import shaped
+from nmt.rnn.profile import operation
+from nmt.rnn.scan.drop_connect import joined
+from nmt.rnn.scan.forward_pass import pick
+from nmt.rnn.scan.scan_setup import ScanSetup
+from nmt.rnn.scan.tape import Gradients, Tape
+
+
+class BackwardPass:
+    """The way back of the run that left this tape; gives gradients, in this order, then runs."""
+
+    def __init__(self, setup: ScanSetup, tape: Tape) -> None:
+        self.setup, self.tape = setup, tape
+        self.plan, self.rows, self.arrays = tape.compiled.step.plan, tape.rows, tape.arrays
+
+    # ------------------------------------------------------------ what goes in
+
+    def give_outputs(self, d_y: Any, d_recorded: Mapping[str, Any]) -> None:
+        """Gradients of the outputs that have one. Raises ShapeError: one that `receives` does not name, another
+        shape."""
+        checks, receives = self.setup.checks, self.setup.wanted.receives
+        extra = sorted({*d_recorded, *(("y",) if d_y is not None else ())} - receives)
+        if extra:
+            raise ShapeError(
+                f"{checks.name}: receives must name every output that has a gradient, got none for "
+                f"{', '.join(extra)}; add it to Scan's receives"
+            )
+        found = {}
+        for name in receives:
+            given = d_y if name == "y" else d_recorded.get(name)
+            found[array_names.gradient(array_names.output(name))] = self._of_output(name, given)
+        self.arrays |= found
+
+    def _of_output(self, name: str, given: Any) -> np.ndarray:
+        """The gradient of one output as the plan reads it, zero where None is given; its steps moved together as those
+        of the run were."""
+        rows, setup, packing = self.rows, self.setup, self.tape.packing
+        place = self.plan.outputs[array_names.output(name)]
+        axes = (rows.S, rows.B) if place.source_axis else (rows.B,)
+        width = setup.cell.output_size if name == "y" else place.width or 1
+        if given is None:
+            array = setup.device.xp.zeros((rows.T, *axes, width), setup.dtype)
+        else:
+            T = rows.T if packing is None else packing.steps
+            array = setup.checks.array(f"d_{name}", given, (T, *axes), width)
+            array = array if packing is None else packing.pack(array)
+        return array if place.width is not None else array[..., 0]
+
+    def give_states(self, d_final: Mapping[str, np.ndarray]) -> None:
+        """Gradients of the final states [B, n] by name; missing ones are zero. Raises ShapeError."""
+        rows, setup = self.rows, self.setup
+        for name, width in setup.states.items():
+            carry = self.tape.allocate((2, rows.B, width), setup.dtype)
+            given = d_final.get(name)
+            carry[:] = 0 if given is None else setup.checks.array(f"d_final {name}", given, (rows.B,), width)
+            self.arrays[array_names.state_gradient(name)] = carry
+
+    def take_memory(self, outputs: Any) -> None:
+        """Memory that the plan adds to: of captured arrays; and that of x's gradient from `outputs`, if any."""
+        rows, setup, plan = self.rows, self.setup, self.plan
+        for name, place in plan.d_captured.items():
+            shape = self.arrays[array_names.captured(name)].shape
+            self.arrays[place.name] = self.tape.allocate(shape, setup.dtype)
+            with operation(rows.label, " gradients: zeroing"):
+                self.arrays[place.name][:] = 0
+        if outputs is not None and self.tape.packing is None and "x" in plan.d_inputs:
+            x = outputs((rows.T, rows.B, setup.cell.input_size), setup.dtype)
+            self.arrays[plan.d_inputs["x"].name] = x
+
+    # ------------------------------------------------------------ the run, and what comes out
+
+    def run(self, gradients: Arrays) -> Gradients:
+        """Run the plan; parameters' gradients are added to `gradients`, where present."""
+        tape, rows, arrays, plan = self.tape, self.rows, self.arrays, self.plan
+        invariants = self.setup.invariants(tape.compiled, rows.threads)
+        with joined(gradients, tape.connections) as shares:
+            tape.compiled.step.backward(arrays, tape.weights, rows, tape.allocate, shares)
+            captured = invariants.backward(
+                plan.d_captured, arrays, tape.constant_arrays, tape.weights, rows, tape.allocate, shares
+            )
+        initial = self._of_initial()
+        tape.d_learned = {param: initial[name].sum(axis=0) for name, param in tape.learned.items()}
+        add_present(tape.d_learned, gradients)
+        return self._shaped(initial, captured)
+
+    def _of_initial(self) -> Arrays:
+        """Gradients of the initial states [B, n], from the slot written last: every row steps as often as it is long,
+        the first step of the loop being step T - length."""
+        rows = self.rows
+        slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
+        carried = ((name, self.arrays[array_names.state_gradient(name)]) for name in self.setup.states)
+        return {name: pick(self.setup, carry, slot) for name, carry in carried}
+
+    def _shaped(self, initial: Arrays, captured: Arrays) -> Gradients:
+        """All gradients as the caller gets them."""
+        setup, packing = self.setup, self.tape.packing
+        of = {name: self.arrays[place.name] for name, place in self.plan.d_inputs.items()}
+        if packing is not None:
+            of = {name: packing.unpack(array) for name, array in of.items()}
+        of = {name.removeprefix(SEQUENCE): array for name, array in of.items()}
+        of = {name: shaped(array, setup.checks.inputs[name]) for name, array in of.items()}
+        return Gradients(
+            of.pop("x", None),
+            {name: shaped(array, setup.states[name]) for name, array in initial.items()},
+            {name: shaped(array, setup.captured[name].width) for name, array in captured.items()},
+            of,
+        )
+
+
+def add_present(shares: Arrays, gradients: Arrays) -> None:
+    """Add to the gradients that are there."""
+    for name in shares.keys() & gradients.keys():
+        gradients[name] += shares[name]

@@ -1,0 +1,127 @@
+"""A scan in chunks of time, each handing its states to the next.
+
+What can be decided between two chunks is decided here: not to go on where every row has come to its stop condition,
+and not to send gradients further back (truncated backpropagation: Williams and Peng 1990, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.cell import axes_of
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.tape import Gradients, Tape
+
+
+@dataclass
+class ChunkedResult:
+    """As `tape.Result`, over all chunks; `tapes` are those of the chunks that ran, by their first steps, in the order
+    they ran in."""
+
+    y: np.ndarray
+    final: Arrays
+    tapes: dict[int, Tape]
+    recorded: Arrays
+    lengths: np.ndarray
+    stopped: np.ndarray
+
+
+class ChunkedScan:
+    """A scan that takes `steps` steps at a time. The numbers are those of one long call, but for dropout, which draws
+    from a seed of its own for each chunk."""
+
+    def __init__(self, scan: Scan, steps: int) -> None:
+        if steps < 1:
+            raise ShapeError(f"ChunkedScan: steps must be at least 1, got {steps}")
+        self.scan, self.steps = scan, steps
+
+    def forward(
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        initial: Mapping[str, np.ndarray] | None = None,
+        *,
+        lengths: Any = None,
+        mask: np.ndarray | None = None,
+        sequences: Mapping[str, np.ndarray] | None = None,
+        reverse: bool = False,
+        seed: int = 0,
+        **options: Any,
+    ) -> ChunkedResult:
+        """As `Scan.forward`, whose other `options` it takes. A row that meets the scan's stop condition leaves with
+        the chunk it does so in; when no row is left, no chunk follows. Raises ShapeError."""
+        scan = self.scan
+        T, B, _ = scan.checks.array("x", x, (None, None), scan.cell.input_size).shape
+        there = scan.checks.steps_of(lengths, mask, T, B)
+        result = ChunkedResult(
+            self._zeros(T, B, scan.cell.output_size), {}, {}, {}, np.zeros(B, np.int64), np.zeros(B, bool)
+        )
+        states = initial
+        starts = range(0, max(1, T), self.steps)
+        for n, start in enumerate(reversed(starts) if reverse else starts):
+            span = slice(start, start + self.steps)
+            if n and not there[span].any():
+                continue
+            parts = {name: array[span] for name, array in (sequences or {}).items()}
+            one = scan.forward(
+                weights,
+                x[span],
+                states,
+                mask=there[span],
+                sequences=parts,
+                reverse=reverse,
+                seed=seed + n,
+                **options,
+            )
+            there[span.stop :, one.stopped] = False
+            result.stopped |= one.stopped
+            states = result.final = one.final
+            result.lengths += one.lengths
+            result.y[span] = one.y
+            for name, array in one.recorded.items():
+                whole = result.recorded.setdefault(name, scan.device.xp.zeros((T, *array.shape[1:]), array.dtype))
+                whole[span] = array
+            if one.tape is not None:
+                result.tapes[start] = one.tape
+        return result
+
+    def backward(
+        self,
+        result: ChunkedResult,
+        d_y: np.ndarray | None,
+        d_final: Mapping[str, np.ndarray] | None = None,
+        gradients: Arrays | None = None,
+        *,
+        truncate: bool = False,
+    ) -> Gradients:
+        """As `Scan.backward`. truncate: no gradient goes from one chunk into the one that ran before it; that of the
+        initial states is then of the first chunk alone."""
+        scan, (T, B) = self.scan, result.y.shape[:2]
+        if not result.tapes:
+            raise ShapeError(f"{scan.checks.name}: result must come from a forward with training=True, got no tapes")
+        total = Gradients(None, dict(d_final or {}), {}, {})
+        for start, tape in reversed(result.tapes.items()):
+            span = slice(start, start + self.steps)
+            given = None if d_y is None else d_y[span]
+            found = scan.backward(tape, given, total.initial, gradients)
+            total.initial = {} if truncate else found.initial
+            if found.x is not None:
+                total.x = self._zeros(T, B, scan.cell.input_size) if total.x is None else total.x
+                total.x[span] = found.x
+            for name, array in found.sequences.items():
+                whole = total.sequences.setdefault(name, self._zeros(T, B, scan.checks.sequences[name]))
+                whole[span] = array
+            for name, array in found.captured.items():
+                total.captured[name] = total.captured[name] + array if name in total.captured else array
+        total.initial = found.initial
+        return total
+
+    def _zeros(self, T: int, B: int, width: int) -> Any:
+        return self.scan.device.xp.zeros((T, B, *axes_of(width)), self.scan.dtype)

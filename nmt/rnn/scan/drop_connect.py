@@ -1,0 +1,42 @@
+"""Weights that take no part in a training pass (Wan et al. 2013, Regularization of Neural Networks using DropConnect).
+
+A cell asks for it by `Param.dropout`; the step itself is the same mathematics, on other numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.cell import Param
+from nmt.rnn.device import Array, Device
+
+Arrays = dict[str, Array]
+_OFFSET = 1 << 62  # counters of random numbers that masks of activations do not reach (see `ForwardPass.draw_masks`)
+
+
+def connections(params: Mapping[str, Param], seed: int, dtype: Any, device: Device, threads: int) -> Arrays:
+    """What each entry of the parameters with a dropout is multiplied by in this pass: 0 or 1 / (1 - rate)."""
+    masks: Arrays = {}
+    for n, (name, param) in enumerate((k, p) for k, p in params.items() if p.dropout > 0):
+        masks[name] = device.xp.empty(param.shape, dtype)
+        device.dropout_mask(masks[name].reshape(-1), 1 - param.dropout, seed, (n << 40) + _OFFSET, threads)
+    return masks
+
+
+def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays) -> Weights:
+    """The weights of a pass; the same object where nothing is dropped."""
+    if not masks:
+        return weights
+    return Weights({name: weights[name] * masks[name] if name in masks else weights[name] for name in params})
+
+
+@contextmanager
+def joined(gradients: Arrays, masks: Arrays) -> Iterator[Arrays]:
+    """Where gradients of a pass are added up; at the end those of dropped entries are left out of `gradients`."""
+    apart = {name: masks[name] * 0 for name in masks if name in gradients}
+    yield gradients | apart
+    for name, share in apart.items():
+        gradients[name] += share * masks[name]

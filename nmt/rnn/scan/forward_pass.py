@@ -1,0 +1,158 @@
+"""One run of a scan's plan: the arrays that it reads and fills, and what of them is the result.
+
+Whoever runs gives inputs, masks, captured arrays and states, in this order, then runs; memory is taken in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.features import shaped
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.kernels.runs import identity
+from nmt.rnn.profile import operation
+from nmt.rnn.rows import Rows
+from nmt.rnn.scan.plan_cache import Compiled
+from nmt.rnn.scan.scan_setup import ScanSetup
+from nmt.rnn.scan.step_packing import Packing
+from nmt.rnn.scan.tape import Result
+
+
+class ForwardPass:
+    """The arrays of one run over `rows`."""
+
+    def __init__(self, setup: ScanSetup, compiled: Compiled, weights: Weights, rows: Rows, allocate: Allocate) -> None:
+        self.setup, self.compiled, self.weights, self.rows, self.allocate = setup, compiled, weights, rows, allocate
+        self.plan = compiled.step.plan
+        self.arrays: Arrays = {}
+        self.constant_arrays: Arrays = {}
+        self._start: Arrays = {}
+
+    # ------------------------------------------------------------ what goes in
+
+    def give_inputs(self, x: np.ndarray, sequences: Arrays) -> None:
+        """x [T, B, D], and further sequences by name."""
+        self.arrays["x"] = x
+        self.arrays |= {array_names.sequence(name): array for name, array in sequences.items()}
+
+    def draw_masks(self, seed: int) -> None:
+        """The plan's dropout masks, each from counters of its own."""
+        rows, device = self.rows, self.setup.device
+        for n, mask in enumerate(self.plan.trace.masks):
+            shape = (rows.B, mask.width) if mask.variational else (rows.T, rows.B, mask.width)
+            array = self.allocate(shape, self.setup.dtype)
+            with operation(rows.label, ": dropout masks"):
+                device.dropout_mask(array.reshape(-1), 1.0 - mask.rate, seed, n << 40, rows.threads)
+            self.arrays[array_names.mask(mask.name, lasting=mask.variational)] = array
+
+    def give_captured(self, captured: Arrays) -> None:
+        """Captured arrays by name, and what the step computes from them alone."""
+        self.arrays |= {array_names.captured(name): array for name, array in captured.items()}
+        invariants = self.setup.invariants(self.compiled, self.rows.threads)
+        self.constant_arrays = invariants.forward(self.arrays, self.weights, self.rows, self.allocate)
+
+    def give_states(self, initial: Mapping[str, np.ndarray], outputs: Any = None) -> None:
+        """Stacks of states that begin with `initial`; outputs: memory of y, which may be one of them. Raises
+        ShapeError."""
+        rows, y = self.rows, self.plan.outputs["y"]
+        self._start = self.setup.start(self.weights, initial, rows.B)
+        for name, width in self.setup.states.items():
+            stack = array_names.state(name)
+            memory = outputs if outputs is not None and stack == y.name else self.allocate
+            self.arrays[stack] = self._stack(name, width, memory)
+        if outputs is not None and y.kind == "seq":
+            self.arrays[y.name] = outputs((rows.T, rows.B, self.setup.cell.output_size), self.setup.dtype)
+
+    def _stack(self, name: str, width: int, allocate: Allocate) -> np.ndarray:
+        """The stack of a state [T + 1, B, n]: zero where no step writes, the initial state in each row's first slot."""
+        rows, device = self.rows, self.setup.device
+        stack = allocate((rows.T + 1, rows.B, width), self.setup.dtype)
+        ends = rows.lengths if rows.reverse else rows.lengths + 1
+        device.clear_ended(stack, ends, rows.threads)
+        first: Any = tuple(map(device.index, (rows.lengths, identity(rows.B)))) if rows.reverse else 0
+        stack[first] = self._start.get(name, 0)
+        return stack
+
+    # ------------------------------------------------------------ the run
+
+    def run(self) -> None:
+        """Run the plan."""
+        self.compiled.step.forward(self.arrays, self.weights, self.rows, self.allocate)
+
+    # ------------------------------------------------------------ what comes out
+
+    def result(self, packing: Packing | None) -> Result:
+        """What the caller gets, without a tape; `packing`: how steps were moved together before. Rows that met the stop
+        condition are shorter from here on. Raises ShapeError: a stop condition that cannot be one."""
+        setup, stopped = self.setup, np.zeros(self.rows.B, bool)
+        if setup.stop is not None:
+            stopped = self._stop_rows(setup.stop)
+        y, rows = self.output(), self.rows
+        at = np.zeros(rows.B, np.int64) if rows.reverse else rows.lengths
+        final = {}
+        for name, width in setup.states.items():
+            final[name] = shaped(pick(setup, self.arrays[array_names.state(name)], at), width)
+        recorded = {name: self._recorded(name) for name in setup.wanted.record}
+        if packing is not None:
+            y, recorded = packing.unpack(y), {name: packing.unpack(a) for name, a in recorded.items()}
+        return Result(shaped(y, setup.cell.output_size), final, None, recorded, rows.lengths, stopped)
+
+    def output(self) -> np.ndarray:
+        """y [T, B, n], zero where a row takes no step."""
+        rows, device, place = self.rows, self.setup.device, self.plan.outputs["y"]
+        array = self.arrays[place.name]
+        if place.kind != "after":
+            device.clear_ended(array, rows.lengths, rows.threads)
+            return array
+        y = array[: rows.T] if rows.reverse else array[1:]
+        begins = any(place.name == array_names.state(name) for name in self._start)
+        if self.setup.stop is not None or (rows.reverse and begins and (rows.lengths < rows.T).any()):
+            y = y.copy()  # a state lies where a shorter row's output must be zero
+            device.clear_ended(y, rows.lengths, rows.threads)
+        return y
+
+    def _of_steps(self, name: str) -> Any:
+        """A noted value of all steps, [T, (S,) B, (n)]; what lies where a row takes no step is arbitrary."""
+        place = self.plan.outputs[array_names.noted(name)]
+        array = self.arrays[place.name]
+        if place.kind == "after":
+            array = array[: self.rows.T] if self.rows.reverse else array[1:]
+        return array
+
+    def _recorded(self, name: str) -> Any:
+        """A noted value as the caller gets it: a copy, with an axis for its features, zero where a row takes no step or
+        has no source position."""
+        rows, xp, place = self.rows, self.setup.device.xp, self.plan.outputs[array_names.noted(name)]
+        array = self._of_steps(name).copy()
+        there = np.arange(rows.T)[:, None] < rows.lengths
+        if place.source_axis:
+            real = np.arange(rows.S)[:, None] < rows.source_lengths
+            there = there[:, None] & real
+        array[xp.asarray(~there)] = 0
+        return array[..., None] if place.width is None else array
+
+    def _stop_rows(self, name: str) -> np.ndarray:
+        """Make rows as long as their stop condition has let them become; which have met it, bool [B]."""
+        rows, checks = self.rows, self.setup.checks
+        if rows.reverse:
+            raise ShapeError(f"{checks.name}: reverse must be False with a stop condition, got True")
+        ended = self.setup.device.download(self._of_steps(name)).reshape(rows.T, -1) > 0
+        if ended.shape[1] != rows.B:
+            raise ShapeError(f"{checks.name}: stop must name a value of width 1, got {name} of another")
+        ended &= np.arange(rows.T)[:, None] < rows.lengths
+        stopped = np.asarray(ended.any(axis=0))
+        taken = np.where(stopped, ended.argmax(axis=0) + 1, rows.lengths) if rows.T else rows.lengths
+        self.rows = rows.of_lengths(taken)
+        return stopped
+
+
+def pick(setup: ScanSetup, slots: Any, at: np.ndarray) -> Any:
+    """Of [slots, B, n] each row's slot at[row]."""
+    return slots[setup.device.index(at), setup.device.index(identity(len(at)))]

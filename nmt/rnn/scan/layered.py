@@ -1,0 +1,145 @@
+"""A stack of cells over finished sequences, one layer after another.
+
+A stack is one step of all its layers; over a sequence that is known, and where no layer feeds a lower one, every layer
+can run to the end before the next begins. A product that waits for a state of a lower layer, inside the loop of the
+whole step, then reads a finished sequence: it leaves the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.arrays.workspace import Allocate, Fresh
+from nmt.rnn.cell import Cell, strip, under
+from nmt.rnn.cells import StackCell
+from nmt.rnn.devices import cpu
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.tape import Gradients, Result, Tape
+
+
+@dataclass
+class LayeredTape:
+    """Tapes of all layers, each row's length, and the threads of their runs."""
+
+    layers: list[Tape]
+    lengths: np.ndarray
+    allocate: Allocate
+    threads: int
+
+
+class LayeredScan:
+    """What `Scan(StackCell(cells))` computes, with the same parameters, layer by layer.
+
+    delays: by how many steps each layer answers late; such a layer is given as many zeros behind every row, and its
+    answers before the row's first are dropped. So layer n's output t may depend on its inputs up to t + delays[n].
+    """
+
+    def __init__(self, cells: Sequence[Cell], *, delays: Sequence[int] | None = None, **options: Any) -> None:
+        """`options` are those of `Scan`; `keep` has names of the stack, `0.o`."""
+        self.cell = StackCell(list(cells))
+        keep = options.pop("keep", None) or {}
+        Scan(self.cell, keep=keep)  # says which names there are
+        self.scans = [Scan(cell, keep=strip(keep, str(n)), **options) for n, cell in enumerate(cells)]
+        self.delays = [0] * len(self.scans) if delays is None else list(delays)
+        self.device = options.get("device") or cpu()
+        self.dtype, self.packed = self.scans[0].dtype, self.scans[0].packed
+        self.params, self.states, self.captured = self.cell.params(), self.cell.states(), self.cell.captured()
+
+    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
+        """A name, the scan, the steps, and how many of them are added for its delay, of every layer for sequences of T
+        steps."""
+        for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
+            yield str(n), scan, T + delay, delay
+
+    def forward(
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        initial: Mapping[str, np.ndarray] | None = None,
+        *,
+        lengths: Sequence[int] | np.ndarray | None = None,
+        captured: Mapping[str, np.ndarray] | None = None,
+        source_lengths: Sequence[int] | np.ndarray | None = None,
+        training: bool = False,
+        seed: int = 0,
+        allocate: Allocate | None = None,
+        label: str = "scan",
+        threads: int | None = None,
+    ) -> Result:
+        """See `Scan.forward`; x is zero beyond each row's length where the first layer is late. Raises ShapeError."""
+        allocate = allocate or Fresh(self.device.xp)
+        captured = captured or {}
+        if set(captured) != set(self.captured):
+            promise, got = sorted(self.captured) or "none", sorted(captured) or "none"
+            raise ShapeError(f"LayeredScan: captured arrays must be {promise}, got {got}")
+        steps = np.full(x.shape[1], len(x), np.int64) if lengths is None else np.asarray(lengths)
+        tapes: list[Any] = []
+        final: Arrays = {}
+        for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
+            result = scan.forward(
+                weights.view(str(n)),
+                self._behind(x, delay, allocate),
+                strip(initial or {}, str(n)),
+                lengths=steps + delay,
+                captured={name: captured[name] for name in scan.captured},
+                source_lengths=source_lengths if scan.captured else None,
+                training=training,
+                seed=seed * 64 + n,
+                allocate=allocate,
+                label=f"{label}.{n}",
+                threads=threads,
+            )
+            x = result.y[delay:]
+            tapes.append(result.tape)
+            final |= under(str(n), result.final)
+        tape = LayeredTape(tapes, steps, allocate, threads or self.scans[0].threads) if training else None
+        return Result(x, final, tape, {}, steps, np.zeros(len(steps), bool))
+
+    def backward(
+        self,
+        tape: LayeredTape,
+        d_y: np.ndarray,
+        d_final: Mapping[str, np.ndarray] | None = None,
+        gradients: Arrays | None = None,
+    ) -> Gradients:
+        """See `Scan.backward`."""
+        d: Any = d_y
+        initial: Arrays = {}
+        captured: Arrays = {}
+        for n in reversed(range(len(self.scans))):
+            delay, below = self.delays[n], strip(gradients or {}, str(n))
+            d = self._before(d, delay, tape.allocate)
+            got = self.scans[n].backward(tape.layers[n], d, strip(d_final or {}, str(n)), below)
+            if got.x is None:
+                raise RuntimeError("a layer gave no gradient of its input")
+            d = got.x
+            if delay:
+                d = d[:-delay]
+                self.device.clear_ended(d, tape.lengths, tape.threads)
+            initial |= under(str(n), got.initial)
+            for name, share in got.captured.items():
+                captured[name] = captured[name] + share if name in captured else share
+        return Gradients(d, initial, captured)
+
+    def _behind(self, x: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
+        """x [T, B, n] and so many steps of zeros."""
+        if not delay:
+            return x
+        longer = allocate((len(x) + delay, *x.shape[1:]), self.dtype)
+        longer[:-delay], longer[-delay:] = x, 0
+        return longer
+
+    def _before(self, d: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
+        """So many steps of zeros and d [T, B, n]."""
+        if not delay:
+            return d
+        longer = allocate((len(d) + delay, *d.shape[1:]), self.dtype)
+        longer[:delay], longer[delay:] = 0, d
+        return longer

@@ -1,0 +1,193 @@
+"""The engine: any cell, over time, forward and back, on rows of different lengths, in either direction.
+
+`Scan(cell)` compiles the cell's step once (in memory for the process, its code on disk for the next); batch size and
+lengths are free. Rows may come in any order; sorted by length, longest first, a step costs only its active rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import NMTError
+from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.weights import Weights, check_params
+from nmt.rnn.arrays.workspace import Allocate, Fresh
+from nmt.rnn.cell import Cell
+from nmt.rnn.kernels import run_cpu
+from nmt.rnn.scan.backward_pass import BackwardPass, add_present
+from nmt.rnn.scan.drop_connect import connections, disconnected, joined
+from nmt.rnn.scan.forward_pass import ForwardPass
+from nmt.rnn.scan.scan_setup import ScanSetup
+from nmt.rnn.scan.step_packing import pack_steps
+from nmt.rnn.scan.tape import Gradients, Prepared, Result, Tape
+
+
+class Scan(ScanSetup):
+    """A cell over time, as the cell was when the scan was made: one that is edited is another for the next scan.
+
+    Its options: `ScanSetup`.
+    """
+
+    def around(self, cell: Cell) -> Scan:
+        """The same kind of scan of another cell; `keep` speaks of names of this one alone."""
+        return Scan(
+            cell,
+            dtype=self.dtype,
+            compute_dtype=self.compute_dtype,
+            recompute=self.recompute,
+            threads=self.threads,
+            division=self.division,
+            device=self.device,
+        )
+
+    def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
+        """Of a sequence of T steps: a name, the scan, its steps, and 0 that are added; as `LayeredScan` has one for
+        each layer."""
+        yield "", self, T, 0
+
+    def forward(
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        initial: Mapping[str, np.ndarray] | None = None,
+        *,
+        lengths: Sequence[int] | np.ndarray | None = None,
+        mask: np.ndarray | None = None,
+        sequences: Mapping[str, np.ndarray] | None = None,
+        captured: Mapping[str, np.ndarray] | None = None,
+        source_lengths: Sequence[int] | np.ndarray | None = None,
+        reverse: bool = False,
+        training: bool = False,
+        seed: int = 0,
+        allocate: Allocate | None = None,
+        outputs: Any = None,
+        single_step: bool = False,
+        label: str = "scan",
+        threads: int | None = None,
+    ) -> Result:
+        """Run the cell over x [T, B, D].
+
+        initial: states [B, n] by name; missing ones start at the parameters the cell has for them, or at zero.
+        lengths: steps of each row, all T where None; or mask, bool [T, B] of the host: the steps that exist, anywhere
+        (see step_packing.py). sequences: what else is read at every step, [T, B, n] by name. captured: arrays that
+        stay the same, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each
+        row's last step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, of
+        its own for every call where None. outputs: memory of y where it is to last longer. single_step: for
+        inference with a T of 1, the program that does it in one call. label: what a profile calls this run and its
+        way back. threads: for this run and its way back, those of the scan where None. Raises ShapeError.
+
+        Any number of threads may call at once, each with memory of its own; they share the weights, which must stay
+        as they are meanwhile.
+        """
+        checks = self.checks
+        x = checks.array("x", x, (None, None), self.cell.input_size)
+        T, B, _ = x.shape
+        others = checks.all_sequences(sequences or {}, T, B)
+        packing = None
+        if mask is not None:
+            lengths, packing = pack_steps(checks.steps_of(lengths, mask, T, B), self.device)
+        if packing is not None:
+            x, outputs = packing.pack(x), None
+            others = {name: packing.pack(array) for name, array in others.items()}
+        rows = self.rows(
+            len(x),
+            B,
+            lengths=lengths,
+            captured=captured,
+            source_lengths=source_lengths,
+            reverse=reverse,
+            label=label,
+            threads=threads,
+        )
+        check_params(checks.name, self.params, weights, self.dtype)
+        kept = connections(self.params, seed, self.dtype, self.device, rows.threads) if training else {}
+        weights = disconnected(weights, self.params, kept)
+        compiled, initial = self.compiled(training, single_step), initial or {}
+        run = ForwardPass(self, compiled, weights, rows, allocate or Fresh(self.device.xp))
+        run.give_inputs(x, others)
+        run.draw_masks(seed)
+        run.give_captured(checks.all_captured(captured or {}, rows.S, B))
+        run.give_states(initial, outputs)
+        run.run()
+        result = run.result(packing)
+        if training:
+            learned = {k: v for k, v in self.cell.learned().items() if k not in initial}
+            result.tape = Tape(
+                compiled,
+                arrays=run.arrays,
+                constant_arrays=run.constant_arrays,
+                rows=run.rows,
+                weights=weights,
+                allocate=run.allocate,
+                connections=kept,
+                packing=packing,
+                learned=learned,
+            )
+        return result
+
+    def prepare(
+        self, weights: Weights, x: np.ndarray, *, reverse: bool = False, threads: int | None = None
+    ) -> Prepared:
+        """A run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same arrays.
+
+        For cells that read nothing but their input and states, and weights that stay as they are. The run is one
+        caller's at a time. Raises ShapeError.
+        """
+        T, B, _ = x.shape
+        rows = self.rows(T, B, reverse=reverse, threads=threads)
+        check_params(self.checks.name, self.params, weights, self.dtype)
+        self.checks.all_captured({}, rows.S, B)
+        self.checks.all_sequences({}, T, B)
+        compiled = self.compiled(training=False, single_step=T == 1)
+        if not isinstance(compiled.step, run_cpu.Executable):
+            raise RuntimeError(f"runs are prepared for the processor only, got {self.device.name}")
+        run = ForwardPass(self, compiled, weights, rows, Fresh())
+        run.give_inputs(x, {})
+        run.give_states({})
+        launches = compiled.step.prepare(run.arrays, weights, rows, run.allocate)
+        first, last = (T, 0) if reverse else (0, T)
+        stacks = {name: run.arrays[array_names.state(name)] for name in self.states}
+        initial, final = ({name: stack[slot] for name, stack in stacks.items()} for slot in (first, last))
+        return Prepared(launches, initial, final, run.output())
+
+    def backward(
+        self,
+        tape: Tape | None,
+        d_y: np.ndarray | None,
+        d_final: Mapping[str, np.ndarray] | None = None,
+        gradients: Arrays | None = None,
+        *,
+        d_recorded: Mapping[str, np.ndarray] | None = None,
+        outputs: Any = None,
+        weights_later: bool = False,
+    ) -> Gradients:
+        """Gradients of sum(d_y * y) + sum(d_final * final) + sum(d_recorded * recorded). Those of the parameters are
+        added to `gradients`, where present. d_recorded: by name, of values that `receives` names; shaped as they are.
+        outputs: zeroed memory of x's, where that is to last longer than the tape. weights_later: keep in the tape what
+        those of the parameters are summed from, for `backward_weights`. Raises NMTError after a run that kept no tape,
+        ShapeError."""
+        if tape is None:
+            name = type(self.cell).__name__
+            raise NMTError(f"{name}.backward: the tape must be of a run with training=True, got None; run it so")
+        if weights_later:
+            tape.compiled = tape.compiled.apart
+        run = BackwardPass(self, tape)
+        run.give_outputs(d_y, d_recorded or {})
+        run.give_states(d_final or {})
+        run.take_memory(outputs)
+        return run.run({} if gradients is None else gradients)
+
+    def backward_weights(self, tape: Tape, gradients: Arrays) -> None:
+        """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`;
+        as often as is asked. They have the bits that one `backward` for all gives, unless a step sums over units, as a
+        layer normalisation does, or gates are computed again: what keeps its operands is another program, whose sums
+        may be grouped otherwise, and whose products be rounded or not before they are added."""
+        invariants = self.invariants(tape.compiled, tape.rows.threads)
+        with joined(gradients, tape.connections) as shares:
+            tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, shares)
+            invariants.weight_gradients(tape.constant_arrays, tape.weights, tape.rows, tape.allocate, shares)
+        add_present(tape.d_learned, gradients)

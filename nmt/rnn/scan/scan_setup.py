@@ -1,0 +1,160 @@
+"""What a scan is, before it runs: a cell, how its numbers are computed and where, and what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, get_args
+
+import numpy as np
+
+from nmt.errors import NMTError
+from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.weights import QUADS, Weights, check_device, packed_dtype
+from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.identity import traced
+from nmt.rnn.compiler.keep import Keep, Recompute
+from nmt.rnn.compiler.plan import Plan
+from nmt.rnn.compiler.wanted import wanted
+from nmt.rnn.cores import default_threads
+from nmt.rnn.device import Device
+from nmt.rnn.devices import cpu
+from nmt.rnn.division import Division, split_rows
+from nmt.rnn.kernels.runs import identity
+from nmt.rnn.rows import Rows
+from nmt.rnn.scan.array_checks import ArrayChecks
+from nmt.rnn.scan.invariants import Invariants
+from nmt.rnn.scan.plan_cache import Compiled, RunKind, compile_step
+
+
+class ScanSetup:
+    """A cell with its options checked; finds plans, first states and rows for runs."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        *,
+        dtype: Any = np.float32,
+        compute_dtype: str | None = None,
+        threads: int | None = None,
+        needs: Collection[str] | None = None,
+        receives: Collection[str] | None = None,
+        record: Sequence[str] = (),
+        stop: str | None = None,
+        division: Division | None = None,
+        recompute: Recompute = "attention",
+        keep: Mapping[str, bool] | None = None,
+        device: Device | None = None,
+    ) -> None:
+        """How numbers are computed:
+
+        `compute_dtype`: "bfloat16" rounds both sides of every product of float32 numbers, and adds up in float32;
+        "int8" rounds them to whole numbers with a scale for each row and output channel, for inference on the processor
+        alone; parameters, states and all else stay float32; None is `dtype`. `threads`: all cores where None.
+        `division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the sizes of batch and
+        weights. The results are the same bits. `device`: where all arrays lie, None for the processor.
+
+        What a training run stores. `recompute` in the backward pass: what is large in `attention` alone, or `gates` as
+        well, so that nothing but the states is stored for each step. `keep`: values that the cell notes, by name, that
+        are an exception to it: stored for the way back, or with False computed again there, together with what they are
+        computed from where that is not stored.
+
+        What is asked for beyond y and the final states; what is not is never computed. `needs`: names of what gradients
+        are computed of: `x`, further sequences, captured arrays, parameters; None is all. `receives`: the outputs that
+        have a gradient, `y` where None, of `y` and recorded values. `record`: names of values that the cell notes
+        (`Scope.note`), to be kept for every step. `stop`: the name of one of width 1: a row whose value is positive
+        after a step has taken its last one.
+
+        Raises NMTError where the types do not go together and for another `recompute`, ShapeError for names that the
+        cell does not have. A value of `keep` that cannot be computed again is an NMTError of the first training run."""
+        if recompute not in get_args(Recompute):
+            kinds = " or ".join(get_args(Recompute))
+            raise NMTError(f"{type(cell).__name__}: recompute must be {kinds}, got {recompute}")
+        self.packed = packed_dtype(type(cell).__name__, dtype, compute_dtype)
+        self.compute_dtype = compute_dtype
+        self.recompute: Recompute = recompute
+        self.keep: Keep = tuple(sorted((keep or {}).items()))
+        self.traced = traced(cell)
+        if self.keep:
+            self.traced.trace(training=True, named=[name for name, _ in self.keep])  # says which names there are
+        self.cell, self.dtype = cell, np.dtype(dtype)
+        self.device = device or cpu()
+        check_device(type(cell).__name__, self.packed, self.device.name)
+        self.threads, self.division = threads or default_threads(), division
+        self.stop = stop
+        shown = dict.fromkeys((*record, stop) if stop is not None else record)
+        self.wanted = wanted(cell, needs, receives, shown)
+        self.params = cell.params()
+        self.states = cell.states()
+        self.captured = cell.captured()
+        self.checks = ArrayChecks(cell, self.dtype, self.device)
+
+    def __repr__(self) -> str:
+        """The cell and its sizes, and how and where it computes."""
+        sizes = f"{type(self.cell).__name__} {self.cell.input_size} -> {self.cell.output_size}"
+        kind = self.compute_dtype or self.dtype
+        return f"{type(self).__name__}({sizes}, {kind}, {self.device.name}, threads={self.threads})"
+
+    def compiled(self, training: bool, single_step: bool = False) -> Compiled:
+        """The plan for a kind of run; made at first use. Raises NMTError: training in int8."""
+        if training and self.packed == QUADS:
+            name = type(self.cell).__name__
+            raise NMTError(f"{name}: compute_dtype must be float32 or bfloat16 to train, got int8; take another")
+        kind = RunKind(
+            self.device,
+            self.dtype,
+            self.packed,
+            training=training,
+            want=self.wanted,
+            single_step=single_step and not training,
+            recompute=self.recompute if training else "attention",
+            keep=self.keep if training else (),
+        )
+        return compile_step(self.traced, kind)
+
+    def plan(self, training: bool) -> Plan:
+        """The programs of a kind of run, to look at."""
+        return self.compiled(training).step.plan
+
+    def invariants(self, compiled: Compiled, threads: int) -> Invariants:
+        """What of the step is constant over time."""
+        return Invariants(compiled.constant, self.device, threads)
+
+    def start(self, weights: Weights, given: Mapping[str, np.ndarray], B: int) -> Arrays:
+        """The states of B rows before their first step, [B, n] by name; those that start at zero are missing.
+        Raises ShapeError."""
+        found = {name: given[name] for name in self.states if given.get(name) is not None}
+        found = {k: self.checks.array(f"initial {k}", a, (B,), self.states[k]) for k, a in found.items()}
+        for name, param in self.cell.learned().items():
+            if name not in found:
+                found[name] = self.device.xp.broadcast_to(weights[param], (B, self.states[name]))
+        return found
+
+    def rows(
+        self,
+        T: int,
+        B: int,
+        *,
+        lengths: Any = None,
+        captured: Mapping[str, np.ndarray] | None = None,
+        source_lengths: Any = None,
+        reverse: bool = False,
+        label: str = "scan",
+        threads: int | None = None,
+    ) -> Rows:
+        """B rows of at most T steps, divided between threads; what each option means says `Scan.forward`. Raises
+        ShapeError."""
+        steps = self.checks.lengths("lengths", lengths, B, T)
+        S = self.checks.source_steps(captured or {})
+        return Rows(
+            T,
+            B,
+            S,
+            lengths=steps,
+            source_lengths=self.checks.lengths("source_lengths", source_lengths, B, S),
+            owner=identity(B),
+            bounds=split_rows(steps, threads or self.threads),
+            reverse=reverse,
+            division=self.division,
+            block_rows=self.device.block_rows,
+            label=label,
+        )

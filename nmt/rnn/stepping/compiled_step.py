@@ -1,0 +1,39 @@
+"""One step of a cell in parts: what rows with one input, or one parent, have in common, and the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from nmt.rnn.compiler.identity import TracedStep
+from nmt.rnn.compiler.plan import make_plan
+from nmt.rnn.compiler.share import Shared, cut_shared
+from nmt.rnn.compiler.trace import Trace
+from nmt.rnn.device import Device, Executable
+
+
+@dataclass
+class CompiledStep:
+    """A step and the parts of it that rows share (see `compiler.share`), ready to run; None where there is no such
+    part."""
+
+    shared: Shared
+    step: Executable
+    of_inputs: Executable | None
+    of_states: Executable | None
+
+
+@lru_cache(maxsize=64)
+def compile_step(step: TracedStep, device: Device, dtype: np.dtype, packed: np.dtype) -> CompiledStep:
+    """The parts of a step; remembered by what the step computes."""
+    shared = cut_shared(step.trace(training=False))
+
+    def executable(part: Trace) -> Executable:
+        return device.executable(make_plan(part, training=False, single_step=True), dtype, packed)
+
+    def of(part: Trace | None) -> Executable | None:
+        return None if part is None else executable(part)
+
+    return CompiledStep(shared, executable(shared.step), of(shared.of_inputs), of(shared.of_states))

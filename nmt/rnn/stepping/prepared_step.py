@@ -1,0 +1,240 @@
+"""A step for search on the processor: all its parts in one call of the team, prepared once for up to so many rows.
+
+What a call needs besides its numbers (memory, the tables of generated functions) stays where it is; fewer rows use the
+first part of it. Finding it anew at every step would take longer than some of the products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt.rnn import device, tuning
+from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import INDEX, Arrays
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.arrays.workspace import Fresh
+from nmt.rnn.compiler.program import Place
+from nmt.rnn.division import single_steps
+from nmt.rnn.kernels.run_cpu import Executable
+from nmt.rnn.kernels.runs import identity
+from nmt.rnn.kernels.tables import Table
+from nmt.rnn.kernels.team import TaskSequence
+from nmt.rnn.profile import operation
+from nmt.rnn.rows import Rows
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.stepping.compiled_step import CompiledStep
+from nmt.rnn.stepping.source_store import Sources
+
+
+@dataclass
+class Call:
+    """A part of the step, ready for up to `capacity` rows: its function and table, and the arrays it fills."""
+
+    function: int
+    table: Table
+    address: int  # of the table
+    arrays: Arrays  # with room for all these rows
+    places: dict[str, list[int]]  # where in the table arrays are that change from call to call
+    capacity: int
+    rows: int = 0
+    _given: Arrays = field(default_factory=dict)  # what is there now
+
+    def resize(self, rows: int) -> None:
+        """Run on so many rows from now on."""
+        if rows != self.rows:
+            self.table.resize(rows)
+            self.rows = rows
+
+    def array(self, name: str) -> np.ndarray:
+        """The array [slots, rows, n] of this name as it lies with the present number of rows."""
+        whole = self.arrays[name]
+        slots, _, width = whole.shape
+        return whole.reshape(-1)[: slots * self.rows * width].reshape(slots, self.rows, width)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of a run."""
+        return self.rows * self.table.sharing.row_size
+
+    def exchange(self, name: str, array: np.ndarray) -> None:
+        """Read another array under this name."""
+        if self._given.get(name) is array:
+            return
+        for place in self.places.get(name, ()):
+            self.table.exchange(place, array)
+        self._given[name] = array
+
+    @property
+    def task(self) -> tuple[int, int, int]:
+        """See `TaskSequence`."""
+        return self.function, self.table.parts, self.address
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """What a step reads: inputs [U, n] and states [P, n] by name; row r reads the input word[r] and continues the
+    states parent[r], both int64 [R]."""
+
+    given: Mapping[str, np.ndarray]
+    states: Mapping[str, np.ndarray]
+    word: np.ndarray
+    parent: np.ndarray
+
+
+class Calls(NamedTuple):
+    """The parts of a step, in the order they run in; those that a step does not have are None."""
+
+    inputs: Call | None
+    states: Call | None
+    step: Call
+
+
+class PreparedStep:
+    """The parts of a step (see `compiler.share`), whose executables hold a single function each. For one caller at a
+    time, and a number of threads that stays as it is: tables are divided for it."""
+
+    def __init__(self, scan: Scan, weights: Weights, compiled: CompiledStep, threads: int) -> None:
+        self.scan, self.weights, self.shared, self.threads = scan, weights, compiled.shared, threads
+        self._compiled = compiled
+        parts = {"inputs": compiled.of_inputs, "states": compiled.of_states, "step": compiled.step}
+        self._parts = {kind: _on_processor(part) for kind, part in parts.items()}
+        self._calls: dict[str, Call] = {}
+        self._version = weights.version
+        self._sequence = TaskSequence(3)
+        self._sources = Sources({}, identity(1), identity(1), 1)
+        self._longest = 0
+        self._filled = {*(array_names.state(name) for name in scan.states), self.output.name}
+        shared = self._parts["inputs"], self._parts["states"]
+        self._names = {k for part in shared if part for k in part.plan.outputs}
+
+    def run(self, inputs: StepInputs, sources: Sources | None = None) -> Arrays:
+        """The states' stacks and the array of the output, as `Executable.forward` leaves them, in memory that the next
+        call uses again. sources: None for a cell without captured arrays."""
+        if sources is not None:
+            self.read(sources)
+        given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
+        U, P = len(next(iter(given.values()))), len(next(iter(states.values()), parent))
+        parts = self.join(inputs, U, P, len(word))
+        step = parts.step
+        arrays = {name: step.array(name) for name in self._filled}
+        for name in self.shared.gathered:
+            if name in states:
+                np.take(states[name], parent, axis=0, out=arrays[array_names.state(name)][0])
+            else:
+                np.take(given[name], word, axis=0, out=step.array(name)[0])
+        calls = [call for call in parts if call is not None]
+        with operation("step", multiply_adds=lambda: sum(call.multiply_adds for call in calls)):
+            self._sequence.run([call.task for call in calls], calls)
+        return arrays
+
+    def read(self, sources: Sources) -> None:
+        """Rows read these sentences from the next call on."""
+        self._sources = sources
+
+    def join(self, inputs: StepInputs, U: int, P: int, R: int) -> Calls:
+        """The parts ready for so many inputs, states and rows, and reading these arrays and one another. What is
+        gathered is the caller's business."""
+        step = self.call("step", R)
+        of_inputs = self._shared(step, "inputs", inputs.given, inputs.word, U)
+        of_states = self._shared(step, "states", inputs.states, inputs.parent, P)
+        for name, array in self._sources.arrays.items():
+            step.exchange(name, array)
+        if self._sources.arrays:
+            step.exchange("source_lengths", self._sources.lengths)
+            step.exchange("owner", self._sources.starts)
+        return Calls(of_inputs, of_states, step)
+
+    def _shared(
+        self, step: Call, kind: str, values: Mapping[str, np.ndarray], index: np.ndarray, count: int
+    ) -> Call | None:
+        """What rows have in common by `kind`, "inputs" or "states", on `count` of `values`; the step reads it by
+        `index`."""
+        part = self._parts[kind]
+        if part is None:
+            return None
+        call = self.call(kind, count)
+        for name in part.plan.trace.inputs:
+            call.exchange(name, values[name])
+        for name, place in part.plan.outputs.items():
+            step.exchange(array_names.captured(name), call.arrays[place.name])
+            step.exchange(array_names.captured_index(name), index)
+        return call
+
+    @property
+    def output(self) -> Place:
+        """Where the step puts its output."""
+        return self._compiled.step.plan.outputs["y"]
+
+    def forget_rows(self) -> None:
+        """Called when a compiled search has written its numbers of rows into the tables; the next call sets them."""
+        for call in self._calls.values():
+            call.rows = 0
+
+    def rest(self) -> None:
+        """Called when a search has ended. Frees the memory of many rows, and of sentences; keeps parts of up to
+        tuning.KEPT_STEP_ROWS rows."""
+        self._calls = {kind: call for kind, call in self._calls.items() if call.capacity <= tuning.KEPT_STEP_ROWS}
+        self._sources = Sources({}, identity(1), identity(1), 1)
+
+    def call(self, kind: str, rows: int) -> Call:
+        """A part of the step, "inputs", "states" or "step", with memory for so many rows and set to them."""
+        if self.weights.version is not self._version:
+            self._version, self._calls = self.weights.version, {}
+        if self._sources.longest > self._longest:
+            self._longest = -(-self._sources.longest // tuning.SOURCE_STEP) * tuning.SOURCE_STEP
+            self._calls.pop("step", None)
+        call = self._calls.get(kind)
+        if call is None or rows > call.capacity:
+            call = self._calls[kind] = self._prepare(kind, 1 << max(3, (rows - 1).bit_length()))
+        call.resize(rows)
+        return call
+
+    def _prepare(self, kind: str, count: int) -> Call:
+        """What runs a part on up to so many rows; what changes from call to call is still to be exchanged."""
+        allocate = Fresh()
+        scan = self.scan
+        part = self._parts[kind]
+        if part is None:
+            raise RuntimeError(f"a step without a part for its {kind} cannot prepare one")
+        ones, bounds = single_steps(count, self.threads)
+        lengths, arrays = ones, dict[str, np.ndarray]()
+        if kind == "step":
+            arrays |= self._arrays(count)
+            lengths = self._sources.lengths
+        else:
+            arrays |= dict.fromkeys(part.plan.trace.inputs, _UNKNOWN)
+        longest = self._longest if kind == "step" else 1
+        rows = Rows(1, count, longest, ones, lengths, identity(count), bounds, False, scan.division, ragged=True)
+        launches = part.prepare(arrays, self.weights, rows, allocate)
+        if len(launches) != 1:
+            raise RuntimeError(f"a part of a prepared step must be one function, got {len(launches)}")
+        function, _, address, table = launches[0].args
+        places: dict[str, list[int]] = {}
+        shared = {array_names.captured_index(name) for name in self._names}
+        for place, name in enumerate(table.names):
+            own = name in shared or not name.startswith(INDEX)
+            places.setdefault(name if own else "owner", []).append(place)
+        return Call(function, table, address, arrays, places, count)
+
+    def _arrays(self, R: int) -> Arrays:
+        """The step's own: state stacks, and what it reads itself of its inputs; memory of others is a stand-in."""
+        scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
+        arrays = dict(self._sources.arrays)
+        arrays |= {array_names.captured(name): _UNKNOWN for name in self._names}
+        arrays |= {array_names.state(name): allocate((2, R, width), scan.dtype) for name, width in scan.states.items()}
+        widths = {name: v.width or 1 for name, v in self.shared.step.inputs.items()}
+        return arrays | {name: allocate((1, R, n), scan.dtype) for name, n in widths.items() if name in gathered}
+
+
+_UNKNOWN = np.zeros(1)
+
+
+def _on_processor(part: device.Executable | None) -> Executable | None:
+    """A part as the processor runs it. Raises RuntimeError: it is another device's."""
+    if part is not None and not isinstance(part, Executable):
+        raise RuntimeError(f"steps are prepared on the processor alone, got {type(part).__name__}")
+    return part

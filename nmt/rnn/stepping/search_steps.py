@@ -1,0 +1,26 @@
+"""What one search after another uses: prepared steps, and the compiled search around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nmt.rnn.stepping.stepper import Stepper
+
+if TYPE_CHECKING:
+    from nmt.rnn.stepping.compiled_beam import CompiledBeam
+
+
+@dataclass
+class SearchSteps:
+    """Steps for one search at a time; `loop` once a search of them has been compiled."""
+
+    stepper: Stepper
+    loop: CompiledBeam | None = None
+
+    def rest(self) -> None:
+        """Called when a search has ended: memory of many rows and of sentences goes, what was prepared for few rows is
+        the next search's."""
+        self.stepper.rest()
+        if self.loop is not None and not self.loop.is_small:
+            self.loop = None

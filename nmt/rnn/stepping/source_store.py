@@ -1,0 +1,104 @@
+"""Captured arrays of sentences that come and go, one after another without padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What rows read of their sentences."""
+
+    arrays: dict[str, Any]  # [positions, n] by name; another dictionary when they lie elsewhere
+    starts: np.ndarray  # int64 [R], the first position of each row's sentence
+    lengths: np.ndarray  # int64, found at first positions
+    longest: int  # no sentence that is there is longer
+
+
+class SourceStore:
+    """Arrays [positions, n] by name in which every sentence has a run of positions of its own.
+
+    widths: n of each array, None where a position has one number. narrow: arrays that have one entry a sentence; it
+    lies at the first position. Sentence ids are never used twice. Memory follows the sentences that are there
+    at a time.
+    """
+
+    def __init__(self, widths: dict[str, int | None], narrow: set[str], dtype: Any, xp: Any = np) -> None:
+        """`xp`: of the device where the arrays lie."""
+        self._xp, self._dtype = xp, dtype
+        self.arrays = {k: xp.zeros((0,) if n is None else (0, n), dtype) for k, n in widths.items()}
+        self._narrow = narrow
+        self._lengths_at = np.zeros(0, np.int64)  # by first position
+        self._end = self._longest = 0
+        self._live: dict[int, tuple[int, int]] = {}  # first position and length, in order of positions
+        self._starts = np.zeros(0, np.int64)  # by sentence id, counted from _first_id
+        self._first_id = self._next_id = 0
+
+    def emptied(self) -> SourceStore:
+        """Another one for arrays of the same kind."""
+        widths = {k: a.shape[1] if a.ndim == 2 else None for k, a in self.arrays.items()}
+        return SourceStore(widths, self._narrow, self._dtype, self._xp)
+
+    def add(self, arrays: dict[str, np.ndarray], lengths: np.ndarray) -> np.ndarray:
+        """Copy the real positions of arrays [S, B, n], narrow ones [B, n]; returns sentence ids, int64 [B]."""
+        self._make_room(int(np.maximum(lengths, 1).sum()))
+        sentence_ids = np.arange(self._next_id, self._next_id + len(lengths), dtype=np.int64)
+        for b, length in enumerate(lengths.tolist()):
+            start, self._end = self._end, self._end + max(1, length)
+            for name, target in self.arrays.items():
+                if name in self._narrow:
+                    target[start] = arrays[name][b]
+                else:
+                    target[start : start + length] = arrays[name][:length, b]
+            self._live[self._next_id] = start, length
+            self._lengths_at[start] = length
+            self._next_id += 1
+        self._index()
+        return sentence_ids
+
+    def remove(self, sentence_ids: np.ndarray) -> None:
+        """Give the sentences' positions back."""
+        for n in sentence_ids.tolist():
+            del self._live[n]
+
+    def of(self, sentence_ids: np.ndarray) -> Sources:
+        """What rows of these sentences [R] read."""
+        return self.at(self._starts[sentence_ids - self._first_id])
+
+    def at(self, starts: np.ndarray) -> Sources:
+        """What rows read whose sentences begin at these positions [R]."""
+        return Sources(self.arrays, starts, self._lengths_at, self._longest)
+
+    def all_starts(self) -> tuple[np.ndarray, int]:
+        """First positions by sentence id, and the id of the first of them."""
+        return self._starts, self._first_id
+
+    def _make_room(self, count: int) -> None:
+        """Move what is there to the front, into larger arrays where need be, so that `count` positions follow."""
+        capacity = len(self._lengths_at)
+        if self._end + count <= capacity:
+            return
+        needed = sum(max(1, length) for _, length in self._live.values()) + count
+        old = self.arrays
+        if needed > capacity // 2:
+            self.arrays = {k: self._xp.zeros((2 * needed, *a.shape[1:]), a.dtype) for k, a in old.items()}
+            self._lengths_at = np.zeros(2 * needed, np.int64)
+        self._end = 0
+        for n, (start, length) in self._live.items():
+            taken = max(1, length)
+            for k, target in self.arrays.items():
+                target[self._end : self._end + taken] = old[k][start : start + taken]
+            self._lengths_at[self._end] = length
+            self._live[n] = self._end, length
+            self._end += taken
+
+    def _index(self) -> None:
+        """Renew what is looked up by sentence: first positions and the greatest length."""
+        self._first_id = next(iter(self._live), self._next_id)
+        self._starts = np.zeros(self._next_id - self._first_id, np.int64)
+        for n, (start, _) in self._live.items():
+            self._starts[n - self._first_id] = start
+        self._longest = max((length for _, length in self._live.values()), default=0)

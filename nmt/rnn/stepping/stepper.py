@@ -1,0 +1,185 @@
+"""The engine one step at a time: search, and whatever else decides on the next input by the last output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nmt.errors import ShapeError
+from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.features import shaped
+from nmt.rnn.arrays.weights import Weights, check_params
+from nmt.rnn.arrays.workspace import Fresh, Workspace
+from nmt.rnn.cell import axes_of
+from nmt.rnn.device import Executable
+from nmt.rnn.division import single_steps
+from nmt.rnn.kernels import run_cpu
+from nmt.rnn.kernels.runs import identity
+from nmt.rnn.rows import Rows
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.stepping.compiled_step import compile_step
+from nmt.rnn.stepping.prepared_step import PreparedStep, StepInputs
+from nmt.rnn.stepping.source_store import Sources, SourceStore
+
+
+class Stepper:
+    """A cell, a step at a time, without a tape, for rows that come, share and go.
+
+    `admit` takes in sentences (captured arrays, from which it computes once what depends on them alone); any number
+    of rows may read a sentence until `release`. A cell without captured arrays (a language model's) has no sentences
+    to take in: rows are only continued. What rows have in common is computed once: see `compiler.share`. A stepper is
+    one caller's; any number of them may share a scan and weights.
+    """
+
+    def __init__(self, scan: Scan, weights: Weights, threads: int | None = None) -> None:
+        """threads: of all its steps, those of the scan where None."""
+        self.threads = threads or scan.threads
+        check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
+        self.scan, self.weights = scan, weights
+        self._compiled = compile_step(scan.traced, scan.device, scan.dtype, scan.packed)
+        leaves = self._compiled.shared.step.leaves
+        shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
+        captured = {array_names.captured(k): v for k, v in leaves.items() if v.op == "captured" and k not in shared}
+        narrow = {k for k, v in captured.items() if "S" not in v.axes}
+        self._sources = SourceStore({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
+        self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
+        self._memory = Workspace(scan.device.xp)
+        self._prepared: PreparedStep | None = None
+        if isinstance(self._compiled.step, run_cpu.Executable):
+            self._prepared = PreparedStep(scan, weights, self._compiled, self.threads)
+
+    def admit(
+        self, captured: Mapping[str, np.ndarray], source_lengths: Sequence[int] | np.ndarray | None = None
+    ) -> np.ndarray:
+        """Take in sentences: captured arrays [S, B, n], real positions of each [B]. Returns sentence ids, int64 [B].
+
+        Raises ShapeError."""
+        scan = self.scan
+        count = next((captured[k].shape[int(c.source_axis)] for k, c in scan.captured.items() if k in captured), 0)
+        rows = scan.rows(1, count, captured=captured, source_lengths=source_lengths, threads=self.threads)
+        arrays: Arrays = {
+            array_names.captured(k): a for k, a in scan.checks.all_captured(captured, rows.S, rows.B).items()
+        }
+        invariants = scan.invariants(scan.compiled(training=False), self.threads)
+        invariants.forward(arrays, self.weights, rows, Fresh(scan.device.xp))
+        return self._sources.add(arrays, rows.source_lengths)
+
+    def release(self, sentence_ids: np.ndarray) -> None:
+        """These sentences are not asked for any more; their memory is used again."""
+        self._sources.remove(sentence_ids)
+
+    @property
+    def prepared(self) -> PreparedStep:
+        """The step as the processor runs it. Raises RuntimeError elsewhere."""
+        if self._prepared is None:
+            raise RuntimeError(f"steps are prepared on the processor alone, not on {self.scan.device.name}")
+        return self._prepared
+
+    def starts(self) -> tuple[np.ndarray, int]:
+        """Where captured arrays of sentences begin, int64 by sentence id, and the first of these ids."""
+        return self._sources.all_starts()
+
+    def sources(self, starts: np.ndarray) -> Sources:
+        """What rows read whose sentences begin at `starts`."""
+        return self._sources.at(starts)
+
+    def rest(self) -> None:
+        """Called when a search has ended. Frees memory that grew with its sentences and rows; a prepared step of up to
+        tuning.KEPT_STEP_ROWS rows stays."""
+        self._sources = self._sources.emptied()
+        self._memory.release()
+        if self._prepared is not None:
+            self._prepared.rest()
+
+    def step(
+        self,
+        x: np.ndarray,
+        states: Arrays,
+        sentence: np.ndarray | None = None,
+        *,
+        word: np.ndarray | None = None,
+        parent: np.ndarray | None = None,
+        sequences: Mapping[str, np.ndarray] | None = None,
+    ) -> tuple[np.ndarray, Arrays]:
+        """Row r continues states[parent[r]] with the input x[word[r]] and reads the sentence sentence[r].
+
+        x [U, D]; sequences [U, n] by name, what else the cell reads at every step; states [P, n] by name; sentence,
+        word, parent int64 [R], the last two 0, 1, ... where None. `sentence` means nothing to a cell without captured
+        arrays and may then be None. Returns the output [R, n] and the new states, valid until the next call. Raises
+        ShapeError.
+        """
+        R = self._count(x, sentence, word, parent)
+        scan = self.scan
+        word = identity(R) if word is None else word
+        parent = identity(R) if parent is None else parent
+        door = scan.checks
+        given = {"x": door.array("x", x, (None,), scan.cell.input_size)}
+        for name, array in door.all_sequences(sequences or {}, len(x)).items():
+            given[array_names.sequence(name)] = array
+        states = states | {k: door.array(f"state {k}", states[k], (None,), n) for k, n in self._shaped.items()}
+        sources = None
+        if sentence is not None and scan.captured:
+            sources = self._sources.of(sentence)
+        inputs = StepInputs(given, states, word, parent)
+        run = self._launch if self._prepared is None else self._prepared.run
+        arrays = run(inputs, sources)
+        place = self._compiled.step.plan.outputs["y"]
+        y = arrays[place.name][1 if place.kind == "after" else 0]
+        new = {name: arrays[array_names.state(name)][1] for name in scan.states}
+        for name, width in self._shaped.items():
+            new[name] = shaped(new[name], width)
+        return shaped(y, scan.cell.output_size), new
+
+    def _count(
+        self, x: np.ndarray, sentence: np.ndarray | None, word: np.ndarray | None, parent: np.ndarray | None
+    ) -> int:
+        """How many rows take the step."""
+        name = type(self.scan.cell).__name__
+        if sentence is None and self.scan.captured:
+            raise ShapeError(f"{name}: sentence must name a sentence for each row, got None; names come from admit")
+        counts = {len(array) for array in (sentence, word, parent) if array is not None} or {len(x)}
+        if len(counts) > 1:
+            raise ShapeError(f"{name}: sentence, word and parent must be of one length, got {sorted(counts)}")
+        return counts.pop()
+
+    def _launch(self, inputs: StepInputs, sources: Sources | None) -> Arrays:
+        """`PreparedStep.run` on any device, part by part."""
+        given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
+        self._memory.reset()
+        compiled, scan, R = self._compiled, self.scan, len(word)
+        index = scan.device.index
+        arrays: Arrays = {} if sources is None else dict(sources.arrays)
+        arrays |= self._shared(compiled.of_inputs, given, word)
+        arrays |= self._shared(compiled.of_states, states, parent)
+        for name, array in given.items():
+            arrays[name] = (array[index(word)] if name in compiled.shared.gathered else array)[None]
+        for name, width in scan.states.items():
+            arrays[array_names.state(name)] = stack = self._memory((2, R, width), scan.dtype)
+            if name in compiled.shared.gathered:
+                scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
+        ones, bounds = single_steps(R, self.threads)
+        starts, lengths, longest = identity(R), ones, 1
+        if sources is not None:
+            starts, lengths, longest = sources.starts, sources.lengths, sources.longest
+        rows = Rows(1, R, longest, ones, lengths, starts, bounds, False, scan.division, ragged=True)
+        compiled.step.forward(arrays, self.weights, rows, self._memory)
+        return arrays
+
+    def _shared(self, part: Executable | None, given: Mapping[str, np.ndarray], index: np.ndarray) -> Arrays:
+        """What the rows that `index` points to have in common, and the index to read it by."""
+        if part is None:
+            return {}
+        count = len(next(iter(given.values())))
+        ones, bounds = single_steps(count, self.threads)
+        rows = Rows(1, count, 1, ones, ones, identity(count), bounds, False)
+        arrays: Arrays = {name: given[name][None] for name in part.plan.trace.inputs}
+        part.forward(arrays, self.weights, rows, self._memory)
+        found: Arrays = {}
+        for name, place in part.plan.outputs.items():
+            found |= {
+                array_names.captured(name): arrays[place.name][0],
+                array_names.captured_index(name): self.scan.device.index(index),
+            }
+        return found

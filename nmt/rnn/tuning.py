@@ -1,0 +1,78 @@
+"""Numbers that decide how work is done, never what comes out: thresholds, sizes of memory, how often to look.
+
+Each says which script of `benchmarks/` compares what lies on both sides of it, and on which machine, or "not
+measured": an estimate. Read them as `tuning.NAME`, so that a test can set another value. Those of a graphics card are
+in kernels/cuda/tuning.py; those that only compiled code reads stand beside that code.
+"""
+
+from __future__ import annotations
+
+# ------------------------------------------------------------ how threads share a run (division.py, run_cpu.py)
+
+UNITS_BELOW = {False: 6, True: 16}
+"""Rows a thread below which the threads divide hidden units, by whether the weights are large (`LARGE_WEIGHTS`).
+benchmarks/schedules.py, two cores of an AMD EPYC (Zen 4), 2026-11-21: docs/benchmarks.md, "Rows or units"."""
+
+LARGE_WEIGHTS = 2 << 20
+"""Bytes of a loop's weights from which they no longer stay in the second-level cache of one core.
+benchmarks/schedules.py, as UNITS_BELOW."""
+
+ALONE_BELOW = 1 << 18
+"""Below this many multiply-adds of a loop or a product, waking a second thread takes longer than finishing alone.
+Not measured by a script of benchmarks/; overhead.py has runs that small."""
+
+ALONE_A_STEP = 3 << 14
+"""Multiply-adds of a step below which meeting after every product costs more than a second thread saves. For two
+threads benchmarks/schedules.py, as UNITS_BELOW; what it means for more is reasoned (docs/threads.md)."""
+
+CLEAR_ALONE_BELOW = 1 << 16
+"""Numbers that one thread has zeroed before a second one is awake. Not measured."""
+
+ROW_WORK_ALONE_BELOW = 1 << 15
+"""Numbers of an array below which looking up embeddings and updating parameters is one thread's. Not measured."""
+
+# ------------------------------------------------------------ memory of a run (rows.py, workspace.py, device_cpu.py)
+
+BLOCK_ROWS = 2048
+"""Rows, of all steps together, of a block of time: enough for products to run at full speed over them, few enough
+for what one program hands to the next to stay in the cache. Memory for that does not grow with T.
+Not measured against other numbers; benchmarks/memory.py shows what memory it leads to."""
+
+CHUNK_BYTES = 1 << 22
+"""Bytes that a workspace finds at a time for small arrays. Not measured."""
+
+SENTENCE_BYTES = 1 << 16
+"""Bytes that the workspace of a single sentence begins with: the system would take longer to hand over megabytes than
+the work with them takes. Not measured."""
+
+LARGEST_KEPT = 31 << 20
+"""Bytes of arrays that are kept for later ones when they are freed; the GNU C library allows 32 MiB. A training step of
+a small model takes 7 % longer without, by no script of benchmarks/."""
+
+# ------------------------------------------------------------ short runs, prepared once (short_runs.py)
+
+SHORT_ROWS = 128
+"""Rows, of all steps together, up to which finding memory and arguments takes longer than copying numbers.
+Not measured by a script of benchmarks/; overhead.py has runs that short."""
+
+LAYER_SIZES = 16
+"""Sizes (steps and rows) for which layers keep memory of prepared runs. Not measured."""
+
+SENTENCE_SIZES = 64
+"""The same of an encoder: a sentence's length is one. Not measured."""
+
+# ------------------------------------------------------------ steps of a search (prepared_step.py, compiled_beam.py)
+
+KEPT_STEP_ROWS = 16
+"""Rows up to which a prepared step keeps its memory when its search has ended. Not measured."""
+
+SOURCE_STEP = 32
+"""Source positions for which a step prepares memory are a multiple of this: longer sentences rarely prepare anew. Not
+measured."""
+
+ROWS_BETWEEN_LOOKS = 4096
+"""Rows of all steps together after which a compiled search returns to the interpreter, which looks whether somebody
+wants it to stop. Not measured."""
+
+FIRST_WIDTH = 64
+"""Tokens of a hypothesis for which a search has memory to begin with. Not measured."""
