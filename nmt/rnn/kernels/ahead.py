@@ -51,7 +51,7 @@ class _Other:
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", _FIRST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=nowhere
         )
-        self.asked: set[str] = set()
+        self.asked: dict[str, Native] = {}
         self.begun: set[str] = set()
         self._tell(path)
         Thread(target=self._listen, name="nmt-compiling", daemon=True).start()
@@ -73,16 +73,23 @@ class _Other:
         """Have it compiled."""
         name, recipe = str(native.code_name), recipe_of(native)
         if recipe is not None and name not in self.asked:
-            self.asked.add(name)
+            self.asked[name] = native
             self._tell([name, recipe])
 
     def take_back(self, name: str) -> bool:
         """Whether this process should compile it after all: it has not been begun with there."""
         if name in self.begun:
             return False
-        self.asked.discard(name)
+        self.asked.pop(name, None)
         self._tell([name, None])
         return True
+
+    def take_any(self) -> Native | None:
+        """Something that it has not begun with, for this process; None where there is nothing."""
+        for name, native in list(self.asked.items()):
+            if name not in self.begun and not store().has(name) and self.take_back(name):
+                return native
+        return None
 
 
 def _compile_ahead(native: Native) -> None:
@@ -130,7 +137,10 @@ def _await_other(native: Native) -> None:
     if name not in other.asked or store().has(name) or other.take_back(name):
         return
     while other.process.poll() is None and not store().has(name):
-        sleep(_LOOK_SECONDS)
+        if (one := other.take_any()) is not None:
+            _ = one.address  # it will be needed as well
+        else:
+            sleep(_LOOK_SECONDS)
 
 
 def serve() -> None:

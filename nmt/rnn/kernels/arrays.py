@@ -39,13 +39,26 @@ def _extents(builder: Any, shape: Any) -> list[Any]:
     return [builder.extract_value(shape, n) for n in range(shape.type.count)]
 
 
+def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value, shape: list[ir.Value]) -> ir.Value:
+    """A C-contiguous array of a type at an address, a number or a pointer; nobody counts references to it."""
+    array = context.make_array(kind)(context, builder)
+    element = array.data.type
+    data = builder.inttoptr(start, element) if isinstance(start.type, ir.IntType) else builder.bitcast(start, element)
+    size = context.get_constant(numba_types.intp, context.get_abi_sizeof(element.pointee))
+    strides = [size]
+    for extent in shape[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], extent))
+    populate_array = import_module("numba.np.arrayobj").populate_array
+    populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+    return array._getvalue()
+
+
 @intrinsic
 def array_at(typing_context: Any, pointer: Any, shape: Any, dtype: Any) -> Any:
     """The C-contiguous array of a shape, a number or a tuple, that lies at a pointer."""
     shape_type, kind = _array_type(shape, dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array_value = import_module("nmt.rnn.kernels.compiling").array_value
         return array_value(context, builder, kind, args[0], _extents(builder, args[1]))
 
     return kind(numba_types.voidptr, shape_type, dtype), codegen
@@ -66,7 +79,6 @@ def scratch(typing_context: Any, shape: Any, dtype: Any) -> Any:
         # Whole lines, and at least one.
         size = builder.mul(builder.add(builder.udiv(size, line), ir.Constant(size_type, 1)), line)
         pointer = _call(builder, "nmt_allocate", *((size, line) if _WINDOWS else (line, size)))
-        array_value = import_module("nmt.rnn.kernels.compiling").array_value
         return array_value(context, builder, kind, pointer, extents)
 
     return kind(shape_type, dtype), codegen

@@ -22,8 +22,8 @@ with uninterrupted():  # an import of compiled modules that was cut short cannot
     from numba.core.registry import cpu_target
     from numba.core.types import unliteral
     from numba.extending import typeof_impl
-    from numba.np.arrayobj import make_array, populate_array
 
+from nmt.rnn.kernels.arrays import array_value
 from nmt.rnn.kernels.kernel import LINE_BYTES
 from nmt.rnn.kernels.native import Compilable, Native
 from nmt.rnn.kernels.store import Record
@@ -136,19 +136,6 @@ def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Native) -
             values.append(builder.load(builder.bitcast(word(at), context.get_value_type(kind).as_pointer())))
         at += 1
     return values
-
-
-def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value, shape: list[ir.Value]) -> ir.Value:
-    """A C-contiguous array of a type at an address, a number or a pointer; nobody counts references to it."""
-    array = make_array(kind)(context, builder)
-    element = array.data.type
-    data = builder.inttoptr(start, element) if isinstance(start.type, ir.IntType) else builder.bitcast(start, element)
-    size = context.get_constant(types.intp, context.get_abi_sizeof(element.pointee))
-    strides = [size]
-    for extent in shape[:0:-1]:
-        strides.insert(0, builder.mul(strides[0], extent))
-    populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
-    return array._getvalue()
 
 
 def _linked(library: Any, entry: str) -> Record:

@@ -8,12 +8,12 @@ knows because it laid the memory out. See "noalias" and "alias.scope" metadata i
 """
 
 from functools import cache, reduce
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
+from nmt.rnn.kernels.arrays import array_value
 from nmt.rnn.kernels.jit import inner_kernel, intrinsic, kernel, numba_types, with_arity
 
 MAX_SCOPES = 48
@@ -100,7 +100,7 @@ def arrays_in(dtype: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
             numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
             start, length = builder.load(builder.gep(numbers, [args[1]])), ir.Constant(ir.IntType(64), 1)
-            return import_module("nmt.rnn.kernels.compiling").array_value(context, builder, kind, start, [length])
+            return array_value(context, builder, kind, start, [length])
 
         return kind(numba_types.voidptr, numba_types.int64), codegen
 

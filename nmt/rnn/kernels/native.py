@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_int64
 from functools import cached_property
+from importlib import import_module
 from itertools import count
 from threading import RLock
 from typing import Any
@@ -42,9 +43,7 @@ class Compilable:
 
     def make(self) -> Any:
         """Make that."""
-        from nmt.rnn.kernels.compiling import dispatcher
-
-        return dispatcher(self.function, self.fastmath)
+        return _compiler().dispatcher(self.function, self.fastmath)
 
 
 class Native:
@@ -137,9 +136,7 @@ class Native:
         if found is None:
             for begin in when_compiling:
                 begin(self)
-            from nmt.rnn.kernels.compiling import compile_native
-
-            found = compile_native(self)
+            found = _compiler().compile_native(self)
             if self.code_name is not None and sources_are_unchanged():
                 store().write(self.code_name, found)
         address = machine_code.load(found.code, found.facts["entry"])
@@ -152,6 +149,11 @@ class Native:
 
     def _stored(self) -> Record | None:
         return None if self.code_name is None else _usable(store().read(self.code_name))
+
+
+def _compiler() -> Any:
+    """The module that imports Numba; by its name, for it is made of what is here."""
+    return import_module(f"{__package__}.compiling")
 
 
 _BY_SYMBOL: dict[str, Native] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +16,11 @@ from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.division import Sharing
+from nmt.rnn.kernels.ahead import offer
 from nmt.rnn.kernels.emit_cpu import INTEGERS, Module, emit
 from nmt.rnn.kernels.memory import zero_inactive
 from nmt.rnn.kernels.modules import load_module
+from nmt.rnn.kernels.native import Native
 from nmt.rnn.kernels.packed_weights import packed_weight
 from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
@@ -75,10 +77,17 @@ class _Side:
     def addresses(self) -> dict[str, int]:
         """Where the machine code of each generated function begins."""
         if self._addresses is None:
-            code = load_module(self.module.source, self.module.key)
-            names = [step.name for step, _, _ in self.steps if isinstance(step, Function)]
-            self._addresses = {name: getattr(code, name).address for name in names}
+            self._addresses = {name: native.address for name, native in self.natives().items()}
         return self._addresses
+
+    def wanted(self) -> Iterable[Native]:
+        """What will be compiled (see ahead.py)."""
+        return self.natives().values()
+
+    def natives(self) -> dict[str, Native]:
+        """The generated functions."""
+        code = load_module(self.module.source, self.module.key)
+        return {step.name: getattr(code, step.name) for step, _, _ in self.steps if isinstance(step, Function)}
 
 
 class Executable:
@@ -90,6 +99,9 @@ class Executable:
         self._forward = _Side(plan.forward, dtype, "forward", packed, turned=False)
         back = plan.backward
         self._backward = None if back is None else _Side(back, dtype, "backward", packed, turned=True)
+        for side in (self._forward, self._backward):
+            if side is not None:
+                offer(side.wanted)
 
     @property
     def forward_module(self) -> Module:
