@@ -208,7 +208,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     from nmt.rnn import ZoneoutCell
 
     page = ROOT / "docs" / "add-a-cell.md"
-    assert page_files(page, tmp_path) == OF_PAGES | {"more_cells.py"}
+    assert page_files(page, tmp_path) == OF_PAGES | {"more_cells.py", "tied_cells.py"}
     command = next(line for line in "".join(code_blocks(page, "bash")).splitlines() if line.startswith("nmt-train"))
     settings = [word for word in shlex.split(command) if word.startswith("model.")]
     monkeypatch.chdir(tmp_path)
@@ -225,6 +225,8 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     shown = "".join(code_blocks(page, "text")).splitlines()
     assert printed[:2] == shown[:2] and printed[-1] == shown[-1]
     assert [line[:64].rstrip() for line in printed[2:5]] == [line[:64].rstrip() for line in shown[2:5]]
+    tied = [sys.executable, "-c", "from nmt.rnn import check; from tied_cells import TiedCell; check(TiedCell)"]
+    assert subprocess.run(tied, **options).stdout.splitlines()[-1] == "TiedCell: all 12 hold"
 
 
 def test_operators_as_their_page_says():
