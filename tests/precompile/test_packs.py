@@ -13,9 +13,9 @@ from nmt.precompile.jobs import standard_jobs
 from nmt.precompile.packs import ALL_LEVELS, make_packs
 from nmt.rnn.kernels import products, update
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.pool import _close
 from nmt.rnn.kernels.recipes import native_of, recipe_of
 from nmt.rnn.kernels.store import Pack, Record, write_pack
+from nmt.rnn.kernels.workers import close_job
 
 ROOT = Path(__file__).resolve().parents[2]
 F4 = np.dtype("f4")
@@ -170,7 +170,7 @@ def made_up(part, parts, table):
     generated = load_module(module, "madeup").made_up
     natives = [
         generated,
-        _close,
+        close_job,
         products.product_rows_f4.native,
         products._product_task(F4, F4),
         update.square_norm.native(("float32 1", "float64 1")),
