@@ -198,3 +198,19 @@ def test_what_only_this_process_knows_has_no_recipe():
 def test_jobs_have_names_of_their_own():
     names = [job.name for job in standard_jobs()]
     assert len(set(names)) == len(names) > 20
+
+
+def test_all_that_a_job_runs_can_be_made_elsewhere(monkeypatch):
+    """Else the wheel would lack it."""
+    from nmt.precompile.packs import recipes_of
+    from nmt.rnn.kernels import native
+
+    asked = []
+    monkeypatch.setattr(native, "before_compiling", [*native.before_compiling, asked.append])
+    monkeypatch.setattr("nmt.precompile.packs.before_compiling", native.before_compiling)
+    jobs = [job for job in standard_jobs() if job.name in ("gru float32", "language model of 1 float32")]
+    said = []
+    recipes = recipes_of(jobs, said.append)
+    assert len(said) == len(jobs) == 2
+    assert [one.function.__qualname__ for one in asked if recipe_of(one) is None] == []
+    assert {native_of(recipe).source_name for recipe in recipes} == {one.source_name for one in asked}
