@@ -40,6 +40,8 @@ _TURN_SECONDS, _WARM_SECONDS = 0.12, 0.08
 # number to the next of 8 bits.
 _TOLERANCES = {"float32": 1e-3, "bfloat16": 0.03, "int8": 1e-3}
 
+_HERE = Path(__file__).parent
+
 Variant = tuple[str, dict[str, str]]
 
 
@@ -97,7 +99,8 @@ def started(chosen: list[Variant]) -> Iterator[dict[str, Peer]]:
     peers: dict[str, Peer] = {}
     try:
         for name, environment in chosen:
-            peers[name] = Peer(sys.executable, "_level_worker.py", 1, environment)
+            folder = Path(environment["PYTHONPATH"]) / "benchmarks" if "PYTHONPATH" in environment else _HERE
+            peers[name] = Peer(sys.executable, str(folder / "_level_worker.py"), 1, environment)
         yield peers
     finally:
         for peer in peers.values():

@@ -13,9 +13,9 @@ from nmt.precompile.jobs import standard_jobs
 from nmt.precompile.packs import ALL_LEVELS, make_packs
 from nmt.rnn.kernels import products, update
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.pool import _close
 from nmt.rnn.kernels.recipes import native_of, recipe_of
 from nmt.rnn.kernels.store import Pack, Record, write_pack
+from nmt.rnn.kernels.workers import close_job
 
 ROOT = Path(__file__).resolve().parents[2]
 F4 = np.dtype("f4")
@@ -170,7 +170,7 @@ def made_up(part, parts, table):
     generated = load_module(module, "madeup").made_up
     natives = [
         generated,
-        _close,
+        close_job,
         products.product_rows_f4.native,
         products._product_task(F4, F4),
         update.square_norm.native(("float32 1", "float64 1")),
@@ -198,3 +198,19 @@ def test_what_only_this_process_knows_has_no_recipe():
 def test_jobs_have_names_of_their_own():
     names = [job.name for job in standard_jobs()]
     assert len(set(names)) == len(names) > 20
+
+
+def test_all_that_a_job_runs_can_be_made_elsewhere(monkeypatch):
+    """Else the wheel would lack it."""
+    from nmt.precompile.packs import recipes_of
+    from nmt.rnn.kernels import native
+
+    asked = []
+    monkeypatch.setattr(native, "before_compiling", [*native.before_compiling, asked.append])
+    monkeypatch.setattr("nmt.precompile.packs.before_compiling", native.before_compiling)
+    jobs = [job for job in standard_jobs() if job.name in ("gru float32", "language model of 1 float32")]
+    said = []
+    recipes = recipes_of(jobs, said.append)
+    assert len(said) == len(jobs) == 2
+    assert [one.function.__qualname__ for one in asked if recipe_of(one) is None] == []
+    assert {native_of(recipe).source_name for recipe in recipes} == {one.source_name for one in asked}

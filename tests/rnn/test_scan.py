@@ -268,7 +268,7 @@ def test_a_sentence_without_source_weighs_nothing():
 
 def loaded_functions():
     """How many functions of machine code this process has, from the store or just compiled."""
-    return len(machine_code._engines)
+    return len(machine_code._loaded)
 
 
 @pytest.mark.parametrize("name", ["lstm", "stack", "lstm_bahdanau_feed", "gru_scaled_dot"])

@@ -19,13 +19,13 @@ from nmt.rnn.kernels.barrier import COUNTER_WORDS, begin_meetings, meet
 from nmt.rnn.kernels.jit import cgutils, exact_kernel, inner_kernel, intrinsic, numba_types, task
 from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.moves import address
-from nmt.rnn.kernels.pool import call_task
 from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.search import FIRST_WORD, OUTPUTS_WORD, PLACES_WORD, best_continuations
 from nmt.rnn.kernels.search import ROWS_WORD as OUTPUT_ROWS_WORD
 from nmt.rnn.kernels.tables import BOUNDS_WORD, ROWS_WORD, UNITS_WORD
 from nmt.rnn.kernels.team import given_array, run_share, task_table
 from nmt.rnn.kernels.update import embedding_rows, embedding_rows_int8
+from nmt.rnn.kernels.workers import call_task
 
 # ---------------------------------------------------------------- what is in memory
 

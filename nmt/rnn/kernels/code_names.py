@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.kernels.features import FINGERPRINT, TARGET, fingerprint
+from nmt.rnn.kernels.features import FINGERPRINT, TARGET, TOLD, fingerprint
 
 _OWN = f"{__package__}."
-_HARMLESS = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DEBUG_CACHE", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
-"""Settings of Numba's that no code depends on; the last two are ours (see features.py)."""
+_HARMLESS = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DEBUG_CACHE", *TOLD)
+"""Settings of Numba's that no code depends on but by its target."""
 
 _PLAIN = (bool, int, float, str, np.generic)
 """Values whose words say all that they are."""

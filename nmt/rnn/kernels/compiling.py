@@ -7,7 +7,10 @@ two processes make the same bytes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import wraps
+from itertools import count
 from typing import Any
 
 from nmt.interruption import forkable, uninterrupted
@@ -17,6 +20,7 @@ with uninterrupted():  # an import of compiled modules that was cut short cannot
     import numba
     from llvmlite import ir
     from numba import types
+    from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import Flags, compile_extra
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.registry import cpu_target
@@ -67,7 +71,7 @@ def dispatcher(function: Any, fastmath: frozenset[str]) -> Any:
 
 def compile_native(native: Native) -> Record:
     """Its machine code, and the symbols of the process that it calls."""
-    with global_compiler_lock:
+    with global_compiler_lock, _as_parts():
         flags = Flags()
         cpu_target.options.parse_as_flags(
             flags, _OPTIONS | _NO_ENTRANCES | {"nopython": True, "fastmath": set(native.fastmath)}
@@ -80,6 +84,42 @@ def compile_native(native: Native) -> Record:
         library = made.library
         library.add_ir_module(_entrance(made.fndesc, native))
         return _linked(library, native.entry)
+
+
+class _Part(JITCodeLibrary):
+    """What Numba compiles besides, to be linked into something of ours: nobody calls it by its address, so it is
+    neither optimised nor made to machine code by itself, which takes as long as all the rest."""
+
+    def finalize(self) -> None:
+        """Take in all that it calls; nothing more."""
+        self._raise_if_finalized()
+        self._link_all()
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def _link_all(self) -> None:
+        for other in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(other._get_module_for_linking(), preserve=True)
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """A number that Numba knows the function by, which nobody calls."""
+        self._ensure_finalized()
+        return next(_numbers)
+
+
+_numbers = count(1)
+
+
+@contextmanager
+def _as_parts() -> Iterator[None]:
+    """Have Numba make such libraries."""
+    codegen = cpu_target.target_context.codegen()
+    former = codegen._library_class, codegen.set_env  # of whoever compiles what it calls, too
+    codegen._library_class, codegen.set_env = _Part, lambda name, environment: None
+    try:
+        yield
+    finally:
+        codegen._library_class, codegen.set_env = former
 
 
 def _type_named(name: str) -> Any:
@@ -140,13 +180,14 @@ def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Native) -
 
 def _linked(library: Any, entry: str) -> Record:
     """A library of Numba's with all that it calls as one object, whose names are private but for the entrance."""
+    library._link_all()
     module = library._final_module
-    for other in dict.fromkeys(library._linking_libraries):
-        module.link_in(other._get_module_for_linking(), preserve=True)
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != entry:
             value.linkage = "private"
-    library._optimize_final_module()
+    # Once. Numba does it twice, for counters of references, which there are none of.
+    passes, builder = library.codegen._module_pass_manager()
+    passes.run(module, builder)
     module.verify()
     symbols = sorted({name for name in _DECLARED.findall(str(module)) if not name.startswith("llvm.")})
     code = library.codegen._tm.emit_object(module)

@@ -120,9 +120,16 @@ def _is_part_of(target: Target, host: Target) -> bool:
     )
 
 
+# Numba finds out by errors what fits a call; to colour their text takes a tenth of compiling.
+_PLAIN = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
+TOLD = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", _PLAIN)
+"""Settings of Numba's that are made here."""
+
+
 def _tell_numba(target: Target) -> None:
     """Make Numba compile for the target, whether or not it has been imported already."""
     os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = target.cpu, target.features
+    os.environ.setdefault(_PLAIN, "1")
     numba_config = sys.modules.get("numba.core.config")
     if numba_config is not None:
         vars(numba_config).update(CPU_NAME=target.cpu, CPU_FEATURES=target.features)

@@ -13,7 +13,8 @@ from nmt.rnn.kernels.jit import inner_kernel, task
 from nmt.rnn.kernels.kernel import address_of
 from nmt.rnn.kernels.memory import number_in, pointers_after
 from nmt.rnn.kernels.moves import advance
-from nmt.rnn.kernels.pool import call_task, run_team
+from nmt.rnn.kernels.pool import run_team
+from nmt.rnn.kernels.workers import call_task
 
 # A sequence's table: the line of its meetings, how many tasks, and of each its address, parts and table.
 _COUNT, _FIRST = COUNTER_WORDS, COUNTER_WORDS + 1

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from nmt.rnn.kernels import beam_loop, candidates, code_names, features, packing, pool, products, search, team
+from nmt.rnn.kernels import beam_loop, candidates, code_names, features, packing, products, search, team, workers
 from nmt.rnn.kernels.jit import inner_kernel, kernel
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.native import _BY_SYMBOL, Native
@@ -52,7 +52,7 @@ def natives():
     made += [candidates._candidates_task(F4, F4), team._run_in_turn_task]
     made += [beam_loop.search_task(F4), beam_loop.search_task(F8)]
     made += [beam_loop.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
-    made += [pool._run, pool._attend]
+    made += [workers.run_all, workers.attend]
     made += [packing.pack.native((f"{kind} 2", "int64", "int64", f"{kind} 1")) for kind in ("float32", "float64")]
     return [*made, *_BY_SYMBOL.values()]
 
