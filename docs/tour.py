@@ -129,13 +129,13 @@ def lane_of(file: str) -> int:
 
 
 def strip(title: str, walk: list[Stop]) -> str:
-    """An SVG: stops from above to below, each in the column of its room."""
-    top = head_of(()) + 24
-    parts = [
-        text_at(_LEFT + n * _LANE + 4, top - 10, name, f"label ink-{kind}" if kind != "plain" else "label")
-        for n, (name, _, kind) in enumerate(LANES)
-    ]
-    corners = [(_LEFT + lane_of(s.file) * _LANE, top + n * (_STOP + _GAP)) for n, s in enumerate(walk)]
+    """An SVG: stops from above to below, each in the column of its room; rooms without a stop are left out."""
+    top, parts, left = head_of(()) + 24, [], {}
+    for n, lane in enumerate(sorted({lane_of(stop.file) for stop in walk})):
+        left[lane] = _LEFT + n * _LANE
+        name, _, kind = LANES[lane]
+        parts.append(text_at(left[lane] + 4, top - 10, name, f"label ink-{kind}" if kind != "plain" else "label"))
+    corners = [(left[lane_of(stop.file)], top + n * (_STOP + _GAP)) for n, stop in enumerate(walk)]
     for (x, y), (next_x, next_y) in zip(corners, corners[1:], strict=False):
         start, middle = x + 14, y + _STOP + _GAP / 2
         path = f"M{start:.1f} {y + _STOP:.1f}V{middle:.1f}H{next_x + 14:.1f}V{next_y:.1f}"
@@ -145,7 +145,7 @@ def strip(title: str, walk: list[Stop]) -> str:
         style = f'class="{kind}"' + (' stroke-dasharray="4 3"' if stop.is_compiled else "")
         parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{_LANE - 14:.1f}" height="{_STOP:.1f}" rx="4" {style}/>')
         parts.append(text_at(x + 7, y + 15, f"{stop.number} {_short(stop.name)}", "name"))
-    return sheet(title, parts, (), _LEFT + len(LANES) * _LANE - 14, corners[-1][1] + _STOP)
+    return sheet(title, parts, (), _LEFT + len(left) * _LANE - 14, corners[-1][1] + _STOP)
 
 
 def _short(name: str) -> str:
