@@ -5,19 +5,19 @@ import numpy as np
 
 from nmt.rnn.kernels import search_rules
 from nmt.rnn.kernels.beam_table import DONE, GO, PAUSED, STEP_PART, WANTS_MORE, WANTS_READING, WANTS_WIDTH
-from nmt.rnn.kernels.jit import exact_kernel, inner_kernel
+from nmt.rnn.kernels.jit import exact_kernel, inlined, inner_kernel
 from nmt.rnn.kernels.moves import copy_bytes
 from nmt.rnn.kernels.search import best_continuations
 
-_best_length = exact_kernel(search_rules.best_length)
-_best_score = exact_kernel(search_rules.best_score)
-_can_improve = exact_kernel(search_rules.can_improve)
-_ends = exact_kernel(search_rules.ends)
-_rewarded_tokens = exact_kernel(search_rules.rewarded_tokens)
-_room_left = exact_kernel(search_rules.room_left)
-_score = exact_kernel(search_rules.score)
-_score_to_beat = exact_kernel(search_rules.score_to_beat)
-_tokens_wanted = exact_kernel(search_rules.tokens_wanted)
+_best_length = inlined(search_rules.best_length)
+_best_score = inlined(search_rules.best_score)
+_can_improve = inlined(search_rules.can_improve)
+_ends = inlined(search_rules.ends)
+_rewarded_tokens = inlined(search_rules.rewarded_tokens)
+_room_left = inlined(search_rules.room_left)
+_score = inlined(search_rules.score)
+_score_to_beat = inlined(search_rules.score_to_beat)
+_tokens_wanted = inlined(search_rules.tokens_wanted)
 
 step_part_at = STEP_PART.reader()
 

@@ -10,7 +10,7 @@ from nmt.rnn.kernels import search_rules
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.arrays import array_at, release, scratch
 from nmt.rnn.kernels.barrier import meet
-from nmt.rnn.kernels.jit import exact_kernel, external, external_by_elements, inner_kernel, kernel, task
+from nmt.rnn.kernels.jit import external, external_by_elements, inlined, inner_kernel, kernel, task
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
@@ -334,8 +334,8 @@ def best_task(number: np.dtype, packed: np.dtype) -> Any:
     return task(best_of_columns)
 
 
-_may_come = exact_kernel(search_rules.may_come)
-_wins = exact_kernel(search_rules.wins)
+_may_come = inlined(search_rules.may_come)
+_wins = inlined(search_rules.wins)
 
 
 @kernel

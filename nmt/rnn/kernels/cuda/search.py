@@ -155,8 +155,8 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
     return Kernel(beam_step, tuple(kinds[name] for name in argument_names(beam_step)), 32, registers=128)
 
 
-_KINDS = {"int32": int32, "int64": int64, "float64": float64}
-_CHOICE = {"eos_id": int32, "never": int32, "n_best": int64, "word_reward": float64, "T": int64}
+_KINDS: dict[str, Any] = {"int32": int32, "int64": int64, "float64": float64}
+_CHOICE: dict[str, Any] = {"eos_id": int32, "never": int32, "n_best": int64, "word_reward": float64, "T": int64}
 """Numbers of a step, by the names of the kernel's arguments."""
 
 
