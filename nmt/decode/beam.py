@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States
+from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States, best_of
 from nmt.decode.penalty import LengthPenalty, best_possible, final_scores
 from nmt.decode.selectors import BestSelector, CandidateSelector
 from nmt.rnn.kernels.runs import distinct, identity, run_bounds
+from nmt.rnn.kernels.search_rules import can_improve, ends, room_left, score_to_beat
 
 
 @dataclass
@@ -77,11 +78,10 @@ class BeamCell:
     def _prune_beam(self, beam: Beam, live: np.ndarray) -> Beam:
         """Ended continuations leave; sentences that can no longer improve leave altogether."""
         of = beam.sentence
-        ends = beam.tokens == self.decoder.eos_id
-        out = ends | (self._steps[of] >= self.limits[of])
+        out = ends(beam.tokens, self.decoder.eos_id, self._steps[of], self.limits[of])
         going = np.flatnonzero(~out)
         if len(going) < len(of):
-            self._finish_hypotheses(beam, np.flatnonzero(out), ends)
+            self._finish_hypotheses(beam, np.flatnonzero(out))
             of = of[going]
         bounds = run_bounds(of)
         alive = of[bounds[:-1]]
@@ -95,17 +95,16 @@ class BeamCell:
 
     def _can_improve(self, beam: Beam, going: np.ndarray, bounds: np.ndarray, alive: np.ndarray) -> np.ndarray:
         """Which sentences may still find a translation that counts; sentence alive[n] has the rows going[bounds[n]] up
-        to going[bounds[n + 1]]. Log-probabilities only fall: a live hypothesis can at best keep its sum up to the
-        maximum length."""
+        to going[bounds[n + 1]]."""
         best, to_beat = self.selector.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
         if (to_beat == -np.inf).all():
-            return best > -np.inf
+            return np.asarray(can_improve(best, to_beat))
         expected = None if self.expected is None else self.expected[alive]
         steps, limits = self._steps[alive], self.limits[alive]
         bound = best_possible(self.length_penalty, best, steps, limits, self.word_reward, expected)
-        return np.asarray(bound > to_beat)
+        return np.asarray(can_improve(bound, to_beat))
 
-    def _finish_hypotheses(self, beam: Beam, rows: np.ndarray, ends: np.ndarray) -> None:
+    def _finish_hypotheses(self, beam: Beam, rows: np.ndarray) -> None:
         """Rows whose hypotheses have ended, or have been cut off, become translations."""
         of = beam.sentence[rows]
         seen = beam.states["coverage"][beam.parent[rows]] if self.coverage_penalty else None
@@ -114,13 +113,15 @@ class BeamCell:
         scores = final_scores(self.length_penalty, sums, steps, self.word_reward, penalty, seen, expected)
         log_probs = beam.extra.get("log_prob", beam.sums)
         for row, n, score in zip(rows.tolist(), of.tolist(), scores.tolist(), strict=True):
-            finished = bool(ends[row])
+            finished = int(beam.tokens[row]) == self.decoder.eos_id
             ids = beam.words[row, : self._steps[n] - finished].tolist()
             self._hypotheses[n].append(Hypothesis(ids, float(log_probs[row]), score, finished))
-            self._room[n] -= 1
-            found = sorted((h.score for h in self._hypotheses[n] if h.finished), reverse=True)
-            if len(found) >= self.n_best:
-                self._to_beat[n] = found[self.n_best - 1]
+            self._room[n] = room_left(self._room[n], 1)
+            if finished:
+                found = [h.score for h in self._hypotheses[n] if h.finished]
+                all_of_them = [True] * len(found)
+                to_beat = score_to_beat(found, all_of_them, 0, len(found), self.n_best, self._to_beat[n])
+                self._to_beat[n] = to_beat
 
     def room(self, sentence: np.ndarray) -> np.ndarray:
         """Free places in these sentences' beams."""
@@ -139,7 +140,7 @@ class BeamCell:
         score."""
         ended, self._ended = self._ended, []
         found = [(n, self._hypotheses.pop(n)) for n in ended]
-        return [(n, sorted(h, key=lambda h: (not h.finished, -h.score))[: self.n_best]) for n, h in found]
+        return [(n, best_of(hypotheses, self.n_best)) for n, hypotheses in found]
 
 
 def _append(words: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndarray:

@@ -16,13 +16,14 @@ import numpy as np
 from nmt.decode.blocks import length_blocks
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.fusion import Fusion
-from nmt.decode.hypotheses import Hypothesis, SearchModel
+from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of
 from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.sampling import sample_keys
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.beam_rules import BeamRules, Drawing
 from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.kernels.search_rules import tokens_wanted
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class BlockSearch:
             hypotheses = self._block(src_ids, block, limits[block])
             for n, ended in zip(block, hypotheses, strict=True):
                 whole = ended if limits[n] > 0 else [Hypothesis([], 0.0, 0.0, False)]
-                found[n] = sorted(whole, key=lambda h: (not h.finished, -h.score))[: self.n_best]
+                found[n] = best_of(whole, self.n_best)
             if on_ended is not None:
                 on_ended(len(block))
         return found
@@ -113,7 +114,7 @@ class BlockSearch:
 
     def _step(self, decoder: Any, beams: BeamState, rules: BeamRules | None) -> None:
         """Extend every live hypothesis by one token, and keep the best; the host waits for nothing."""
-        outputs, places = decoder.step(beams.tokens), self.beam_size + 1
+        outputs, places = decoder.step(beams.tokens), tokens_wanted(self.beam_size)
         if rules is None:
             tokens, scores = decoder.best_tokens(outputs, UNK_ID, places)
             plain = scores

@@ -30,6 +30,11 @@ class Hypothesis:
     finished: bool
 
 
+def best_of(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
+    """The n best of a sentence, finished ones first, then by score; of equal ones those that ended first."""
+    return sorted(hypotheses, key=lambda h: (not h.finished, -h.score))[:n_best]
+
+
 class Decoder(Protocol):
     """What search needs to know of a model. Sentences have names that the decoder gives them."""
 

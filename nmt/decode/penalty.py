@@ -4,6 +4,8 @@ from typing import Literal
 
 import numpy as np
 
+from nmt.rnn.kernels.search_rules import best_length, score
+
 LengthPenalty = Literal["none", "average"] | float
 
 _LEAST_COVERAGE = 1e-10
@@ -40,9 +42,7 @@ def final_scores(
     Yang et al. 2018, section 4.1). coverage [R, S]: the attention each source word has got, -1 where a source has no
     such word; coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
     """
-    scores: np.ndarray = sums / length_divisor(penalty, lengths)
-    if word_reward:
-        scores = scores + word_reward * _rewarded(lengths, expected)
+    scores = np.asarray(score(sums, length_divisor(penalty, lengths), word_reward, _rewarded(lengths, expected)))
     if coverage_penalty and coverage is not None:
         seen = np.where(coverage < 0, 1.0, np.clip(coverage, _LEAST_COVERAGE, 1.0).astype(np.float64))
         scores = scores + coverage_penalty * np.log(seen).sum(1)
@@ -58,15 +58,14 @@ def best_possible(
     expected: np.ndarray | None = None,
 ) -> np.ndarray:
     """A bound on the final scores of hypotheses that have `lengths` tokens and may get up to `limits`, and whose sums
-    grow no further."""
-    bound: np.ndarray = sums / length_divisor(penalty, limits)
-    if (sums > 0).any():  # what rules add may outweigh log-probabilities: then the shortest is the best
-        bound = np.maximum(bound, sums / length_divisor(penalty, lengths + 1))
-    if word_reward:
-        bound = bound + word_reward * _rewarded(limits if word_reward > 0 else lengths + 1, expected)
+    grow no further: `search_rules.best_score` of arrays."""
+    rewarded = _rewarded(best_length(word_reward, lengths, limits), expected)
+    bound: np.ndarray = score(sums, length_divisor(penalty, limits), word_reward, rewarded)
+    if (sums > 0).any():  # only of these the next length can be better than the last
+        bound = np.maximum(bound, score(sums, length_divisor(penalty, lengths + 1), word_reward, rewarded))
     return bound
 
 
 def _rewarded(lengths: np.ndarray, expected: np.ndarray | None) -> np.ndarray:
-    """Tokens that earn the word reward."""
+    """`search_rules.rewarded_tokens` of arrays."""
     return lengths if expected is None else np.minimum(lengths, expected)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder
+from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder, best_of
 
 if TYPE_CHECKING:
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
@@ -65,6 +65,6 @@ def _wait(
 
 
 def _translations(hypotheses: list[tuple[list[int], float, float, bool]], n_best: int) -> list[Hypothesis]:
-    """The best ones, finished ones first, then by score."""
+    """The best ones, as `Hypothesis`."""
     found = [Hypothesis(ids[: len(ids) - done], total, score, done) for ids, total, score, done in hypotheses]
-    return sorted(found, key=lambda h: (not h.finished, -h.score))[:n_best]
+    return best_of(found, n_best)

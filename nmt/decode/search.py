@@ -152,14 +152,13 @@ class _Asked:
         """What a compiled loop with `size` sentences in work is told."""
         return BeamSettings(
             size=size,
-            beam=self.beam_size,
+            beam_size=self.beam_size,
             n_best=self.n_best,
-            eos=eos_id,
+            eos_id=eos_id,
             never=BOS_ID,
             first_token=self.options.first_token,
             divisors=length_divisor(self.length_penalty, np.arange(self.limits.max(initial=0) + 2)),
             word_reward=self.options.word_reward,
-            bounded=self.expected is not None,
         )
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules import Rule
 from nmt.rnn.kernels.choose import top_tokens
+from nmt.rnn.kernels.runs import identity
 from nmt.rnn.kernels.search import best_continuations
+from nmt.rnn.kernels.search_rules import may_come, tokens_wanted
 
 Extra = dict[str, np.ndarray]
 Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
@@ -51,8 +53,7 @@ class BestSelector(CandidateSelector):
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """See `CandidateSelector`."""
         room = search.room(live)
-        # A row cannot give more continuations than its sentence has room for (one more where a token is passed over).
-        tokens, scores = search.decoder.best_tokens(outputs, search.first_token, int(room.max()) + 1)
+        tokens, scores = search.decoder.best_tokens(outputs, search.first_token, tokens_wanted(int(room.max())))
         parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
         return parent, chosen, sums, {}
 
@@ -78,9 +79,8 @@ class RuledSelector(CandidateSelector):
         for rule in self.rules:
             rule.look(log_probs, beam, steps)
         scores = log_probs.copy() if self._reweights else log_probs
-        scores[:, : search.first_token] = -np.inf
-        if search.never >= 0:
-            scores[:, search.never] = -np.inf
+        banned = ~may_come(identity(scores.shape[1]), search.first_token, search.never)
+        scores[:, np.flatnonzero(banned)] = -np.inf
         for rule in self.rules:
             rule.apply(scores, beam, steps)
         parent, tokens = self.select(search, beam, scores, live, bounds)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+
+
+def _of(element: str) -> Any:
+    """A field whose array is of this dtype."""
+    return field(metadata={"element": element})
 
 
 @dataclass
@@ -22,25 +27,25 @@ class BeamState:
     N * K]: tokens and parents after every step. going int32 [1]: sentences that have not ended.
     """
 
-    tokens: Any
-    parents: Any
-    sums: Any
-    log_probs: Any
-    bonus: Any
-    live: Any
-    room: Any
-    steps: Any
-    limits: Any
-    to_beat: Any
-    divisors: Any
-    end_log_probs: Any
-    end_scores: Any
-    end_steps: Any
-    end_tokens: Any
-    end_parents: Any
-    end_finished: Any
-    history: Any
-    going: Any
+    tokens: Any = _of("int32")
+    parents: Any = _of("int64")
+    sums: Any = _of("float64")
+    log_probs: Any = _of("float64")
+    bonus: Any = _of("float64")
+    live: Any = _of("int32")
+    room: Any = _of("int32")
+    steps: Any = _of("int32")
+    limits: Any = _of("int32")
+    to_beat: Any = _of("float64")
+    divisors: Any = _of("float64")
+    end_log_probs: Any = _of("float64")
+    end_scores: Any = _of("float64")
+    end_steps: Any = _of("int32")
+    end_tokens: Any = _of("int32")
+    end_parents: Any = _of("int32")
+    end_finished: Any = _of("int32")
+    history: Any = _of("int32")
+    going: Any = _of("int32")
 
     @classmethod
     def start(
@@ -73,6 +78,11 @@ class BeamState:
             going=xp.full(1, int((limits > 0).sum()), np.int32),
         )
 
-    def arrays(self) -> tuple[Any, ...]:
-        """All of them, flat, in the order of the fields."""
-        return tuple(array.reshape(-1) for array in vars(self).values())
+    @classmethod
+    def elements(cls) -> dict[str, str]:
+        """The dtype of each array, by name."""
+        return {field.name: field.metadata["element"] for field in fields(cls)}
+
+    def flat(self) -> dict[str, Any]:
+        """All arrays by name, flat."""
+        return {name: array.reshape(-1) for name, array in vars(self).items()}

@@ -55,13 +55,14 @@ def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value,
 
 @intrinsic
 def array_at(typing_context: Any, pointer: Any, shape: Any, dtype: Any) -> Any:
-    """The C-contiguous array of a shape, a number or a tuple, that lies at a pointer."""
+    """The C-contiguous array of a shape, a number or a tuple, that lies at a pointer or an address."""
     shape_type, kind = _array_type(shape, dtype)
+    place = numba_types.int64 if isinstance(pointer, numba_types.Integer) else numba_types.voidptr
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return array_value(context, builder, kind, args[0], _extents(builder, args[1]))
 
-    return kind(numba_types.voidptr, shape_type, dtype), codegen
+    return kind(place, shape_type, dtype), codegen
 
 
 @intrinsic

@@ -13,21 +13,21 @@ from nmt.rnn.kernels.arrays import array_at, release, scratch
 from nmt.rnn.kernels.barrier import meet
 from nmt.rnn.kernels.jit import inner_kernel, kernel, task
 from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.kernels.products import address, words_of
+from nmt.rnn.kernels.products import address
 from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.search import (
-    CHANGING,
-    SIZES,
-    BestTokens,
+    OUTPUT,
+    OutputTask,
     _columns_in_chunk,
     _insert,
     _logits,
     _norm_of,
     _reduce_row,
     _rounded,
+    output_sizes,
     rows_to_multiply,
 )
-from nmt.rnn.kernels.team import address_of, given_array, numbers_of, task_table
+from nmt.rnn.kernels.table_layout import arrays, constants
 
 _ROWS = 240
 _ALONE_BELOW = 1 << 21
@@ -128,46 +128,51 @@ def best_candidates(
     """
     task_of_rows = BestCandidates(*y.shape, places, threads, weights, lists, y.dtype)
     tokens, scores = np.empty((len(y), places), np.int32), np.empty((len(y), places), y.dtype)
-    task_of_rows.give(first, (y, weights, lists.bias, tokens, scores))
+    task_of_rows.give(first, y, weights, lists.bias, tokens, scores)
     task_of_rows.run()
     return tokens, scores
 
 
-class BestCandidates(BestTokens):
-    """`best_candidates` of up to R rows with memory of its own; whose rows' lists change with `lists.row_lists`."""
+_CANDIDATES = OUTPUT.extended(
+    "candidates",
+    constants("longest"),
+    arrays("Y", ("rows", "columns"), "logits"),
+    # See `CandidateLists`.
+    arrays(np.int32, ("columns",), "ids"),
+    arrays(np.int32, (None,), "list_places"),
+    arrays(np.int64, (None,), "starts"),
+    arrays(np.int64, ("rows",), "row_lists"),
+)
+
+
+class BestCandidates(OutputTask):
+    """`best_candidates` as an `OutputTask`; whose rows' lists change with `lists.row_lists`."""
 
     def __init__(
         self, R: int, H: int, places: int, threads: int, weights: np.ndarray, lists: CandidateLists, number: np.dtype
     ) -> None:
         U, packed = len(lists.ids), weights.dtype
-        self.parts = threads if R * H * U >= _ALONE_BELOW else 1
-        words = words_of(H, packed) if packed != number else 0
-        rounded, logits = np.empty((R, words), packed), np.empty((R, U), number)
-        self._own = rounded, logits, lists.ids, lists.places, lists.starts, lists.row_lists
-        self.table = task_table((R, H, U, places, lists.longest, words, *(0,) * CHANGING), self._own)
-        self.address, self.code = address_of(self.table), _candidates_task(number, packed).address
+        parts = threads if R * H * U >= _ALONE_BELOW else 1
+        sizes = output_sizes(R, H, U, places, parts, number, packed) | {"longest": lists.longest}
+        super().__init__(_CANDIDATES, _candidates_task(number, packed), sizes, Y=number, W=packed)
+        self.table.allocate("rounded", "logits")
+        given = {"ids": lists.ids, "list_places": lists.places, "starts": lists.starts, "row_lists": lists.row_lists}
+        self.table.update(given)
 
 
 @family
 def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_candidates` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
-    Y, W, multiplied = number.type, packed.type, rows_to_multiply(number, packed)
+    candidates_at, multiplied = _CANDIDATES.reader(Y=number, W=packed), rows_to_multiply(number, packed)
 
     def best_of_lists(part, parts, table):  # type: ignore[no-untyped-def]
-        given = array_at(numbers_of(table), SIZES + 1, np.int64)
-        R, H, U, places = given[0], given[1], given[2], given[3]
-        longest, words, first = given[4], given[5], given[6]
-        y, bias = array_at(given_array(table, 7), (R, H), Y), array_at(given_array(table, 9), 1, Y)
-        weights, rounded = array_at(given_array(table, 8), 1, W), array_at(given_array(table, 12), (R, words), W)
-        tokens = array_at(given_array(table, 10), (R, places), np.int32)
-        scores = array_at(given_array(table, 11), (R, places), Y)
-        logits, ids = array_at(given_array(table, 13), (R, U), Y), array_at(given_array(table, 14), U, np.int32)
-        columns, starts = array_at(given_array(table, 15), 1, np.int32), array_at(given_array(table, 16), 1, np.int64)
-        lists = array_at(given_array(table, 17), R, np.int64)
-        left, goal = multiplied(table, part, parts, y, weights, rounded)
-        _store_logits(part, parts, left, weights, U, logits)
+        given = candidates_at(table)
+        logits, bias, ids, places, starts = given.logits, given.bias, given.ids, given.list_places, given.starts
+        lists, longest, first = given.row_lists, given.longest, given.first_token
+        left, goal = multiplied(table, part, parts, given.y, given.weights, given.rounded)
+        _store_logits(part, parts, left, given.weights, given.columns, logits)
         meet(table, part, parts, goal)
-        _best(part, parts, logits, bias, ids, columns, starts, lists, longest, first, tokens, scores)
+        _best(part, parts, logits, bias, ids, places, starts, lists, longest, first, given.tokens, given.scores)
 
     return task(best_of_lists)
 

@@ -1,4 +1,4 @@
-"""Machine code by Numba: the one module that imports it, when there is something to compile.
+"""Machine code by Numba: imported, and Numba with it, when there is something to compile.
 
 An object has one symbol, its entrance, and else private names: what Numba counts while it compiles is not in it, and
 two processes make the same bytes.
@@ -27,6 +27,7 @@ with uninterrupted():  # an import of compiled modules that was cut short cannot
     from numba.core.types import unliteral
     from numba.extending import typeof_impl
 
+from nmt.rnn.kernels import table_types as table_types  # what Numba has to know of tables
 from nmt.rnn.kernels.arrays import array_value
 from nmt.rnn.kernels.kernel import LINE_BYTES
 from nmt.rnn.kernels.native import Compilable, Native

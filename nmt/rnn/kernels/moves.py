@@ -40,6 +40,19 @@ def advance(typing_context: Any, pointer: Any, num_bytes: Any) -> Any:
     return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
 
 
+@intrinsic
+def copy_bytes(typing_context: Any, target: Any, source: Any, num_bytes: Any) -> Any:
+    """Copy so many bytes between addresses, which are numbers."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        pointers = [builder.inttoptr(place, _BYTES) for place in args[:2]]
+        cgutils.raw_memcpy(builder, *pointers, args[2], 1)
+        return context.get_dummy_value()
+
+    size = numba_types.int64
+    return numba_types.void(size, size, size), codegen
+
+
 def _make_copy(num_bytes: int) -> Any:
     """copy(target, source) of a number of bytes known beforehand: a few vector moves, where a loop
     costs more than it copies."""

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from nmt.rnn.kernels import search_rules
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.arrays import array_at, release, scratch
-from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
-from nmt.rnn.kernels.jit import external, external_by_elements, inner_kernel, kernel, task
+from nmt.rnn.kernels.barrier import meet
+from nmt.rnn.kernels.jit import external, external_by_elements, inlined, inner_kernel, kernel, task
 from nmt.rnn.kernels.packing import PANEL_BYTES
 from nmt.rnn.kernels.pool import run_parallel, run_team
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
 from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.softmax import row_max
-from nmt.rnn.kernels.team import address_of, given_array, numbers_of, task_table
+from nmt.rnn.kernels.table_layout import NamedTable, TableLayout, arrays, constants
 
 # Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
 _ROWS = 240
@@ -216,42 +217,82 @@ def best_tokens(
     (R, H), V = y.shape, len(bias)
     best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
     task_of_rows = _ready(R, H, V, places, threads, y.dtype, weights.dtype)
-    task_of_rows.give(first, (y, weights, bias, best, scores))
+    task_of_rows.give(first, y, weights, bias, best, scores)
     task_of_rows.run()
     return best, scores
 
 
-class BestTokens:
-    """`best_tokens` of up to R rows with memory of its own: what changes from call to call is the number of rows and
-    of places, the first token and the addresses of some arrays."""
+OUTPUT = TableLayout(
+    "output",
+    constants("rows", "inputs", "columns", "places", "first_token", "parts"),
+    arrays("Y", ("rows", "inputs"), "y"),
+    arrays("W", (None,), "weights"),
+    arrays("Y", ("columns",), "bias"),
+    arrays(np.int32, ("rows", "places"), "tokens"),
+    arrays("Y", ("rows", "places"), "scores"),
+    constants("words"),
+    arrays("W", ("rows", "words"), "rounded"),
+)
+"""What tables of the output layer's tasks have in common: sizes, the arguments of `best_tokens`, whose packed weights
+are W and all else Y, and memory for rows y that are rounded, `words` each."""
 
-    def __init__(self, R: int, H: int, V: int, places: int, threads: int, number: np.dtype, packed: np.dtype) -> None:
-        chunks = -(-V // _chunk_columns(number.itemsize))
-        self.parts = parts = min(threads, chunks)
-        words = words_of(H, packed) if packed != number else 0
-        rounded, counts = np.empty((R, words), packed), np.empty((parts, R), np.int64)
-        tokens, logits = np.empty((parts, R, places), np.int32), np.empty((parts, R, places), number)
-        # A row's chunks are neighbours: the order of their sum must not depend on how many rows there are.
-        tops, totals = np.empty((R, chunks), number), np.empty((R, chunks), number)
-        self._own = rounded, tokens, logits, counts, tops, totals
-        self.table = task_table((R, H, V, places, chunks, words, *(0,) * CHANGING), self._own)
-        self.address, self.code = address_of(self.table), best_task(number, packed).address
+_BEST = OUTPUT.extended(
+    "best_tokens",
+    constants("chunks"),
+    # By part: its best tokens so far, and how many there are.
+    arrays(np.int32, ("parts", "rows", "places"), "part_tokens"),
+    arrays("Y", ("parts", "rows", "places"), "part_logits"),
+    arrays(np.int64, ("parts", "rows"), "counts"),
+    # Largest entry and sum of every chunk. A row's are neighbours: the order of their sum must not depend on how many
+    # rows there are.
+    arrays("Y", ("rows", "chunks"), "tops", "totals"),
+)
 
-    def give(self, first: int, arrays: tuple[np.ndarray, ...]) -> None:
+
+class OutputTask:
+    """The output layer of up to `rows` rows as a task with memory of its own: what changes from call to call is the
+    number of rows and of places, the first token and the addresses of some arrays."""
+
+    def __init__(self, layout: TableLayout, task_of_rows: Any, sizes: dict[str, int], **elements: np.dtype) -> None:
+        self.parts = sizes["parts"]
+        self.table, self.code = NamedTable(layout, sizes, **elements), task_of_rows.address
+
+    def give(
+        self,
+        first_token: int,
+        y: np.ndarray,
+        weights: np.ndarray,
+        bias: np.ndarray,
+        tokens: np.ndarray,
+        scores: np.ndarray,
+    ) -> None:
         """From now on: the first token, and y, weights, bias, and the tokens and log-probabilities to fill."""
-        self._arrays = arrays
-        self.table[FIRST_WORD : FIRST_WORD + CHANGING] = (first, *map(address_of, arrays))
+        given = {"y": y, "weights": weights, "bias": bias, "tokens": tokens, "scores": scores}
+        self.table.update({"first_token": first_token} | given)
 
     def run(self) -> None:
         """Fill them."""
-        run_team(self.code, self.parts, self.address, self._arrays)
+        run_team(self.code, self.parts, self.table.address, self.table)
 
 
-# In the table of `BestTokens`, and that of `candidates.BestCandidates`: six sizes, then what changes.
-SIZES, CHANGING = 6, 6
-ROWS_WORD, PLACES_WORD = COUNTER_WORDS, COUNTER_WORDS + 3
-FIRST_WORD = COUNTER_WORDS + SIZES
-OUTPUTS_WORD = FIRST_WORD + 1
+class BestTokens(OutputTask):
+    """`best_tokens` as an `OutputTask` of V columns."""
+
+    def __init__(self, R: int, H: int, V: int, places: int, threads: int, number: np.dtype, packed: np.dtype) -> None:
+        chunks = -(-V // _chunk_columns(number.itemsize))
+        sizes = output_sizes(R, H, V, places, min(threads, chunks), number, packed) | {"chunks": chunks}
+        super().__init__(_BEST, best_task(number, packed), sizes, Y=number, W=packed)
+        self.table.allocate("rounded", "part_tokens", "part_logits", "counts", "tops", "totals")
+
+
+def output_sizes(
+    R: int, H: int, columns: int, places: int, parts: int, number: np.dtype, packed: np.dtype
+) -> dict[str, int]:
+    """The sizes in an OUTPUT table."""
+    words = words_of(H, packed) if packed != number else 0
+    return {"rows": R, "inputs": H, "columns": columns, "places": places, "parts": parts, "words": words}
+
+
 _FEW, _MOST_KEPT = 16, 64
 _here = local()
 
@@ -272,29 +313,29 @@ def _ready(rows: int, *sizes: Any) -> BestTokens:
 @family
 def best_task(number: np.dtype, packed: np.dtype) -> Any:
     """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
-    Y, W, multiplied = number.type, packed.type, rows_to_multiply(number, packed)
+    best_at, multiplied = _BEST.reader(Y=number, W=packed), rows_to_multiply(number, packed)
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
-        given = array_at(numbers_of(table), SIZES + 1, np.int64)
-        R, H, V, places = given[0], given[1], given[2], given[3]
-        chunks, words, first = given[4], given[5], given[6]
-        y, bias = array_at(given_array(table, 7), (R, H), Y), array_at(given_array(table, 9), V, Y)
-        weights, rounded = array_at(given_array(table, 8), 1, W), array_at(given_array(table, 12), (R, words), W)
-        tokens = array_at(given_array(table, 13), (parts, R, places), np.int32)
-        logits = array_at(given_array(table, 14), (parts, R, places), Y)
-        counts = array_at(given_array(table, 15), (parts, R), np.int64)
-        tops, totals = (
-            array_at(given_array(table, 16), (R, chunks), Y),
-            array_at(given_array(table, 17), (R, chunks), Y),
+        given = best_at(table)
+        tokens, logits, counts, tops, totals = (
+            given.part_tokens,
+            given.part_logits,
+            given.counts,
+            given.tops,
+            given.totals,
         )
-        left, goal = multiplied(table, part, parts, y, weights, rounded)
+        weights, bias, first = given.weights, given.bias, given.first_token
+        left, goal = multiplied(table, part, parts, given.y, weights, given.rounded)
         _chunks(part, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
         meet(table, part, parts, goal)
         if part == parts - 1:
-            best = array_at(given_array(table, 10), (R, places), np.int32)
-            _merge(tokens, logits, counts, tops, totals, best, array_at(given_array(table, 11), (R, places), Y))
+            _merge(tokens, logits, counts, tops, totals, given.tokens, given.scores)
 
     return task(best_of_columns)
+
+
+_may_come = inlined(search_rules.may_come)
+_wins = inlined(search_rules.wins)
 
 
 @kernel
@@ -303,27 +344,25 @@ def best_continuations(tokens, scores, places, sums, bounds, count, room, never,
 
     tokens, scores [R * places] from `best_tokens`; sums [R] float64 log-probability so far; bounds [count + 1]: rows
     [bounds[n], bounds[n + 1]) belong to sentence n, which may take room[n] continuations, at most `width`; `never` is a
-    token to pass over. Writes parents, chosen and totals [count * width]; parent -1 where there are no more. Of equal
-    sums the earlier row, then the better place within it, wins.
+    token to pass over. Writes parents, chosen and totals [count * width]; parent -1 where there are no more. Which of
+    two wins: see search_rules.py.
     """
     for n in range(count):
         start, found = n * width, 0
         for r in range(bounds[n], bounds[n + 1]):
             for k in range(places):
                 token = tokens[r * places + k]
-                if token < 0:
-                    break
-                if token == never:
+                if not _may_come(token, 0, never):
                     continue
                 total = sums[r] + scores[r * places + k]
                 if found < room[n]:
                     at = start + found
                     found += 1
-                elif total > totals[start + room[n] - 1]:
+                elif _wins(total, totals[start + room[n] - 1]):
                     at = start + room[n] - 1
                 else:
                     break  # the rest of this row is no better
-                while at > start and total > totals[at - 1]:
+                while at > start and _wins(total, totals[at - 1]):
                     totals[at], parents[at], chosen[at] = totals[at - 1], parents[at - 1], chosen[at - 1]
                     at -= 1
                 totals[at], parents[at], chosen[at] = total, r, token

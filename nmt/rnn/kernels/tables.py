@@ -9,8 +9,10 @@ import numpy as np
 
 from nmt.rnn import tuning
 from nmt.rnn.division import Sharing
+from nmt.rnn.kernels.arrays import array_at
 from nmt.rnn.kernels.barrier import COUNTER_WORDS
 from nmt.rnn.kernels.emit_cpu import INTEGERS, NUMBERS
+from nmt.rnn.kernels.jit import inner_kernel
 from nmt.rnn.kernels.team import address_of
 from nmt.rnn.rows import Block
 
@@ -65,12 +67,21 @@ class Table:
         units, bounds = self.sharing.of_step(rows)
         self.parts = len(bounds) - 1
         self.arrays[_BOUNDS] = bounds
-        self.numbers[UNITS_WORD], self.numbers[ROWS_WORD], self.numbers[BOUNDS_WORD] = units, rows, address_of(bounds)
+        self.numbers[_UNITS_WORD], self.numbers[_ROWS_WORD] = units, rows
+        self.numbers[_BOUNDS_WORD] = address_of(bounds)
 
 
 _START = COUNTER_WORDS + NUMBERS.index("start")
 _ADDRESSES = COUNTER_WORDS + len(NUMBERS)
 _BOUNDS = INTEGERS.index("bounds")
 # Where in a table's numbers what `resize` changes lies.
-UNITS_WORD, ROWS_WORD = COUNTER_WORDS + NUMBERS.index("units"), COUNTER_WORDS + NUMBERS.index("B")
-BOUNDS_WORD = _ADDRESSES + _BOUNDS
+_UNITS_WORD, _ROWS_WORD = COUNTER_WORDS + NUMBERS.index("units"), COUNTER_WORDS + NUMBERS.index("B")
+_BOUNDS_WORD = _ADDRESSES + _BOUNDS
+
+
+@inner_kernel
+def resize_table(table, divisions, rows):  # type: ignore[no-untyped-def]
+    """`Table.resize` inside compiled code, of the table at an address, whose work is shared by `divisions`."""
+    numbers = array_at(table, 1, np.int64)
+    numbers[_ROWS_WORD] = rows
+    numbers[_UNITS_WORD], numbers[_BOUNDS_WORD] = divisions[rows, 0], divisions[rows, 2]

@@ -16,22 +16,26 @@ from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.device import CandidateLists, OutputLayer
-from nmt.rnn.kernels import beam_loop as loop
 from nmt.rnn.kernels.ahead import offer
 from nmt.rnn.kernels.barrier import FLAT, LINES_WORD
+from nmt.rnn.kernels.beam_loop import search_task
+from nmt.rnn.kernels.beam_table import DONE, PARTS, RUNS, SEARCH, STEP_PART, TIMES, WANTS_WIDTH
 from nmt.rnn.kernels.candidates import BestCandidates
+from nmt.rnn.kernels.embedding import embedding_table, embedding_task
 from nmt.rnn.kernels.packed_weights import packed_output
 from nmt.rnn.kernels.pool import run_team
-from nmt.rnn.kernels.search import BestTokens, best_task
+from nmt.rnn.kernels.search import BestTokens, OutputTask, best_task
+from nmt.rnn.kernels.search_rules import tokens_wanted
+from nmt.rnn.kernels.table_layout import NamedTable
 from nmt.rnn.kernels.tables import divisions
-from nmt.rnn.kernels.team import MeetingLines, address_of, task_table
+from nmt.rnn.kernels.team import MeetingLines, address_of
 from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.rnn.stepping.prepared_step import Call, Calls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper
 
-_TASKS_THAT_MEET = 4
-"""Of inputs, states and the step, and of the output layer."""
+_TASKS_THAT_MEET = len(PARTS) + 1
+"""Of the parts of a step, and of the output layer."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class CompiledBeam:
     def __init__(self, stepper: Stepper, layer: OutputLayer, threads: int) -> None:
         self._stepper, self._layer, self._threads = stepper, layer, threads
         self._capacity, self._room = 0, (0, 0)  # rows; slots, and places of each
-        self._n, self._arrays = np.zeros(0, np.int64), dict[str, np.ndarray]()
+        self._memory = NamedTable(SEARCH)
         self._calls: tuple[Call | None, ...] = ()
         self._lines = MeetingLines(_TASKS_THAT_MEET) if threads > FLAT else None
 
@@ -62,33 +66,30 @@ class CompiledBeam:
     def begin(self, settings: BeamSettings, embedding: np.ndarray | Quantised, scale: float) -> None:
         """Nobody is in work. embedding: the table of the tokens read, times `scale`."""
         self._settings = settings
-        slots, K = 2 * settings.size, settings.beam
+        slots, K = 2 * settings.size, settings.beam_size
         if self._room != (slots, K):
             self._capacity, self._room = settings.size * K, (slots, K)
             self._make_memory(slots, K)
-        n, arrays = self._n, self._arrays
-        n[: loop.ROOM] = 0
-        for name in ("size", "beam", "n_best", "eos", "never", "first_token", "bounded"):
-            n[getattr(loop, name.upper())] = getattr(settings, name)
-        n[loop.VOCAB] = len(self._layer.weights[self._layer.bias])
-        arrays["slots"][loop.FREE_SLOT], n[loop.FREE] = np.arange(slots), slots
-        steps = np.arange(len(settings.divisors))
-        arrays |= {"divisors": settings.divisors, "rewards": settings.word_reward * steps.astype(np.float64)}
+        memory = self._memory
+        for name in _AT_FIRST:
+            memory[name] = 0
+        memory.update({name: value for name, value in vars(settings).items() if name in SEARCH.by_name})
+        memory["free"][:], memory["num_free"] = np.arange(slots), slots
         quantised = isinstance(embedding, Quantised)
-        self._search_task = loop.search_task(self._x.dtype)
+        self._search_task = search_task(self._x.dtype)
         if self._threads > 1:
             types = self._stepper.scan.dtype, self._stepper.scan.packed
-            offer(lambda: [best_task(*types), loop.search_task(types[0])])
-        self._embedding_task = loop.embedding_task(self._x.dtype, quantised=quantised)
-        ids = arrays["rows"][loop.DISTINCT]
-        arrays["embed"], self._embedding = loop.embedding_table(ids, embedding, scale, self._x)
+            offer(lambda: [best_task(*types), search_task(types[0])])
+        self._embedding_task = embedding_task(self._x.dtype, quantised=quantised)
+        self._embedding = embedding_table(memory["distinct"], embedding, scale, self._x)
+        memory["embedding_code"], memory["embedding_table"] = self._embedding_task.address, self._embedding.address
         self._states: list[np.ndarray] = []
-        self._output: BestTokens | None = None  # the whole layer's is made when it is known that none is narrower
+        self._output: OutputTask | None = None  # the whole layer's is made when it is known that none is narrower
 
     @property
     def wants_more(self) -> bool:
         """Whether no sentence waits."""
-        return bool(self._n[loop.TAKEN] >= self._n[loop.WAITING])
+        return bool(self._memory["taken"] >= self._memory["num_waiting"])
 
     def wait(
         self,
@@ -100,176 +101,179 @@ class CompiledBeam:
         expected: np.ndarray | None = None,
     ) -> None:
         """Let sentences [B] wait, when no other one does: their names with the stepper, the states and tokens before
-        the first step, their most tokens, each at least one."""
+        the first step, their most tokens, each at least one, and where the word reward is bounded the tokens
+        expected."""
         if not self.wants_more:
             raise RuntimeError("sentences must wait until none of the last ones does")
         count = len(sentences)
-        columns = sentences, names, np.zeros(count), limits, tokens
-        self._arrays["waiting"] = np.array(columns, np.int64).reshape(loop.WAITING_FIELDS, count)
-        lengths = np.zeros(count) if expected is None else expected
-        self._arrays["expected"] = np.stack([lengths, self._settings.word_reward * lengths])
+        lists, lengths = np.zeros(count), np.full(count, np.inf) if expected is None else expected
+        columns = {"sentence": sentences, "name": names, "list": lists, "limit": limits, "token": tokens}
+        whole = {f"waiting.{name}": np.array(column, np.int64) for name, column in columns.items()}
+        self._memory.update(whole | {"waiting.expected": np.array(lengths, np.float64)})
         widths = self._stepper.scan.states
         self._states = [np.ascontiguousarray(states[k]).reshape(count, int(n)) for k, n in widths.items()]
-        self._n[loop.TAKEN], self._n[loop.WAITING], self._n[loop.LINE] = 0, count, count
+        self._memory.update({"taken": 0, "num_waiting": count})
 
     def narrow(self, layer: OutputLayer, lists: CandidateLists, names: np.ndarray) -> None:
         """From now on only these candidates; `names` [lists], rising, are of the sentences that have them."""
-        slots, waiting = self._arrays["slots"], self._arrays["waiting"]
-        for array, name, which in (
-            (slots, loop.NAME, loop.CANDIDATES),
-            (waiting, loop.WAITS_NAME, loop.WAITS_LIST),
-        ):
-            array[which] = np.minimum(np.searchsorted(names, array[name]), len(names) - 1)
+        for group in ("slots", "waiting"):
+            of = np.searchsorted(names, self._memory[f"{group}.name"])
+            self._memory[f"{group}.list"][:] = np.minimum(of, len(names) - 1)
         self._use_layer(layer, lists)
 
     def run(self, *, more: bool) -> bool:
         """Search on until there is something to read or to wait for, or for a while; whether anyone is in work still.
         more: whether other sentences would come if some of those in work have ended."""
-        n = self._n
+        memory = self._memory
         self._connect()
         began = moment()
-        n[loop.MORE], n[loop.BUDGET] = more, max(1, tuning.ROWS_BETWEEN_LOOKS // self._capacity)
-        n[loop.TIMED] = began is not None
-        n[loop.STEP_TIME : loop.NUMBERS] = 0
+        memory["more"], memory["budget"] = more, max(1, tuning.ROWS_BETWEEN_LOOKS // self._capacity)
+        memory["timed"] = began is not None
+        memory.update(dict.fromkeys((*TIMES, *RUNS), 0))
         while True:
-            table = task_table((), [self._arrays[name] for name in loop.ARRAYS])
-            run_team(self._search_task.address, self._threads, address_of(table), (table, self._arrays))
-            if n[loop.STATUS] != loop.WANTS_WIDTH:
+            run_team(self._search_task.address, self._threads, memory.address, memory)
+            if memory["status"] != WANTS_WIDTH:
                 break
             self._widen()
         self._stepper.prepared.forget_rows()
         if began is not None:
             self._record(began)
-        return bool(n[loop.STATUS] != loop.DONE)
+        return bool(memory["status"] != DONE)
 
     def ended(self) -> list[Ended]:
         """The sentences that have ended since the last call."""
-        n, arrays, found = self._n, self._arrays, []
-        slots, ends, reals, words = arrays["slots"], arrays["ends"], arrays["end_reals"], arrays["end_words"]
-        for s in slots[loop.ENDED_SLOT, : n[loop.ENDED]].tolist():
-            count = int(slots[loop.ENDS, s])
-            steps, finished = ends[:, s, :count].tolist()
-            sums, scores = reals[:, s, :count].tolist()
+        memory, found = self._memory, []
+        ids, names, counts = (memory[f"slots.{name}"] for name in ("sentence", "name", "num_ended"))
+        numbers = [memory[f"hypotheses.{name}"] for name in ("steps", "sum", "score", "finished")]
+        words, free = memory["hypotheses.words"], memory["free"]
+        for s in memory["ended"][: memory["num_ended"]].tolist():
+            count = int(counts[s])
+            steps, sums, scores, finished = (array[s, :count].tolist() for array in numbers)
             tokens = [words[s, k, : steps[k]].tolist() for k in range(count)]
             hypotheses = list(zip(tokens, sums, scores, map(bool, finished), strict=True))
-            found.append(Ended(int(slots[loop.SENTENCE, s]), int(slots[loop.NAME, s]), hypotheses))
-            slots[loop.FREE_SLOT, n[loop.FREE]] = s
-            n[loop.FREE] += 1
-        n[loop.ENDED] = 0
+            found.append(Ended(int(ids[s]), int(names[s]), hypotheses))
+            free[memory["num_free"]] = s
+            memory["num_free"] += 1
+        memory["num_ended"] = 0
         return found
 
     # ------------------------------------------------------------ memory
 
     def _make_memory(self, slots: int, K: int) -> None:
         """Arrays for so many slots of K places each: of a search that begins, numbers are set by `begin`."""
-        scan, C, W = self._stepper.scan, self._capacity, tuning.FIRST_WIDTH
+        scan, C = self._stepper.scan, self._capacity
         V = len(self._layer.weights[self._layer.bias])
-        self._n = n = np.zeros(loop.NUMBERS, np.int64)
-        n[loop.ROOM], n[loop.SLOTS], n[loop.WIDTH] = C, slots, W
+        sizes = {"room": C, "num_slots": slots, "width": tuning.FIRST_WIDTH, "beam_size": K, "vocab_size": V}
+        self._memory = memory = NamedTable(SEARCH, sizes, F=scan.dtype)
+        memory.allocate(*_ALLOCATED, zeros=True)
+        memory["numbering"][:] = -1
+        memory["live.first_row"] = np.zeros(C + 1, np.int64)
+        memory["tokens"], memory["scores"] = np.zeros(C * (K + 1), np.int32), np.zeros(C * (K + 1), scan.dtype)
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
         self._continued = {k: aligned((C, int(w)), scan.dtype, zeros=True) for k, w in scan.states.items()}
-        self._arrays = {name: np.zeros(1, np.int64) for name in loop.ARRAYS} | {
-            "n": n,
-            "rows": np.zeros((loop.ROW_FIELDS, C + 1), np.int64),
-            "sums": np.zeros((2, C)),
-            "words": np.zeros((2, C, W), np.int32),
-            "slots": np.zeros((loop.SLOT_FIELDS, slots), np.int64),
-            "slot_reals": np.zeros((3, slots)),
-            "ends": np.zeros((2, slots, K), np.int64),
-            "end_reals": np.zeros((2, slots, K)),
-            "end_words": np.zeros((slots, K, W), np.int32),
-            "tokens": np.zeros(C * (K + 1), np.int32),
-            "scores": np.zeros(C * (K + 1), scan.dtype),
-            "numbering": np.full(V, -1, np.int64),
-            "moments": np.zeros(3, np.int64),
-        }
         self._calls = ()
 
     def _widen(self) -> None:
         """Twice the memory for the tokens of hypotheses."""
-        for name in ("words", "end_words"):
-            words = self._arrays[name]
-            self._arrays[name] = np.pad(words, ((0, 0), (0, 0), (0, words.shape[2])))
-        self._n[loop.WIDTH] *= 2
+        for name in ("words", "hypotheses.words"):
+            words = self._memory[name]
+            self._memory[name] = np.pad(words, ((0, 0), (0, 0), (0, words.shape[2])))
+        self._memory["width"] *= 2
 
     # ------------------------------------------------------------ tables
 
-    def _use_layer(self, layer: OutputLayer, lists: CandidateLists | None = None) -> BestTokens:
+    def _use_layer(self, layer: OutputLayer, lists: CandidateLists | None = None) -> OutputTask:
         """The output layer's task: over the whole vocabulary, or a narrowed layer over lists."""
-        C, H, dtype = self._capacity, self._stepper.scan.cell.output_size, self._x.dtype
-        weights, rows = packed_output(layer, self._threads), self._arrays["rows"]
-        places = min(self._settings.beam + 1, int(self._n[loop.VOCAB]))
-        output: BestTokens
+        C, H, dtype, memory = self._capacity, self._stepper.scan.cell.output_size, self._x.dtype, self._memory
+        weights = packed_output(layer, self._threads)
+        places = min(tokens_wanted(self._settings.beam_size), memory["vocab_size"])
+        output: OutputTask
         if lists is None:
             bias = layer.weights[layer.bias]
             output = BestTokens(C, H, len(bias), places, self._threads, dtype, weights.dtype)
         else:
-            bias, lists = lists.bias, replace(lists, row_lists=rows[loop.LIST])
+            bias, lists = lists.bias, replace(lists, row_lists=memory["rows.list"])
             output = BestCandidates(C, H, places, self._threads, weights, lists, dtype)
         self._columns = layer.weights[layer.bias].size
-        given = self._x, weights, bias, self._arrays["tokens"], self._arrays["scores"]
-        output.give(self._settings.first_token, given)
+        output.give(self._settings.first_token, self._x, weights, bias, memory["tokens"], memory["scores"])
         self._output, self._calls = output, ()
         return output
 
     def _connect(self) -> None:
         """Bring the tables up to date: other memory for the step, sentences that lie elsewhere."""
-        prepared, C, n, arrays = self._stepper.prepared, self._capacity, self._n, self._arrays
-        rows, output = arrays["rows"], self._output or self._use_layer(self._layer)
-        prepared.read(self._stepper.sources(rows[loop.OWNER]))
-        inputs = StepInputs({"x": self._x}, self._continued, rows[loop.WORD], rows[loop.PARENT])
+        prepared, C, memory = self._stepper.prepared, self._capacity, self._memory
+        output = self._output or self._use_layer(self._layer)
+        prepared.read(self._stepper.sources(memory["rows.source"]))
+        inputs = StepInputs({"x": self._x}, self._continued, memory["rows.word"], memory["rows.parent"])
         calls = prepared.join(inputs, C, C, C)
         if len(self._calls) != len(calls) or any(a is not b for a, b in zip(self._calls, calls, strict=True)):
             self._calls = calls
             self._make_tables(calls, output)
-        starts, n[loop.FIRST_NAME] = self._stepper.starts()
-        n[loop.NAMES], arrays["starts"] = len(starts), starts
-        came = [address_of(a) for a in self._states] or [0] * len(self._continued)
-        continued = [
-            (address_of(calls[-1].arrays[array_names.state(k)]), other, address_of(a), a.shape[1] * a.itemsize)
-            for (k, a), other in zip(self._continued.items(), came, strict=True)
-        ]
-        n[loop.CONTINUED], arrays["continued"] = len(continued), _matrix(continued)
+        memory["starts"], memory["first_name"] = self._stepper.starts()
+        memory["num_names"] = len(memory["starts"])
+        columns: dict[str, list[int]] = {
+            "stepped": [address_of(calls[-1].arrays[array_names.state(k)]) for k in self._continued],
+            "waiting": [address_of(a) for a in self._states] or [0] * len(self._continued),
+            "target": [address_of(a) for a in self._continued.values()],
+            "num_bytes": [a.shape[1] * a.itemsize for a in self._continued.values()],
+        }
+        memory["num_states"] = len(self._continued)
+        memory.update({f"continued.{name}": np.array(column, np.int64) for name, column in columns.items()})
 
-    def _make_tables(self, calls: Calls, output: BestTokens) -> None:
+    def _make_tables(self, calls: Calls, output: OutputTask) -> None:
         """What the loop reads of the parts of a step: tasks, divisions by rows, what is copied where before a step."""
-        prepared, n, arrays = self._stepper.prepared, self._n, self._arrays
-        step, given, gathered = calls[-1], {"x": self._x}, []
-        for name in prepared.shared.gathered:
-            of_word = name in given
-            source, target = (given if of_word else self._continued)[name], name if of_word else array_names.state(name)
-            size = source.shape[1] * source.itemsize
-            gathered.append((address_of(source), address_of(step.arrays[target]), size, int(of_word)))
-        n[loop.GATHERED], arrays["gathered"] = len(gathered), _matrix(gathered)
-        tasks, shared = np.zeros((5, 2), np.int64), np.zeros((3, self._capacity + 1, 3), np.int64)
-        self._kept = []
-        parts = (loop.INPUTS, "inputs"), (loop.STATES, "states"), (loop.STEP, "step")
-        for (which, name), call in zip(parts, calls, strict=True):
+        memory, step, C = self._memory, calls[-1], self._capacity
+        self._parts, self._bounds = [], []
+        for name, call in zip(PARTS, calls, strict=True):
+            part = {"code": 0, "table": 0, "divisions": np.zeros((C + 1, 3), np.int64)}
             if call is not None:
-                tasks[which], arrays[name] = (call.function, call.address), call.table.numbers
-                shared[which], bounds = divisions(call.table.sharing, self._capacity)
-                self._kept.append(bounds)
-        tasks[loop.OUTPUT], arrays["output"] = (output.code, output.address), output.table
-        tasks[loop.EMBED] = self._embedding_task.address, address_of(arrays["embed"])
+                part |= {"code": call.function, "table": call.address}
+                part["divisions"], bounds = divisions(call.table.sharing, C)
+                self._bounds.append(bounds)
+            self._parts.append(NamedTable(STEP_PART, part))
+            memory[name] = self._parts[-1].address
+        self._gather(step)
+        memory["output_code"], memory["output_table"] = output.code, output.table.address
         if self._lines is not None:
-            for which in range(_TASKS_THAT_MEET):
-                arrays[loop.TABLES[which]][LINES_WORD] = self._lines.address(which)
-        arrays |= {"tasks": tasks, "divisions": shared}
-        place = prepared.output
+            tables = [None if call is None else call.table.numbers for call in calls]
+            for which, table in enumerate([*tables, output.table.words]):
+                if table is not None:
+                    table[LINES_WORD] = self._lines.address(which)
+        place = self._stepper.prepared.output
         array = step.arrays[place.name]
-        n[loop.OUTPUTS], n[loop.OUTPUT_PARTS] = address_of(array), output.parts
-        n[loop.OUTPUT_STEP] = array.shape[2] * array.itemsize if place.kind == "after" else 0
+        memory["outputs"], memory["output_parts"] = address_of(array), output.parts
+        memory["output_step"] = array.shape[2] * array.itemsize if place.kind == "after" else 0
+
+    def _gather(self, step: Call) -> None:
+        """Say what is copied where before a step, which reads it itself."""
+        columns: dict[str, list[int]] = {"source": [], "target": [], "num_bytes": [], "by_word": []}
+        for name in self._stepper.prepared.shared.gathered:
+            by_word = name == "x"
+            source, target = (self._x, name) if by_word else (self._continued[name], array_names.state(name))
+            given = address_of(source), address_of(step.arrays[target]), source.shape[1] * source.itemsize, by_word
+            for column, number in zip(columns.values(), given, strict=True):
+                column.append(int(number))
+        self._memory["num_gathered"] = len(columns["source"])
+        self._memory.update({f"gathered.{name}": np.array(column, np.int64) for name, column in columns.items()})
 
     def _record(self, began: Any) -> None:
         """What a profile wants to know of a run."""
-        n = self._n
-        runs = zip(self._calls, n[loop.INPUTS_RUN :].tolist(), strict=True)
+        memory = self._memory
+        runs = zip(self._calls, (memory[name] for name in RUNS), strict=True)
         step = sum(count * call.table.sharing.row_size for call, count in runs if call is not None)
-        output = int(n[loop.STEPS_RUN]) * self._stepper.scan.cell.output_size * self._columns
+        output = memory["steps_run"] * self._stepper.scan.cell.output_size * self._columns
         names = ("step", "output layer: best tokens", "search")
-        times = n[[loop.STEP_TIME, loop.OUTPUT_TIME, loop.SEARCH_TIME]].tolist()
+        times = [memory[name] for name in TIMES]
         record_parts(began, list(zip(names, times, (step, output, 0), strict=True)))
 
 
-def _matrix(rows: list[tuple[int, int, int, int]]) -> np.ndarray:
-    return np.array(rows or [(0, 0, 0, 0)], np.int64)
+_AT_FIRST = [field.name for field in SEARCH.fields if field.kind == "number"] + ["num_waiting"]
+"""Numbers that are zero when a search begins."""
+
+_GIVEN = ("waiting", "continued", "gathered")
+_ALLOCATED = [
+    field.name
+    for field in SEARCH.fields
+    if field.kind == "array" and None not in field.shape and field.name.split(".")[0] not in _GIVEN
+]
+"""Arrays of the search's own; the others are given to it."""

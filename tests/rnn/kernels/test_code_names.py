@@ -13,7 +13,18 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from nmt.rnn.kernels import beam_loop, candidates, code_names, features, packing, products, search, team, workers
+from nmt.rnn.kernels import (
+    beam_loop,
+    candidates,
+    code_names,
+    embedding,
+    features,
+    packing,
+    products,
+    search,
+    team,
+    workers,
+)
 from nmt.rnn.kernels.jit import inner_kernel, kernel
 from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.native import _BY_SYMBOL, Native
@@ -51,7 +62,7 @@ def natives():
     made += [products._product_task(number, packed) for number, packed in ((F4, F4), (F4, PAIRS), (F8, F8))]
     made += [candidates._candidates_task(F4, F4), team._run_in_turn_task]
     made += [beam_loop.search_task(F4), beam_loop.search_task(F8)]
-    made += [beam_loop.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
+    made += [embedding.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
     made += [workers.run_all, workers.attend]
     made += [packing.pack.native((f"{kind} 2", "int64", "int64", f"{kind} 1")) for kind in ("float32", "float64")]
     return [*made, *_BY_SYMBOL.values()]

@@ -16,10 +16,13 @@ from numba import cuda, float64, int32, int64, uint64
 from nmt.rnn.arrays.beam_rules import BeamRules
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.kernels import search_rules
 from nmt.rnn.kernels.cuda.best import LOWEST, NOBODY, top_tokens
 from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime, device_function
 from nmt.rnn.kernels.cuda.rows import NUMBERS, blocks_for
+
+_may_come = device_function(search_rules.may_come)
 
 _NEVER = -math.inf
 _UNIT = 2.0**-53
@@ -67,7 +70,7 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         cuda.syncthreads()  # whoever reads it has read it
         for j in range(me, V, all_of_us):
             x = log_probs[base + j]
-            if j < first or j == never or forced >= 0:
+            if forced >= 0 or not _may_come(j, first, never):
                 x = number(_NEVER)
             scores[base + j] = x
         cuda.syncthreads()

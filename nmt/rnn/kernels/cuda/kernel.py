@@ -72,6 +72,12 @@ def device_function(function: Callable[..., Any]) -> Any:
     return cuda.jit(device=True)(function)
 
 
+def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """What a kernel's function calls its arguments, in their order."""
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
 class Runtime(Protocol):
     """A card, or what stands for one. Arrays are `xp` arrays, C-contiguous where not said otherwise.
 

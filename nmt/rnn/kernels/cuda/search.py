@@ -13,16 +13,30 @@ import numpy as np
 from numba import cuda, float64, int32, int64
 
 from nmt.rnn.arrays.beam_state import BeamState
-from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
+from nmt.rnn.kernels import search_rules
+from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime, argument_names, device_function
 from nmt.rnn.kernels.cuda.rows import NUMBERS
 
 _NEVER = float64(-math.inf)
+_UNBOUNDED = float64(math.inf)
+
+_best_length = device_function(search_rules.best_length)
+_best_score = device_function(search_rules.best_score)
+_can_improve = device_function(search_rules.can_improve)
+_ends = device_function(search_rules.ends)
+_may_come = device_function(search_rules.may_come)
+_rewarded_tokens = device_function(search_rules.rewarded_tokens)
+_room_left = device_function(search_rules.room_left)
+_score = device_function(search_rules.score)
+_score_to_beat = device_function(search_rules.score_to_beat)
+_wins = device_function(search_rules.wins)
 
 
 @lru_cache
 def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
-    """A warp a sentence: the best continuations of its rows together, and what `decode.beam.BeamCell` does with them:
-    those that ended leave, a sentence that cannot improve any more leaves altogether."""
+    """A warp a sentence: the best continuations of its rows together, and what `decode.beam.BeamCell` does with them,
+    by the same rules: those that ended leave, a sentence that cannot improve any more leaves altogether. Arguments are
+    `_CHOICE` and the arrays of `BeamState`, by their names."""
     number = NUMBERS[dtype]
     candidates = K * places
 
@@ -30,10 +44,10 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
         found,
         scores,
         plain,
-        eos,
+        eos_id,
         never,
         n_best,
-        reward,
+        word_reward,
         T,
         tokens,
         parents,
@@ -79,10 +93,10 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
             best, at = _NEVER, int64(-1)
             for row in range(rows):
                 head = int64(heads[row])
-                if head < places and words[row * places + head] == never:
+                while head < places and not _may_come(words[row * places + head], 0, never):
                     head += 1
-                    heads[row] = int32(head)
-                if head < places and words[row * places + head] >= 0 and totals[row * places + head] > best:
+                heads[row] = int32(head)
+                if head < places and _wins(totals[row * places + head], best):
                     best, at = totals[row * places + head], int64(row)
             if at < 0:
                 break
@@ -92,43 +106,35 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
             chosen_log_probs[count] = log_probs[n * K + at] + float64(plain[n * K * places + head])
             heads[at] += int32(1)
             count += 1
-        step = int64(steps[n]) + 1
+        step, limit = int64(steps[n]) + 1, int64(limits[n])
         steps[n] = int32(step)
         # Those that end, in order.
-        ended = int64(K) - int64(room[n])
-        kept = int64(0)
+        former = int64(K) - int64(room[n])
+        ended, kept = former, int64(0)
         for c in range(count):
-            finished = chosen_words[c] == eos
-            if finished or step >= int64(limits[n]):
+            if _ends(chosen_words[c], eos_id, step, limit):
                 place = n * K + ended
                 end_log_probs[place] = chosen_log_probs[c]
-                scored = chosen_sums[c] / divisors[step] + reward * float64(step)
+                rewarded = _rewarded_tokens(float64(step), _UNBOUNDED)
+                scored = _score(chosen_sums[c], divisors[step], word_reward, rewarded)
                 end_scores[place] = scored + bonus[n * K + int64(chosen_rows[c])]
                 end_steps[place] = int32(step)
                 end_tokens[place] = chosen_words[c]
                 end_parents[place] = int32(n * K + int64(chosen_rows[c]))
-                end_finished[place] = int32(1) if finished else int32(0)
+                end_finished[place] = int32(1) if chosen_words[c] == eos_id else int32(0)
                 ended += 1
             else:
                 chosen_sums[kept], chosen_rows[kept] = chosen_sums[c], chosen_rows[c]
                 chosen_words[kept], chosen_log_probs[kept] = chosen_words[c], chosen_log_probs[c]
                 kept += 1
-        room[n] = int32(K - ended)
-        for i in range(ended):  # the n-th best score: fewer than n are better, n or more are as good
-            better, equal = int64(0), int64(0)
-            mine = end_scores[n * K + i]
-            for other in range(ended):
-                if end_finished[n * K + other] != 0:
-                    if end_scores[n * K + other] > mine:
-                        better += 1
-                    elif end_scores[n * K + other] == mine:
-                        equal += 1
-            if end_finished[n * K + i] != 0 and better < n_best and n_best <= better + equal:
-                to_beat[n] = mine
-        # Log-probabilities only fall: a hypothesis can at best keep its sum up to the maximum length.
-        length = int64(limits[n]) if reward > 0 else step + 1
-        if kept > 0 and not chosen_sums[0] / divisors[int64(limits[n])] + reward * float64(length) > to_beat[n]:
-            kept = int64(0)
+        if ended > former:
+            room[n] = int32(_room_left(int64(room[n]), ended - former))
+            to_beat[n] = _score_to_beat(end_scores, end_finished, n * K, ended, n_best, to_beat[n])
+        if kept > 0:
+            rewarded = _rewarded_tokens(float64(_best_length(word_reward, step, limit)), _UNBOUNDED)
+            bound = _best_score(chosen_sums[0], divisors[step + 1], divisors[limit], word_reward, rewarded)
+            if not _can_improve(bound, to_beat[n]):
+                kept = int64(0)
         R = int64(cuda.gridDim.x) * K
         for row in range(K):
             r = n * K + row
@@ -144,11 +150,14 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
         if kept == 0:
             cuda.atomic.add(going, 0, int32(-1))
 
-    rows_of, words_of, sums_of = int64[::1], int32[::1], float64[::1]
-    by_row = words_of, rows_of, *[sums_of] * 3
-    state = (*by_row, *[words_of] * 4, *[sums_of] * 4, *[words_of] * 6)
-    signature = (words_of, number[::1], number[::1], int32, int32, int64, float64, int64, *state)
-    return Kernel(beam_step, signature, 32, registers=128)
+    kinds: dict[str, Any] = {name: _KINDS[element][::1] for name, element in BeamState.elements().items()}
+    kinds |= {"found": _KINDS["int32"][::1], "scores": number[::1], "plain": number[::1]} | _CHOICE
+    return Kernel(beam_step, tuple(kinds[name] for name in argument_names(beam_step)), 32, registers=128)
+
+
+_KINDS: dict[str, Any] = {"int32": int32, "int64": int64, "float64": float64}
+_CHOICE: dict[str, Any] = {"eos_id": int32, "never": int32, "n_best": int64, "word_reward": float64, "T": int64}
+"""Numbers of a step, by the names of the kernel's arguments."""
 
 
 def _trace_back(end_steps, end_tokens, end_parents, history, T, R, words):  # type: ignore[no-untyped-def]
@@ -185,7 +194,17 @@ def beam_step(
     """Extend every live hypothesis by one token and keep the best, in place; see `Device.beam_step`."""
     N, T = len(state.live), state.history.shape[1]
     kernel = beam_step_kernel(scores.dtype, len(state.tokens) // N, tokens.shape[1])
-    runtime.launch(kernel, N, tokens, scores, plain, eos, never, n_best, reward, T, *state.arrays())
+    given: dict[str, Any] = {
+        "found": tokens,
+        "scores": scores,
+        "plain": plain,
+        "eos_id": eos,
+        "never": never,
+        "n_best": n_best,
+    }
+    given |= {"word_reward": reward, "T": T}
+    arrays = state.flat()
+    runtime.launch(kernel, N, *(given[k] if k in given else arrays[k] for k in argument_names(kernel.function)))
 
 
 def trace_back(runtime: Runtime, state: BeamState) -> Any:

@@ -1,0 +1,122 @@
+"""The rules of search are the same for numbers, in compiled code, on a card, and for arrays."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+from nmt.decode.penalty import best_possible, final_scores, length_divisor
+from nmt.rnn.kernels import search_rules
+from nmt.rnn.kernels.jit import exact_kernel, inlined, kernel
+
+PENALTIES = ("none", "average", 0.0, 0.6, 1.0, 3.0)
+REWARDS = (0.0, 0.4, -0.3)
+
+
+def hypotheses(seed, *, bounded):
+    """Sums, lengths, limits and expected lengths of some hypotheses; a few sums are positive, as rules make them."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 30, 50)
+    sums = np.round(rng.normal(-5, 4, 50), rng.integers(0, 8))
+    return sums, lengths, lengths + rng.integers(1, 9, 50), rng.uniform(1, 30, 50) if bounded else None
+
+
+def each(expected, count=50):
+    return [math.inf] * count if expected is None else expected.tolist()
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("reward", REWARDS)
+def test_scores_of_arrays_are_those_of_each_number(reward, penalty, bounded):
+    for seed in range(5):
+        sums, lengths, _, expected = hypotheses(seed, bounded=bounded)
+        divisors = length_divisor(penalty, np.arange(50))
+        found = final_scores(penalty, sums, lengths, reward, expected=expected)
+        for n, (total, length, most) in enumerate(zip(sums.tolist(), lengths.tolist(), each(expected), strict=True)):
+            rewarded = search_rules.rewarded_tokens(length, most)
+            assert found[n] == search_rules.score(total, divisors[length], reward, rewarded)
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("reward", REWARDS)
+def test_bounds_of_arrays_are_those_of_each_number(reward, penalty, bounded):
+    for seed in range(5):
+        sums, lengths, limits, expected = hypotheses(seed, bounded=bounded)
+        divisors = length_divisor(penalty, np.arange(50))
+        for shift in (0.0, 100.0, -100.0):  # positive sums among them, alone, and none
+            found = best_possible(penalty, sums + shift, lengths, limits, reward, expected)
+            for n, most in enumerate(each(expected)):
+                steps, limit = int(lengths[n]), int(limits[n])
+                length = search_rules.best_length(reward, steps, limit)
+                rewarded = search_rules.rewarded_tokens(length, most)
+                total, following, last = sums[n] + shift, divisors[steps + 1], divisors[limit]
+                assert found[n] == search_rules.best_score(total, following, last, reward, rewarded)
+
+
+def test_a_bound_is_one():
+    """No continuation that only falls scores better."""
+    for penalty in PENALTIES:
+        for reward in REWARDS:
+            for total in (-7.0, -0.5, 0.0, 3.0):
+                divisors = length_divisor(penalty, np.arange(20)).tolist()
+                rewarded = search_rules.best_length(reward, 6, 15)
+                bound = search_rules.best_score(total, divisors[7], divisors[15], reward, rewarded)
+                for length in range(7, 16):
+                    for fallen in (total, total - 1.0):
+                        assert search_rules.score(fallen, divisors[length], reward, length) <= bound + 1e-12
+
+
+def test_the_score_to_beat_is_the_nth_of_the_sorted_finished_ones():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        count, n_best = int(rng.integers(0, 9)), int(rng.integers(1, 6))
+        scores, finished = rng.integers(-4, 0, count + 3) / 2, rng.integers(0, 2, count + 3)
+        best = sorted(scores[2 : 2 + count][finished[2 : 2 + count] != 0], reverse=True)
+        expected = best[n_best - 1] if len(best) >= n_best else -9.0
+        assert search_rules.score_to_beat(scores, finished, 2, count, n_best, -9.0) == expected
+
+
+CASES = {
+    "may_come": lambda rng: (int(rng.integers(-1, 5)), int(rng.integers(0, 4)), int(rng.integers(-1, 5))),
+    "tokens_wanted": lambda rng: (int(rng.integers(1, 9)),),
+    "wins": lambda rng: (float(rng.integers(-2, 2)), float(rng.integers(-2, 2))),
+    "ends": lambda rng: tuple(int(n) for n in rng.integers(1, 4, 4)),
+    "room_left": lambda rng: (int(rng.integers(1, 9)), 1),
+    "rewarded_tokens": lambda rng: (int(rng.integers(1, 9)), float(rng.choice([2.5, 7.1, math.inf]))),
+    "score": lambda rng: tuple(rng.normal(0, 3, 4).tolist()),
+    "best_length": lambda rng: (float(rng.choice(REWARDS)), int(rng.integers(1, 5)), int(rng.integers(5, 9))),
+    "best_score": lambda rng: tuple(rng.normal(0, 3, 5).tolist()),
+    "can_improve": lambda rng: (float(rng.integers(-2, 2)), float(rng.integers(-2, 2))),
+    "score_to_beat": lambda rng: (
+        rng.integers(-4, 0, 9) / 3,
+        rng.integers(0, 2, 9),
+        int(rng.integers(0, 3)),
+        int(rng.integers(0, 7)),
+        int(rng.integers(1, 5)),
+        -9.0,
+    ),
+}
+
+
+def test_all_rules_are_here():
+    rules = inspect.getmembers(search_rules, inspect.isfunction)
+    assert {name for name, rule in rules if rule.__module__ == search_rules.__name__} == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compiled_rules_are_those_of_python(name):
+    rule, rng = getattr(search_rules, name), np.random.default_rng(0)
+    compiled = inlined(rule)
+    names = ", ".join(inspect.signature(rule).parameters)
+    scope = {"compiled": compiled, "kernel": kernel, "__name__": __name__}
+    exec(f"def exact({names}):\n    return compiled({names})\n", scope)  # noqa: S102
+    scope["exact"] = exact_kernel(scope["exact"])
+    exec(f"def call({names}, out):\n    out[0] = exact({names})\n", scope)  # noqa: S102
+    call, out = kernel(scope["call"]), np.zeros(1)
+    for _ in range(50):
+        given = CASES[name](rng)
+        call(*given, out)
+        assert out[0] == rule(*given)
