@@ -173,7 +173,7 @@ def trained(tmp_path_factory):
     axes = {"B": len(PAIRS), "S": steps_of(sources), "T": steps_of(targets), "E": E, "M": M, "H": H, "V": 8}
     assert len(set(axes.values())) == len(axes)
     words = [str(folder / "c.yaml"), "--threads", "1"]
-    # Whatever has to be compiled is compiled first, unwatched: a compiler that is watched takes more than twice as long.
+    # First whatever has to be compiled, unwatched: a compiler that is watched takes more than twice as long.
     train.main([*words, "--set", f"model_dir={folder / 'other'}"], standalone_mode=False)
     with Walk(of_walk(BATCH), axes) as walk:
         train.main(words, standalone_mode=False)
