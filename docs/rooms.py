@@ -69,7 +69,7 @@ SAYS = {
 def modules(package: Path) -> dict[str, Path]:
     """The modules of a package and of all below it, by name. Not the package itself: importing any of them imports it
     first, and its own names, which are loaded when asked for, are nobody's below it."""
-    names = {path: path.relative_to(package.parent).with_suffix("").parts for path in package.rglob("*.py")}
+    names = {path: path.relative_to(package.parent).with_suffix("").parts for path in sorted(package.rglob("*.py"))}
     dotted = {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
     dotted.pop(package.name, None)
     return dotted

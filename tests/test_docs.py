@@ -235,13 +235,15 @@ def test_operators_as_their_page_says():
     from nmt.rnn.layers.layer_stack import LayerOptions
 
     page = ROOT / "docs" / "operators.md"
-    first, second, node = code_blocks(page, "python")
+    first, second, steps, node = code_blocks(page, "python")
     names = {}
     exec(compile(first, page.name, "exec"), names)
     assert names["found"].d_x.shape == names["x"].shape and names["y"].shape == (7, 3, 256)
     before = names["layer"].flat.copy()
     exec(compile(second, page.name, "exec"), names)
     assert (names["layer"].flat != before).mean() > 0.9 and not names["dw"].any()
+    exec(compile(steps, page.name, "exec"), names)
+    assert names["y"].shape == (1, 3, 16) and not names["decoder"].params["W_h_l0"].flags.writeable
     layer = LSTM(3, 4, bidirectional=True)
     given = {
         "attributes": {"direction": "bidirectional"},
