@@ -37,7 +37,7 @@ help:
 	@echo 'make test-gpu   run the tests of tests/cuda on a card'
 	@echo 'make bench-gpu  measure on a card, beside PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
-	@echo 'make docs    write docs/commands.md, the settings reference and the pictures of passes from the code'
+	@echo 'make docs    write docs/commands.md, the settings reference, the pictures and the links of the tour from the code'
 	@echo 'make setup   only make $(VENV) and install into it'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
 

@@ -1,8 +1,9 @@
 """Writes what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, the tests named in
-docs/engine-rows.md, and the pictures of the compiler's passes.
+docs/engine-rows.md, the lines that docs/tour.md links to, and the pictures of the compiler's passes, of the rooms and
+of the walks.
 
-Run by `make docs`. tests/test_docs.py, tests/rows/test_page.py and tests/rnn/test_show.py fail when something is
-missing from these files.
+Run by `make docs`. tests/test_docs.py, tests/test_tour.py, tests/rows/test_page.py and tests/rnn/test_show.py fail when
+something is missing from these files.
 """
 
 import importlib
@@ -13,6 +14,8 @@ from pathlib import Path
 import click
 import engine_rows
 import passes
+import rooms
+import tour
 
 from nmt.files import write_bytes
 
@@ -57,6 +60,8 @@ def main() -> None:
     """Writes all files."""
     write_bytes(engine_rows.PAGE, engine_rows.refreshed(engine_rows.PAGE.read_text("utf-8")).encode())
     passes.main()
+    rooms.main()
+    tour.main()
     write_bytes(ROOT / "docs" / "commands.md", commands_page().encode())
     for kind, name in (("reference", "reference.yaml"), ("schema", "schema.json")):
         answer = subprocess.run([sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True)

@@ -208,7 +208,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     from nmt.rnn import ZoneoutCell
 
     page = ROOT / "docs" / "add-a-cell.md"
-    assert page_files(page, tmp_path) == OF_PAGES | {"more_cells.py"}
+    assert page_files(page, tmp_path) == OF_PAGES | {"more_cells.py", "tied_cells.py"}
     command = next(line for line in "".join(code_blocks(page, "bash")).splitlines() if line.startswith("nmt-train"))
     settings = [word for word in shlex.split(command) if word.startswith("model.")]
     monkeypatch.chdir(tmp_path)
@@ -225,6 +225,8 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     shown = "".join(code_blocks(page, "text")).splitlines()
     assert printed[:2] == shown[:2] and printed[-1] == shown[-1]
     assert [line[:64].rstrip() for line in printed[2:5]] == [line[:64].rstrip() for line in shown[2:5]]
+    tied = [sys.executable, "-c", "from nmt.rnn import check; from tied_cells import TiedCell; check(TiedCell)"]
+    assert subprocess.run(tied, **options).stdout.splitlines()[-1] == "TiedCell: all 12 hold"
 
 
 def test_operators_as_their_page_says():
@@ -233,13 +235,15 @@ def test_operators_as_their_page_says():
     from nmt.rnn.layers.layer_stack import LayerOptions
 
     page = ROOT / "docs" / "operators.md"
-    first, second, node = code_blocks(page, "python")
+    first, second, steps, node = code_blocks(page, "python")
     names = {}
     exec(compile(first, page.name, "exec"), names)
     assert names["found"].d_x.shape == names["x"].shape and names["y"].shape == (7, 3, 256)
     before = names["layer"].flat.copy()
     exec(compile(second, page.name, "exec"), names)
     assert (names["layer"].flat != before).mean() > 0.9 and not names["dw"].any()
+    exec(compile(steps, page.name, "exec"), names)
+    assert names["y"].shape == (1, 3, 16) and not names["decoder"].params["W_h_l0"].flags.writeable
     layer = LSTM(3, 4, bidirectional=True)
     given = {
         "attributes": {"direction": "bidirectional"},

@@ -31,6 +31,16 @@ def test_completions_are_those_of_translating(shortlist, translator):
         assert session.subwords_read > 0
 
 
+def test_nothing_is_read_again(translator):
+    """As docs/decoding.md says of the property."""
+    session, read = translator.session(LINES[0]), []
+    for typed in ("kara", "kara losu", "kara losu"):
+        session.complete(typed)
+        read.append(session.subwords_read)
+    counts = [len(row) for row in translator.target_ids(["kara", "kara losu"])]
+    assert read == [counts[0], counts[1], counts[1]] and counts[0] < counts[1]
+
+
 def test_a_blank_sentence_has_nothing_to_complete(translator):
     (found,) = translator.session("  ").complete("kara")
     assert (found.text, found.score) == ("", 0.0)

@@ -23,15 +23,7 @@ if TYPE_CHECKING:
 class TranslationPipeline:
     """What a translator and a typing session share: text to ids and back, and what the model's search needs.
 
-    Args:
-        model: Gives the search its probabilities; an `Ensemble` of several does, too.
-        src_subwords: Cut the source into ids.
-        tgt_subwords: Join ids into text; the same object where the languages share one model.
-        config: How text is cleaned, and the defaults of the search.
-        num_threads: Cores to use.
-        shortlist: Which words translate which, for `shortlist=True`.
-        lengths: How long translations are, for word_reward_bounded.
-        language_model: Over the same target subwords, for lm_weight.
+    Its arguments are those of `Translator`.
     """
 
     def __init__(

@@ -193,7 +193,7 @@ def test_the_pictures_of_the_passes_are_those_of_today():
     passes = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(passes)
     pictures = passes.pictures()
-    assert {path.name for path in passes.FOLDER.iterdir()} == set(pictures)
+    assert set(pictures) <= {path.name for path in passes.FOLDER.iterdir()}
     for name, picture in pictures.items():
         assert (passes.FOLDER / name).read_text("utf-8") == picture, f"{name}: run make docs"
         check_picture(picture)

@@ -74,15 +74,21 @@ def choose_kept(
     for v in operands:
         if v.id < num_forward and not there(v) and not ((recompute == "gates" or v.id in anew) and reachable(v)):
             store(v)
+    needed = _read_backward(backward_roots, num_forward, available)
+    for v in sorted(needed, key=lambda v: (not v.rule.expensive, v.id)):
+        ensure(v)
+    return list(kept.values())
+
+
+def _read_backward(backward_roots: list[Value], num_forward: int, available: set[int]) -> list[Value]:
+    """The forward values that the backward direction reads or gives as they are, each once; it looks behind none that
+    is available."""
     needed: dict[int, Value] = {}
-    stop = set(available)
-    for v in topological(backward_roots, stop=stop):
-        for a in v.args if v.id >= num_forward and v.id not in stop else ():
+    for v in topological(backward_roots, stop=available):
+        for a in v.args if v.id >= num_forward and v.id not in available else ():
             if a.id < num_forward and a.kind != "leaf":
                 needed[a.id] = a
     for root in backward_roots:
         if root.id < num_forward and root.kind != "leaf":
             needed[root.id] = root
-    for v in sorted(needed.values(), key=lambda v: (not v.rule.expensive, v.id)):
-        ensure(v)
-    return list(kept.values())
+    return list(needed.values())

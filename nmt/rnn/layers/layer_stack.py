@@ -112,20 +112,25 @@ class LayerStack:
         self.device, self.threads = device or cpu(), threads or default_threads()
         self._ends = ("", "_reverse") if bidirectional else ("_reverse",) if reverse else ("",)
         self.directions = len(self._ends)
+        self._make_layers(compute_dtype, recompute, device)
+        self.initialize(0)
+
+    def _make_layers(self, compute_dtype: str | None, recompute: Recompute, device: Device | None) -> None:
+        """Scans from below to above, their parameters side by side, and the states of each name."""
         self._layers: list[list[Side]] = []
         shapes: dict[str, Param] = {}
-        below = input_size
+        below = self.input_size
         for layer, H in enumerate(self.hidden_sizes):
             cell = self._cell(below, H)
-            cell = LearnedStartCell(cell) if learn_initial else cell
+            cell = LearnedStartCell(cell) if self.learn_initial else cell
             scan = Scan(
                 cell,
-                dtype=dtype,
+                dtype=self.dtype,
                 compute_dtype=compute_dtype,
                 threads=self.threads,
                 needs=self._wanted(cell, layer),
                 recompute=recompute,
-                device=self.device,
+                device=device,
             )
             shapes |= self._add_layer(scan)
             below = cell.output_size * self.directions
@@ -135,7 +140,6 @@ class LayerStack:
         for name in self.states:
             widths = [sides[0].scan.states[name] for sides in self._layers]
             self._states[name] = LayerStates(self.name, self.device, self.dtype, widths, self.directions)
-        self.initialize(0)
 
     def _add_layer(self, scan: Scan) -> dict[str, Param]:
         """Put a layer on top, the same scan in all directions; returns its parameters by name."""

@@ -96,17 +96,26 @@ class Panel:
 def document(title: str, panels: Sequence[Panel], legend: Sequence[tuple[str, str]]) -> str:
     """The SVG document. legend: kinds and what their colours mean."""
     drawn = [_Drawn(panel) for panel in panels]
-    top = 34.0 + (24.0 if legend else 0.0)
-    y, right, bottom = top, 0.0, 0.0
+    y, right, bottom = head_of(legend), 0.0, 0.0
     parts: list[str] = []
     for one in drawn:
         parts.append(f'<g transform="translate({_MARGIN:.1f} {y:.1f})">' + "".join(one.parts) + "</g>")
         right, bottom = max(right, _MARGIN + one.width), max(bottom, y + one.height)
         y += one.height + _MARGIN
+    return sheet(title, parts, legend, right, bottom)
+
+
+def head_of(legend: Sequence[tuple[str, str]]) -> float:
+    """Pixels above what is drawn: the title and the legend."""
+    return 34.0 + (24.0 if legend else 0.0)
+
+
+def sheet(title: str, parts: Sequence[str], legend: Sequence[tuple[str, str]], right: float, bottom: float) -> str:
+    """The SVG document of parts that reach so far to the right and down, with title and legend above them."""
     keys, at = [], _MARGIN
     for kind, words in legend:
         keys.append(f'<rect x="{at:.1f}" y="38" width="12" height="12" rx="2" class="{kind}"/>')
-        keys.append(_text(at + 17, 48, words, "label"))
+        keys.append(text_at(at + 17, 48, words, "label"))
         at += 17 + len(words) * _LABEL + 16
     width = max(right, at, _MARGIN + len(title) * 8.0) + _MARGIN
     head = (
@@ -119,7 +128,7 @@ def document(title: str, panels: Sequence[Panel], legend: Sequence[tuple[str, st
         ".gone{stroke-dasharray:4 3}.frame{fill:none;stroke-dasharray:2 3}</style>"
     )
     page = f'<rect width="{width:.0f}" height="{bottom + _MARGIN:.0f}" class="page"/>'
-    body = [head, f"<title>{escape(title)}</title>", fixed, _style(), page, _text(_MARGIN, 24, title, "title")]
+    body = [head, f"<title>{escape(title)}</title>", fixed, _style(), page, text_at(_MARGIN, 24, title, "title")]
     return "\n".join([*body, *keys, *parts, "</svg>"]) + "\n"
 
 
@@ -141,7 +150,7 @@ class _Drawn:
         self.x = {key: x + shift for key, x in self.x.items()}
         bends = {e: [(rank, x + indent + shift) for rank, x in points] for e, points in layout.bends.items()}
         self.corners: dict[int, tuple[float, float]] = {}
-        self.parts = [_text(0, 12, panel.title, "title")] if panel.title else []
+        self.parts = [text_at(0, 12, panel.title, "title")] if panel.title else []
         self.parts += [self._frame(frame) for frame in panel.frames]
         self.parts += self._edges(edges, bends)
         self.parts += [self._title(frame) for frame in panel.frames]
@@ -181,22 +190,22 @@ class _Drawn:
         x, y = self.corners[id(frame)]
         width = len(frame.title) * _LABEL + 6
         ground = f'<rect x="{x - 3:.1f}" y="{y - 9:.1f}" width="{width:.1f}" height="12" class="page"/>'
-        return ground + _text(x, y, frame.title, f"label ink-{frame.kind}")
+        return ground + text_at(x, y, frame.title, f"label ink-{frame.kind}")
 
     def _box(self, box: Box) -> str:
         left, top = self.x[box.key] - box.width / 2, self._top(box)
         lines = [
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="4" '
             f'class="{box.kind}"/>',
-            _text(left + _PAD, top + _LINE + 1, box.name, "name"),
+            text_at(left + _PAD, top + _LINE + 1, box.name, "name"),
         ]
         if box.shape:
             at = left + box.width - _PAD
-            lines.append(_text(at, top + _LINE + 1, box.shape, "soft", anchor="end"))
-        lines += [_text(left + _PAD, top + (n + 2) * _LINE, line) for n, line in enumerate(box.lines)]
+            lines.append(text_at(at, top + _LINE + 1, box.shape, "soft", anchor="end"))
+        lines += [text_at(left + _PAD, top + (n + 2) * _LINE, line) for n, line in enumerate(box.lines)]
         if box.mark:
             kind = box.mark if box.mark in _COLOURS else box.kind
-            lines.append(_text(left + _PAD, top + box.height - _PAD, box.mark, f"label ink-{kind}"))
+            lines.append(text_at(left + _PAD, top + box.height - _PAD, box.mark, f"label ink-{kind}"))
         return "".join(lines)
 
     def _top(self, box: Box) -> float:
@@ -242,7 +251,8 @@ class _Drawn:
         return f'<path d="{"".join(path)}" class="edge"/>{head}'
 
 
-def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+def text_at(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    """A line of text; `kind` is a class of the style."""
     where = f' text-anchor="{anchor}"' if anchor != "start" else ""
     style = f' class="{kind}"' if kind else ""
     return f'<text x="{x:.1f}" y="{y:.1f}"{where}{style} xml:space="preserve">{escape(text)}</text>'

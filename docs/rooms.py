@@ -1,0 +1,174 @@
+"""Draws the rooms of nmt and of nmt/rnn and who imports whom: docs/pictures/rooms*.svg, from the files' imports.
+
+A room is a folder, or a file beside the folders. Imports go downwards. An arrow that a longer way through other rooms
+already says is left out: what is above may import all that it leads to. Run by `make docs`; tests/test_tour.py fails
+when the pictures are not those of today's files. ARCHITECTURE.md shows them.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nmt.files import write_bytes
+from nmt.rnn.show.drawing import Box, Panel, document
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "pictures"
+
+Graph = dict[str, set[str]]
+"""Names of modules, and of those that each imports."""
+
+OWN = {("nmt.rnn.ops", "nmt.rnn.graph")}
+"""What is not drawn: ops names the type of the values whose gradients it says, which graph builds with ops."""
+# What lies at the bottom of nmt beside the folders is one room; its files are of all others' use.
+GROUND = ("files", "lines", "notices", "errors", "interruption", "special_tokens", "evaluate")
+# Former places of modules, for who imports them by name; nothing of nmt does.
+FORMER = ("translator", "translation", "generator")
+
+SAYS = {
+    "cli": "the commands",
+    "precompile": "machine code for the wheel",
+    "train": "loss curve to checkpoint",
+    "inference": "text in, text out",
+    "storage": "models on disk",
+    "model": "cells wired together",
+    "decode": "search",
+    "data": "text to batches",
+    "config": "YAML to settings",
+    "rnn": "the core: arrays in, arrays out",
+    "files, errors, ...": "lines, notices, evaluate, ...",
+    "check_cell": "nmt.rnn.check",
+    "show": "a cell, shown",
+    "layers": "LSTM, GRU, RNN as known",
+    "stepping": "one step at a time",
+    "scan": "any cell over time",
+    "devices": "chooses one",
+    "kernels": "processor and card; Numba",
+    "device": "what one can do",
+    "interpreter": "what a cell means",
+    "rows": "rows of a run",
+    "compiler": "graph in, graph out",
+    "division": "how threads share",
+    "own_code": "errors in an author's code",
+    "arrays": "parameters, memory",
+    "cells": "one a file",
+    "cell": "what a cell is",
+    "functions": "what a cell writes",
+    "graph": "symbolic values",
+    "ops": "operations",
+    "tuning": "numbers for speed",
+    "profile": "what takes how long",
+    "cores": "how many threads",
+    "arguments": "checks of numbers",
+}
+
+
+# ---------------------------------------------------------------- who imports whom
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """The modules of a package and of all below it, by name. Not the package itself: importing any of them imports it
+    first, and its own names, which are loaded when asked for, are nobody's below it."""
+    names = {path: path.relative_to(package.parent).with_suffix("").parts for path in sorted(package.rglob("*.py"))}
+    dotted = {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
+    dotted.pop(package.name, None)
+    return dotted
+
+
+def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, str | None]]:
+    """What a file imports, wherever in it: names of modules, each with a name that is taken out of it or None."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            here = module.split(".") if is_package else module.split(".")[:-1]
+            outer = here[: len(here) - node.level + 1] if node.level else []
+            base = ".".join([*outer, *([node.module] if node.module else [])])
+            yield from ((base, alias.name) for alias in node.names)
+
+
+def import_graph(files: Mapping[str, Path]) -> Graph:
+    """Which of these modules each of them imports."""
+    graph: Graph = {}
+    for module, path in files.items():
+        found = imported(ast.parse(path.read_text()), module, path.name == "__init__.py")
+        named = {f"{base}.{name}" if f"{base}.{name}" in files else base for base, name in found}
+        graph[module] = {name for name in named if name in files and name != module}
+    return graph
+
+
+# ---------------------------------------------------------------- rooms
+
+
+def room_of(module: str, package: str) -> str | None:
+    """The room of a module below a package; None for what is not drawn."""
+    name = module.removeprefix(f"{package}.").split(".")[0]
+    if not module.startswith(f"{package}.") or (package == "nmt" and name in FORMER):
+        return None
+    return "files, errors, ..." if package == "nmt" and name in GROUND else name
+
+
+def room_graph(graph: Graph, package: str) -> dict[str, set[str]]:
+    """Which rooms each room of a package imports."""
+    rooms: dict[str, set[str]] = {}
+    for module, others in graph.items():
+        if (room := room_of(module, package)) is not None:
+            found = {room_of(other, package) for other in others if (module, other) not in OWN}
+            rooms.setdefault(room, set()).update(r for r in found if r is not None and r != room)
+    return rooms
+
+
+def ranks(rooms: Mapping[str, set[str]]) -> dict[str, int]:
+    """The line of each room, from above: one below the lowest of those that import it. Raises ValueError: a circle."""
+    above = {room: [r for r, others in rooms.items() if room in others] for room in rooms}
+    found: dict[str, int] = {}
+    while len(found) < len(rooms):
+        ready = [room for room in rooms if room not in found and all(r in found for r in above[room])]
+        if not ready:
+            raise ValueError(f"rooms: must import one another in one direction, got {sorted(set(rooms) - set(found))}")
+        found |= {room: max((found[r] + 1 for r in above[room]), default=0) for room in ready}
+    return found
+
+
+def told(rooms: Mapping[str, set[str]], line: Mapping[str, int]) -> list[tuple[str, str]]:
+    """The imports between rooms that no longer way says as well."""
+    reached: dict[str, set[str]] = {}
+    for room in sorted(rooms, key=lambda r: -line[r]):
+        reached[room] = set(rooms[room]).union(*(reached[r] for r in rooms[room]))
+    return [
+        (room, other)
+        for room in rooms
+        for other in sorted(rooms[room])
+        if not any(other in reached[r] for r in rooms[room] if r != other)
+    ]
+
+
+def picture(package: str, title: str) -> str:
+    """The rooms of a package."""
+    rooms = room_graph(import_graph(modules(ROOT / "nmt")), package)
+    line = ranks(rooms)
+    boxes = []
+    for room in rooms:
+        is_folder = (ROOT.joinpath(*package.split(".")) / room).is_dir()
+        kind = "before" if is_folder else "leaf"
+        boxes.append(Box(room, line[room], kind, room, "", [SAYS[room]]))
+    legend = [("before", "a folder"), ("leaf", "a file, or files")]
+    return document(title, [Panel("", boxes, told(rooms, line))], legend)
+
+
+def pictures() -> dict[str, str]:
+    """All SVG documents, by the names of their files."""
+    return {
+        "rooms.svg": picture("nmt", "The rooms of nmt, and who imports whom"),
+        "rooms-rnn.svg": picture("nmt.rnn", "The rooms of nmt/rnn, and who imports whom"),
+    }
+
+
+def main() -> None:
+    """Draw all pictures."""
+    for name, document_of in pictures().items():
+        write_bytes(FOLDER / name, document_of.encode())
+
+
+if __name__ == "__main__":
+    main()

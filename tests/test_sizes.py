@@ -1,0 +1,71 @@
+"""Files that can be read in one go, and functions that can be seen at once; what is longer says why."""
+
+import ast
+from pathlib import Path
+
+import nmt
+
+MOST_OF_FILE, MOST_OF_FUNCTION = 400, 60
+ROOT = Path(nmt.__file__).parent
+
+# A file that is being cut; no other may be added.
+TEMPORARY = {"rnn/kernels/search.py"}
+
+LONG_FUNCTIONS = {
+    "decode/search.py: search": "two thirds are its arguments and what it promises",
+    "inference/translator.py: Translator.translate_nbest": "half of it is its arguments and what it promises",
+    "rnn/scan/scan.py: Scan.forward": "half of it is its arguments and what it promises",
+    "rnn/kernels/cuda/choose.py: rules_kernel.apply_rules": "one kernel: a block shares its memory and its barriers",
+    "rnn/kernels/cuda/choose.py: draw_kernel.draw_tokens": "one kernel",
+    "rnn/kernels/cuda/choose.py: draw_kernel": "one kernel",
+    "rnn/kernels/cuda/choose.py: rules_kernel": "one kernel",
+    "rnn/kernels/cuda/persistent/gru.py: gru_backward_kernel": "one kernel: what threads hold in registers stays there",
+    "rnn/kernels/cuda/persistent/gru.py: gru_forward_kernel": "one kernel",
+    "rnn/kernels/cuda/persistent/gru.py: gru_forward_kernel.gru_forward": "one kernel",
+    "rnn/kernels/cuda/persistent/lstm.py: lstm_backward_kernel": "one kernel",
+    "rnn/kernels/cuda/persistent/lstm.py: lstm_forward_kernel": "one kernel",
+    "rnn/kernels/cuda/persistent/lstm.py: lstm_forward_kernel.lstm_forward": "one kernel",
+    "rnn/kernels/cuda/search.py: beam_step_kernel": "one kernel",
+    "rnn/kernels/cuda/search.py: beam_step_kernel.beam_step": "one kernel",
+    "rnn/kernels/output.py: output_loss": "one chunk of rows goes through six products and sums; half is the promise",
+}
+"""Functions of more lines than they may have, each with why it is not cut."""
+
+
+def functions(path):
+    """The lines of each function of a file, by its name below those around it."""
+    found = {}
+
+    def look(node, around):
+        for inner in ast.iter_child_nodes(node):
+            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                found[around + inner.name] = inner.end_lineno - inner.lineno + 1
+            name = f"{around}{inner.name}." if hasattr(inner, "name") and hasattr(inner, "body") else around
+            look(inner, name if isinstance(inner, ast.stmt) else around)
+
+    look(ast.parse(path.read_text("utf-8")), "")
+    return found
+
+
+FILES = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def test_files_can_be_read_in_one_go():
+    long = {name for name, path in FILES.items() if len(path.read_text("utf-8").splitlines()) > MOST_OF_FILE}
+    assert len(FILES) > 200
+    assert long <= TEMPORARY
+
+
+def test_functions_can_be_seen_at_once():
+    sizes = {f"{file}: {name}": n for file, path in FILES.items() for name, n in functions(path).items()}
+    assert len(sizes) > 2000
+    long = {name for name, size in sizes.items() if size > MOST_OF_FUNCTION}
+    assert long == LONG_FUNCTIONS.keys()
+
+
+def test_functions_are_found_wherever_they_stand(tmp_path):
+    path = tmp_path / "some.py"
+    path.write_text(
+        "class A:\n    def f(self):\n        if self:\n            def g():\n                pass\n\n\ndef h(): ...\n"
+    )
+    assert functions(path) == {"A.f": 4, "A.f.g": 2, "h": 1}
