@@ -128,7 +128,10 @@ def run_job(job: Job, folder: Path, threads: int = 2) -> None:
         "data": {"train": str(data), "dev": str(data), "tgt": {"lang": "b"}, "subwords": {"type": "word"}},
         "training": {"updates": 2, "batch_size": 256, "validation_freq": 2, "early_stopping_patience": None},
     }
-    settings["data"] |= {} if is_language_model else {"src": {"lang": "a"}}
+    if is_language_model:
+        settings["training"]["early_stopping_metric"] = "ppl"
+    else:
+        settings["data"]["src"] = {"lang": "a"}
     Trainer(config_from_dict(settings, job.name), threads=threads).run()
     if is_language_model:
         _generate(folder / "model", threads, job.thorough)
