@@ -117,11 +117,10 @@ class BeamCell:
             ids = beam.words[row, : self._steps[n] - finished].tolist()
             self._hypotheses[n].append(Hypothesis(ids, float(log_probs[row]), score, finished))
             self._room[n] = room_left(self._room[n], 1)
-            if finished:
+            if finished and can_improve(score, self._to_beat[n]):
                 found = [h.score for h in self._hypotheses[n] if h.finished]
-                all_of_them = [True] * len(found)
-                to_beat = score_to_beat(found, all_of_them, 0, len(found), self.n_best, self._to_beat[n])
-                self._to_beat[n] = to_beat
+                count, former = len(found), self._to_beat[n]
+                self._to_beat[n] = score_to_beat(found, [True] * count, 0, count, self.n_best, former)
 
     def room(self, sentence: np.ndarray) -> np.ndarray:
         """Free places in these sentences' beams."""

@@ -24,8 +24,8 @@ from nmt.rnn.kernels.clock import read_clock
 from nmt.rnn.kernels.embedding import EMBEDDING
 from nmt.rnn.kernels.jit import inner_kernel, task
 from nmt.rnn.kernels.moves import address
+from nmt.rnn.kernels.output_task import OUTPUT
 from nmt.rnn.kernels.recipes import family
-from nmt.rnn.kernels.search import OUTPUT
 from nmt.rnn.kernels.tables import resize_table
 from nmt.rnn.kernels.team import run_share
 from nmt.rnn.kernels.workers import call_task

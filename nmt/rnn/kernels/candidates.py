@@ -12,19 +12,17 @@ from nmt.rnn.device import CandidateLists
 from nmt.rnn.kernels.arrays import array_at, release, scratch
 from nmt.rnn.kernels.barrier import meet
 from nmt.rnn.kernels.jit import inner_kernel, kernel, task
+from nmt.rnn.kernels.output_task import OUTPUT, OutputTask, output_sizes
 from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import address
 from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.search import (
-    OUTPUT,
-    OutputTask,
     _columns_in_chunk,
     _insert,
     _logits,
     _norm_of,
     _reduce_row,
     _rounded,
-    output_sizes,
     rows_to_multiply,
 )
 from nmt.rnn.kernels.table_layout import arrays, constants

@@ -11,12 +11,13 @@ from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.arrays import array_at, release, scratch
 from nmt.rnn.kernels.barrier import meet
 from nmt.rnn.kernels.jit import external, external_by_elements, inlined, inner_kernel, kernel, task
+from nmt.rnn.kernels.output_task import OUTPUT, OutputTask, output_sizes
 from nmt.rnn.kernels.packing import PANEL_BYTES
-from nmt.rnn.kernels.pool import run_parallel, run_team
+from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import address, round_rows, rows_product, words_of
 from nmt.rnn.kernels.recipes import family
 from nmt.rnn.kernels.softmax import row_max
-from nmt.rnn.kernels.table_layout import NamedTable, TableLayout, arrays, constants
+from nmt.rnn.kernels.table_layout import arrays, constants
 
 # Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
 _ROWS = 240
@@ -222,20 +223,6 @@ def best_tokens(
     return best, scores
 
 
-OUTPUT = TableLayout(
-    "output",
-    constants("rows", "inputs", "columns", "places", "first_token", "parts"),
-    arrays("Y", ("rows", "inputs"), "y"),
-    arrays("W", (None,), "weights"),
-    arrays("Y", ("columns",), "bias"),
-    arrays(np.int32, ("rows", "places"), "tokens"),
-    arrays("Y", ("rows", "places"), "scores"),
-    constants("words"),
-    arrays("W", ("rows", "words"), "rounded"),
-)
-"""What tables of the output layer's tasks have in common: sizes, the arguments of `best_tokens`, whose packed weights
-are W and all else Y, and memory for rows y that are rounded, `words` each."""
-
 _BEST = OUTPUT.extended(
     "best_tokens",
     constants("chunks"),
@@ -249,32 +236,6 @@ _BEST = OUTPUT.extended(
 )
 
 
-class OutputTask:
-    """The output layer of up to `rows` rows as a task with memory of its own: what changes from call to call is the
-    number of rows and of places, the first token and the addresses of some arrays."""
-
-    def __init__(self, layout: TableLayout, task_of_rows: Any, sizes: dict[str, int], **elements: np.dtype) -> None:
-        self.parts = sizes["parts"]
-        self.table, self.code = NamedTable(layout, sizes, **elements), task_of_rows.address
-
-    def give(
-        self,
-        first_token: int,
-        y: np.ndarray,
-        weights: np.ndarray,
-        bias: np.ndarray,
-        tokens: np.ndarray,
-        scores: np.ndarray,
-    ) -> None:
-        """From now on: the first token, and y, weights, bias, and the tokens and log-probabilities to fill."""
-        given = {"y": y, "weights": weights, "bias": bias, "tokens": tokens, "scores": scores}
-        self.table.update({"first_token": first_token} | given)
-
-    def run(self) -> None:
-        """Fill them."""
-        run_team(self.code, self.parts, self.table.address, self.table)
-
-
 class BestTokens(OutputTask):
     """`best_tokens` as an `OutputTask` of V columns."""
 
@@ -283,14 +244,6 @@ class BestTokens(OutputTask):
         sizes = output_sizes(R, H, V, places, min(threads, chunks), number, packed) | {"chunks": chunks}
         super().__init__(_BEST, best_task(number, packed), sizes, Y=number, W=packed)
         self.table.allocate("rounded", "part_tokens", "part_logits", "counts", "tops", "totals")
-
-
-def output_sizes(
-    R: int, H: int, columns: int, places: int, parts: int, number: np.dtype, packed: np.dtype
-) -> dict[str, int]:
-    """The sizes in an OUTPUT table."""
-    words = words_of(H, packed) if packed != number else 0
-    return {"rows": R, "inputs": H, "columns": columns, "places": places, "parts": parts, "words": words}
 
 
 _FEW, _MOST_KEPT = 16, 64
@@ -317,14 +270,8 @@ def best_task(number: np.dtype, packed: np.dtype) -> Any:
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
         given = best_at(table)
-        tokens, logits, counts, tops, totals = (
-            given.part_tokens,
-            given.part_logits,
-            given.counts,
-            given.tops,
-            given.totals,
-        )
-        weights, bias, first = given.weights, given.bias, given.first_token
+        tokens, logits, counts = given.part_tokens, given.part_logits, given.counts
+        weights, bias, first, tops, totals = given.weights, given.bias, given.first_token, given.tops, given.totals
         left, goal = multiplied(table, part, parts, given.y, weights, given.rounded)
         _chunks(part, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
         meet(table, part, parts, goal)

@@ -8,7 +8,7 @@ kinds and shapes come from the `TableLayout` on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -19,7 +19,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import DTypeLike
 
-from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.kernels.atomics import LINE
 from nmt.rnn.kernels.barrier import COUNTER_WORDS
 from nmt.rnn.kernels.jit import intrinsic
 from nmt.rnn.kernels.kernel import address_of
@@ -64,9 +64,13 @@ def reals(*names: str) -> Fields:
 
 def arrays(element: DTypeLike | str, shape: tuple[Extent, ...], *names: str) -> Fields:
     """Fields of C-contiguous arrays of one dtype, or of one letter for a dtype, and shape."""
-    is_letter = isinstance(element, str) and len(element) == 1
-    kind = str(element) if is_letter else np.dtype(element).name
+    kind = str(element) if is_letter(element) else np.dtype(element).name
     return tuple(Field(name, "array", kind, shape) for name in names)
+
+
+def is_letter(element: DTypeLike | str) -> bool:
+    """Whether it stands for a dtype that a table's layout leaves open."""
+    return isinstance(element, str) and len(element) == 1
 
 
 def group(name: str, *fields: Fields) -> Fields:
@@ -81,6 +85,7 @@ class TableLayout:
         self.name, self.fields = name, tuple(chain(*fields))
         self.places = {field.name: COUNTER_WORDS + n for n, field in enumerate(self.fields)}
         self.by_name = {field.name: field for field in self.fields}
+        self.words = {field.name: (self.places[field.name], field.kind) for field in self.fields}
         if len(self.by_name) < len(self.fields):
             raise ValueError(f"{name}: two fields have one name")
         self.content = repr((name, self.fields))  # see code_names.py
@@ -88,6 +93,10 @@ class TableLayout:
     def extended(self, name: str, *fields: Fields) -> TableLayout:
         """The same fields in the same places, and others behind them."""
         return TableLayout(name, self.fields, *fields)
+
+    def places_of(self, names: Iterable[str]) -> np.ndarray:
+        """The words of some fields, int64."""
+        return np.array([self.places[name] for name in names], np.int64)
 
     def reader(self, **elements: DTypeLike) -> Any:
         """`at(table)`, inside compiled code: a table given by its address, with attributes for its fields.
@@ -114,44 +123,60 @@ def _reader(layout: TableLayout, elements: tuple[tuple[str, str], ...]) -> Any:
     return intrinsic(at)
 
 
+@cache
+def _dtypes(layout: TableLayout, elements: tuple[tuple[str, DTypeLike], ...]) -> dict[str, np.dtype]:
+    """By the name of each array what it is of, where that is known."""
+    known = dict(elements)
+    of = {field.name: known.get(field.element, field.element) for field in layout.fields if field.kind == "array"}
+    return {name: np.dtype(element) for name, element in of.items() if not is_letter(element)}
+
+
 class NamedTable:
     """A table in memory: `table["working"]` is a number, `table["rows.token"]` the array whose address is there, which
-    lives as long as the table."""
+    lives as long as the table. Its numbers begin on a cache line."""
 
     def __init__(self, layout: TableLayout, values: Mapping[str, Any] | None = None, **elements: DTypeLike) -> None:
         self.layout = layout
-        self.words = aligned((COUNTER_WORDS + len(layout.fields),), np.int64, zeros=True)
+        size, line = COUNTER_WORDS + len(layout.fields), COUNTER_WORDS
+        memory = np.zeros(size + line, np.int64)
+        start = -address_of(memory) % LINE // memory.itemsize
+        self.words = memory[start : start + size]
         self.address = address_of(self.words)
-        self._reals = self.words.view(np.float64)
+        self._numbers, self._reals = self.words.data, self.words.view(np.float64).data
         self._arrays: dict[str, np.ndarray] = {}
-        self._elements = {letter: np.dtype(kind) for letter, kind in elements.items()}
-        self.update(values or {})
+        self._dtypes = _dtypes(layout, tuple(elements.items()))
+        if values:
+            self.update(values)
 
     def __getitem__(self, name: str) -> Any:
-        kind = self.layout.by_name[name].kind
+        place, kind = self.layout.words[name]
         if kind == "array":
             return self._arrays[name]
-        return (self._reals if kind == "real" else self.words)[self.layout.places[name]].item()
+        return self._reals[place] if kind == "real" else self._numbers[place]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        field = self.layout.by_name[name]
-        if field.kind == "array":
-            if value.dtype != self._element(field):
-                raise TypeError(f"{self.layout.name}: {name} must be of {self._element(field)}, got {value.dtype}")
+        place, kind = self.layout.words[name]
+        if kind == "real":
+            self._reals[place] = value
+        elif kind == "array":
+            if value.dtype != self._dtypes[name]:
+                raise TypeError(f"{self.layout.name}: {name} must be of {self._dtypes[name]}, got {value.dtype}")
             self._arrays[name] = value
-            value = address_of(value)
-        (self._reals if field.kind == "real" else self.words)[self.layout.places[name]] = value
+            self._numbers[place] = address_of(value)
+        else:
+            self._numbers[place] = value
 
     def update(self, values: Mapping[str, Any]) -> None:
         """Set many."""
         for name, value in values.items():
             self[name] = value
 
+    def clear(self, places: np.ndarray) -> None:
+        """Zero numbers, by their `TableLayout.places_of`."""
+        self.words[places] = 0
+
     def allocate(self, *names: str, zeros: bool = False) -> None:
         """Memory for these arrays, whose extents are constants that are there."""
-        for field in map(self.layout.by_name.__getitem__, names):
-            shape = [self[extent] if isinstance(extent, str) else extent for extent in field.shape]
-            self[field.name] = (np.zeros if zeros else np.empty)(shape, self._element(field))
-
-    def _element(self, field: Field) -> np.dtype:
-        return np.dtype(self._elements.get(field.element, field.element))
+        for name in names:
+            shape = [self[n] if isinstance(n, str) else n for n in self.layout.by_name[name].shape]
+            self[name] = (np.zeros if zeros else np.empty)(shape, self._dtypes[name])

@@ -13,7 +13,7 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import lower_getattr_generic, lower_setattr_generic, models, register_model
 
 from nmt.rnn.kernels.arrays import array_value
-from nmt.rnn.kernels.table_layout import Field, TableLayout
+from nmt.rnn.kernels.table_layout import Field, TableLayout, is_letter
 
 _INT64 = ir.IntType(64)
 _ADDRESS = "_address"
@@ -44,7 +44,7 @@ class TableType(types.Type):
             return TableType(self.layout, self.elements, inside) if is_group else None
         if field.kind == "array":
             element = dict(self.elements).get(field.element, field.element)
-            if len(element) == 1:
+            if is_letter(element):
                 raise errors.TypingError(f"{self.layout.name}: the reader must be told the dtype {element} of {name}")
             return types.Array(getattr(types, element), len(field.shape), "C")
         return types.float64 if field.kind == "real" else types.int64

@@ -22,9 +22,10 @@ from nmt.rnn.kernels.beam_loop import search_task
 from nmt.rnn.kernels.beam_table import DONE, PARTS, RUNS, SEARCH, STEP_PART, TIMES, WANTS_WIDTH
 from nmt.rnn.kernels.candidates import BestCandidates
 from nmt.rnn.kernels.embedding import embedding_table, embedding_task
+from nmt.rnn.kernels.output_task import OutputTask
 from nmt.rnn.kernels.packed_weights import packed_output
 from nmt.rnn.kernels.pool import run_team
-from nmt.rnn.kernels.search import BestTokens, OutputTask, best_task
+from nmt.rnn.kernels.search import BestTokens, best_task
 from nmt.rnn.kernels.search_rules import tokens_wanted
 from nmt.rnn.kernels.table_layout import NamedTable
 from nmt.rnn.kernels.tables import divisions
@@ -55,7 +56,7 @@ class CompiledBeam:
         self._stepper, self._layer, self._threads = stepper, layer, threads
         self._capacity, self._room = 0, (0, 0)  # rows; slots, and places of each
         self._memory = NamedTable(SEARCH)
-        self._calls: tuple[Call | None, ...] = ()
+        self._joined: tuple[Call | OutputTask | None, ...] = ()  # what the tables are made of
         self._lines = MeetingLines(_TASKS_THAT_MEET) if threads > FLAT else None
 
     @property
@@ -71,9 +72,8 @@ class CompiledBeam:
             self._capacity, self._room = settings.size * K, (slots, K)
             self._make_memory(slots, K)
         memory = self._memory
-        for name in _AT_FIRST:
-            memory[name] = 0
-        memory.update({name: value for name, value in vars(settings).items() if name in SEARCH.by_name})
+        memory.clear(_AT_FIRST)
+        memory.update(vars(settings))
         memory["free"][:], memory["num_free"] = np.arange(slots), slots
         quantised = isinstance(embedding, Quantised)
         self._search_task = search_task(self._x.dtype)
@@ -129,7 +129,7 @@ class CompiledBeam:
         began = moment()
         memory["more"], memory["budget"] = more, max(1, tuning.ROWS_BETWEEN_LOOKS // self._capacity)
         memory["timed"] = began is not None
-        memory.update(dict.fromkeys((*TIMES, *RUNS), 0))
+        memory.clear(_PROFILE)
         while True:
             run_team(self._search_task.address, self._threads, memory.address, memory)
             if memory["status"] != WANTS_WIDTH:
@@ -146,15 +146,16 @@ class CompiledBeam:
         ids, names, counts = (memory[f"slots.{name}"] for name in ("sentence", "name", "num_ended"))
         numbers = [memory[f"hypotheses.{name}"] for name in ("steps", "sum", "score", "finished")]
         words, free = memory["hypotheses.words"], memory["free"]
-        for s in memory["ended"][: memory["num_ended"]].tolist():
+        ended = memory["ended"][: memory["num_ended"]].tolist()
+        for s in ended:
             count = int(counts[s])
             steps, sums, scores, finished = (array[s, :count].tolist() for array in numbers)
             tokens = [words[s, k, : steps[k]].tolist() for k in range(count)]
             hypotheses = list(zip(tokens, sums, scores, map(bool, finished), strict=True))
             found.append(Ended(int(ids[s]), int(names[s]), hypotheses))
-            free[memory["num_free"]] = s
-            memory["num_free"] += 1
-        memory["num_ended"] = 0
+        count = memory["num_free"]
+        free[count : count + len(found)] = ended
+        memory["num_free"], memory["num_ended"] = count + len(found), 0
         return found
 
     # ------------------------------------------------------------ memory
@@ -166,12 +167,15 @@ class CompiledBeam:
         sizes = {"room": C, "num_slots": slots, "width": tuning.FIRST_WIDTH, "beam_size": K, "vocab_size": V}
         self._memory = memory = NamedTable(SEARCH, sizes, F=scan.dtype)
         memory.allocate(*_ALLOCATED, zeros=True)
+        self._parts = [NamedTable(STEP_PART) for _ in PARTS]
+        memory.update({name: part.address for name, part in zip(PARTS, self._parts, strict=True)})
         memory["numbering"][:] = -1
         memory["live.first_row"] = np.zeros(C + 1, np.int64)
         memory["tokens"], memory["scores"] = np.zeros(C * (K + 1), np.int32), np.zeros(C * (K + 1), scan.dtype)
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
         self._continued = {k: aligned((C, int(w)), scan.dtype, zeros=True) for k, w in scan.states.items()}
-        self._calls = ()
+        self._whole: OutputTask | None = None  # the task of the whole output layer, which all searches use
+        self._joined = ()
 
     def _widen(self) -> None:
         """Twice the memory for the tokens of hypotheses."""
@@ -190,13 +194,14 @@ class CompiledBeam:
         output: OutputTask
         if lists is None:
             bias = layer.weights[layer.bias]
-            output = BestTokens(C, H, len(bias), places, self._threads, dtype, weights.dtype)
+            output = self._whole or BestTokens(C, H, len(bias), places, self._threads, dtype, weights.dtype)
+            self._whole = output
         else:
             bias, lists = lists.bias, replace(lists, row_lists=memory["rows.list"])
             output = BestCandidates(C, H, places, self._threads, weights, lists, dtype)
         self._columns = layer.weights[layer.bias].size
         output.give(self._settings.first_token, self._x, weights, bias, memory["tokens"], memory["scores"])
-        self._output, self._calls = output, ()
+        self._output = output
         return output
 
     def _connect(self) -> None:
@@ -206,9 +211,15 @@ class CompiledBeam:
         prepared.read(self._stepper.sources(memory["rows.source"]))
         inputs = StepInputs({"x": self._x}, self._continued, memory["rows.word"], memory["rows.parent"])
         calls = prepared.join(inputs, C, C, C)
-        if len(self._calls) != len(calls) or any(a is not b for a, b in zip(self._calls, calls, strict=True)):
-            self._calls = calls
+        joined = *calls, output
+        if len(self._joined) != len(joined) or any(a is not b for a, b in zip(self._joined, joined, strict=True)):
+            self._joined, self._calls = joined, calls
             self._make_tables(calls, output)
+        if self._lines is not None:  # whoever else runs a step gives it others
+            tables = [None if call is None else call.table.numbers for call in calls]
+            for which, table in enumerate([*tables, output.table.words]):
+                if table is not None:
+                    table[LINES_WORD] = self._lines.address(which)
         memory["starts"], memory["first_name"] = self._stepper.starts()
         memory["num_names"] = len(memory["starts"])
         columns: dict[str, list[int]] = {
@@ -223,22 +234,16 @@ class CompiledBeam:
     def _make_tables(self, calls: Calls, output: OutputTask) -> None:
         """What the loop reads of the parts of a step: tasks, divisions by rows, what is copied where before a step."""
         memory, step, C = self._memory, calls[-1], self._capacity
-        self._parts, self._bounds = [], []
-        for name, call in zip(PARTS, calls, strict=True):
-            part = {"code": 0, "table": 0, "divisions": np.zeros((C + 1, 3), np.int64)}
-            if call is not None:
-                part |= {"code": call.function, "table": call.address}
-                part["divisions"], bounds = divisions(call.table.sharing, C)
-                self._bounds.append(bounds)
-            self._parts.append(NamedTable(STEP_PART, part))
-            memory[name] = self._parts[-1].address
+        self._bounds = []
+        for part, call in zip(self._parts, calls, strict=True):
+            if call is None:
+                part.update({"code": 0, "table": 0, "divisions": np.zeros((C + 1, 3), np.int64)})
+                continue
+            shared, bounds = divisions(call.table.sharing, C)
+            part.update({"code": call.function, "table": call.address, "divisions": shared})
+            self._bounds.append(bounds)
         self._gather(step)
         memory["output_code"], memory["output_table"] = output.code, output.table.address
-        if self._lines is not None:
-            tables = [None if call is None else call.table.numbers for call in calls]
-            for which, table in enumerate([*tables, output.table.words]):
-                if table is not None:
-                    table[LINES_WORD] = self._lines.address(which)
         place = self._stepper.prepared.output
         array = step.arrays[place.name]
         memory["outputs"], memory["output_parts"] = address_of(array), output.parts
@@ -267,7 +272,8 @@ class CompiledBeam:
         record_parts(began, list(zip(names, times, (step, output, 0), strict=True)))
 
 
-_AT_FIRST = [field.name for field in SEARCH.fields if field.kind == "number"] + ["num_waiting"]
+_PROFILE = SEARCH.places_of((*TIMES, *RUNS))
+_AT_FIRST = SEARCH.places_of(["num_waiting", *(field.name for field in SEARCH.fields if field.kind == "number")])
 """Numbers that are zero when a search begins."""
 
 _GIVEN = ("waiting", "continued", "gathered")
