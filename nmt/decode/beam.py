@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States, best_of
-from nmt.decode.penalty import LengthPenalty, best_possible, final_scores
+from nmt.decode.penalty import LengthPenalty, best_possible, final_scores, nth_best
 from nmt.decode.selectors import BestSelector, CandidateSelector
 from nmt.rnn.kernels.runs import distinct, identity, run_bounds
-from nmt.rnn.kernels.search_rules import can_improve, ends, room_left, score_to_beat
+from nmt.rnn.kernels.search_rules import can_improve, ends, room_left
 
 
 @dataclass
@@ -119,8 +119,7 @@ class BeamCell:
             self._room[n] = room_left(self._room[n], 1)
             if finished and can_improve(score, self._to_beat[n]):
                 found = [h.score for h in self._hypotheses[n] if h.finished]
-                count, former = len(found), self._to_beat[n]
-                self._to_beat[n] = score_to_beat(found, [True] * count, 0, count, self.n_best, former)
+                self._to_beat[n] = nth_best(found, self.n_best, self._to_beat[n])
 
     def room(self, sentence: np.ndarray) -> np.ndarray:
         """Free places in these sentences' beams."""

@@ -66,6 +66,12 @@ def best_possible(
     return bound
 
 
+def nth_best(scores: list[float], n: int, former: float) -> float:
+    """`search_rules.score_to_beat` of finished hypotheses, for any number of them: that rule compares each with each,
+    which is quickest for the few of a beam, and slow for thousands of samples. `former` where there are fewer than n."""
+    return sorted(scores, reverse=True)[n - 1] if len(scores) >= n else former
+
+
 def _rewarded(lengths: np.ndarray, expected: np.ndarray | None) -> np.ndarray:
     """`search_rules.rewarded_tokens` of arrays."""
     return lengths if expected is None else np.minimum(lengths, expected)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from nmt.decode.penalty import best_possible, final_scores, length_divisor
+from nmt.decode.penalty import best_possible, final_scores, length_divisor, nth_best
 from nmt.rnn.kernels import search_rules
 from nmt.rnn.kernels.jit import exact_kernel, inlined, kernel
 
@@ -74,7 +74,9 @@ def test_the_score_to_beat_is_the_nth_of_the_sorted_finished_ones():
     for _ in range(300):
         count, n_best = int(rng.integers(0, 9)), int(rng.integers(1, 6))
         scores, finished = rng.integers(-4, 0, count + 3) / 2, rng.integers(0, 2, count + 3)
-        best = sorted(scores[2 : 2 + count][finished[2 : 2 + count] != 0], reverse=True)
+        best = scores[2 : 2 + count][finished[2 : 2 + count] != 0].tolist()
+        assert nth_best(best, n_best, -9.0) == search_rules.score_to_beat(scores, finished, 2, count, n_best, -9.0)
+        best.sort(reverse=True)
         expected = best[n_best - 1] if len(best) >= n_best else -9.0
         assert search_rules.score_to_beat(scores, finished, 2, count, n_best, -9.0) == expected
 
