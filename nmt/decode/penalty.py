@@ -67,8 +67,8 @@ def best_possible(
 
 
 def nth_best(scores: list[float], n: int, former: float) -> float:
-    """`search_rules.score_to_beat` of finished hypotheses, for any number of them: that rule compares each with each,
-    which is quickest for the few of a beam, and slow for thousands of samples. `former` where fewer than n are given."""
+    """`search_rules.score_to_beat` of any number of finished hypotheses: that rule compares each with each, which is
+    quickest for the few of a beam, and slow for thousands of samples. `former` where there are fewer than n."""
     return sorted(scores, reverse=True)[n - 1] if len(scores) >= n else former
 
 
