@@ -133,3 +133,8 @@ def generate() -> Any:
 def cache() -> Any:
     """nmt-cache."""
     return _run("cache")
+
+
+def serve() -> Any:
+    """nmt-serve."""
+    return _run("serve")
