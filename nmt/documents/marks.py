@@ -204,12 +204,21 @@ class _Layout:
 
     # ------------------------------------------------------------ writing
 
+    def _spaced(self, point: _Node, raw: str) -> str:
+        """A mark alone with white space around it if it stood so."""
+        around = self._source[max(0, point.start - 1) : point.start + 1]
+        if len(around) < 2 or around.strip():
+            return raw
+        before, after = self._target[: point.begin], self._target[point.begin :]
+        return " " * (before != "" and not before[-1].isspace()) + raw + " " * (after != "" and not after[0].isspace())
+
     def _write(self, node: _Node, escape: dict[int, str]) -> str:
         parts, at = [], node.begin
         for child in sorted(node.children, key=lambda c: (c.begin, c.stop, c.first)):
             parts.append(self._target[at : child.begin].translate(escape))
             if child.is_point:
-                parts += [mark.raw for mark in self._marks[child.first : child.last + 1]]
+                raw = "".join(mark.raw for mark in self._marks[child.first : child.last + 1])
+                parts.append(self._spaced(child, raw))
             else:
                 inner = self._write(child, escape)
                 parts += [self._marks[child.first].raw, inner, self._marks[child.last].raw]

@@ -95,7 +95,7 @@ async def sentences(request: Request) -> Response:
         others = [part.translated(one) for one in translations]
         told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after}
         told["translation"] = others[0][len(part.before) : len(others[0]) - len(part.after)]
-        told["alternatives"] = [one.strip() for one in dict.fromkeys(others[1:]) if one != others[0]]
+        told["alternatives"] = [one.strip() for one in dict.fromkeys(others[1:]) if one != others[0] and one.strip()]
         told["warnings"] = list(translations[0].warnings)
         parts.append(told | _words(part.text, told["translation"], translations[0].detail))
     return CompactJSON({"parts": parts, "model": model.name})

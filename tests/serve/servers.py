@@ -36,7 +36,7 @@ class Server:
     def __init__(self, *arguments):
         self.log = []
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", *map(str, arguments), "--port", "0"],
+            [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", "--port", "0", *map(str, arguments)],
             stderr=subprocess.PIPE,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
