@@ -56,17 +56,57 @@ class _Paragraph:
         """What becomes of the bytes of its texts."""
         if new == self.passage.source:
             return []
-        parts = {int(m[1]): m[2] for m in _RUN.finditer(new)}
-        # White space between runs, which the translation may have outside of them, goes to the one before.
-        outside = _RUN.split(new)[::3]
+        ordered = self._in_order(new)
+        numbers = [n for n, _ in ordered]
+        if numbers != sorted(numbers):
+            if (runs := self._movable()) is not None:
+                return self._moved(ordered, runs)
+            ordered = list(zip(sorted(numbers), [text for _, text in ordered], strict=True))
+        texts = dict(ordered)
         found = []
         for n, group in enumerate(self._groups):
-            text = parts.get(n, "") + (outside[n + 1] if n + 1 < len(outside) else "")
-            text = (outside[0] if n == 0 else "") + text
-            text = re.sub(r"\x02/?\d+\x03", "", text)
             for k, one in enumerate(group):
-                found.append((one.start, one.end, _written(text if k == 0 else "", self._content, one)))
+                found.append((one.start, one.end, _written(texts.get(n, "") if k == 0 else "", self._content, one)))
         return found
+
+    def _in_order(self, new: str) -> list[tuple[int, str]]:
+        """The groups and their texts as the translation has them. White space between two goes where it was."""
+        pieces = _RUN.split(new)
+        texts = [
+            (int(n), re.sub(r"\x02/?\d+\x03", "", text)) for n, text in zip(pieces[1::3], pieces[2::3], strict=True)
+        ]
+        between = pieces[::3]
+        if not texts:
+            return [(0, between[0])]
+        found = [(texts[0][0], between[0] + texts[0][1])]
+        for (n, text), blank in zip(texts[1:], between[1:], strict=False):
+            first = self._groups[n][0]
+            if self._content[first.inner : first.inner + 1].isspace():
+                found.append((n, blank + text))
+            else:
+                found[-1] = found[-1][0], found[-1][1] + blank
+                found.append((n, text))
+        found[-1] = found[-1][0], found[-1][1] + between[-1]
+        return found
+
+    def _movable(self) -> list[Element] | None:
+        """The run of each text, where all are neighbours that hold nothing else; None where they are not."""
+        runs = [one.parent for group in self._groups for one in group]
+        plain = [run for run in runs if run is not None and all(c.name in ("rPr", "t") for c in run.children)]
+        return plain if len(plain) == len(runs) and len({id(run.parent) for run in plain}) == 1 else None
+
+    def _moved(self, ordered: list[tuple[int, str]], runs: list[Element]) -> list[tuple[int, int, bytes]]:
+        """Runs in the order of the translation, in the place of the first; the others go."""
+        new = b""
+        for n, text in ordered:
+            one = self._groups[n][0]
+            run = one.parent or one
+            head = self._content[run.start : run.inner]
+            form = run.child("rPr")
+            look = self._content[form.start : form.end] if form is not None else b""
+            new += head + look + _written(text, self._content, one) + self._content[run.inner_end : run.end]
+        unique = list({run.start: run for run in runs}.values())
+        return [(run.start, run.end, new if k == 0 else b"") for k, run in enumerate(unique)]
 
 
 def read(content: bytes, name: str, splitter: Splitter | None) -> Document:

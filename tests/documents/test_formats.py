@@ -1,6 +1,7 @@
 """Documents: a translator that changes nothing gives every byte back, another one changes texts alone."""
 
 import io
+import re
 import zipfile
 
 import pytest
@@ -130,6 +131,18 @@ def test_runs_of_docx_keep_their_formats():
     bold = "<w:rPr><w:b/></w:rPr><w:t>BIG</w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t></w:t>"
     assert bold in text and "<w:t>LEFT</w:t><w:tab/><w:t>RIGHT</w:t>" in text.replace(' xml:space="preserve"', "")
     assert " WORLD &amp; CO</w:t>" in text and ">CELL<" in text
+
+
+def test_runs_of_docx_move_with_their_words():
+    from tests.documents.test_passages import backward, by_words
+
+    document = read_document(CONTENTS["docx"], "docx")
+    new = [p.joined([by_words(s.asked, backward) for s in p.sentences]) for p in document.passages]
+    text = zipfile.ZipFile(io.BytesIO(document.write(new))).read("word/document.xml").decode()
+    words = re.findall(r"(<w:b/></w:rPr>)?<w:t[^>]*>([^<]*)", text)
+    first = [(bool(bold), word.strip()) for bold, word in words if word.strip()]
+    assert first[:3] == [(False, "CO &amp; WORLD"), (True, "BIG"), (False, "HELLO")]
+    assert "CO &amp; WORLD BIG HELLO" in " ".join("".join(word for _, word in words).split())
 
 
 def test_html_keeps_what_is_no_text():
