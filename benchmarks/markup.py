@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 
 from nmt import Translator
-from nmt.documents import read_passage
-from nmt.documents.passage import translate_passages
+from nmt.documents import read_passage, translate_passages
 from nmt.documents.tagged_text import html_tokens
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "data_scripts"))

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,19 +85,14 @@ async def load(port: int, lines: list[str], answers: list[str], clients: int, se
     }
 
 
-def in_process(results: Any, *given: Any) -> None:
-    results.put(asyncio.run(load(*given)))
+def in_process(given: tuple) -> dict:
+    return asyncio.run(load(*given))
 
 
 def measured(*given: Any) -> dict:
     """`load` in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    worker = context.Process(target=in_process, args=(results, *given))
-    worker.start()
-    found = results.get()
-    worker.join()
-    return found
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(in_process, given).result()
 
 
 def memory(process: int) -> float:
@@ -138,7 +134,19 @@ def main() -> None:
     print(f"a file: {rate:,.0f} sentences/s")
     del translator
     program = "from nmt.cli.entry import serve; serve()"
-    arguments = [given.model, *kind, "--port", "0", "--no-split", "--max-texts", "0", "--max-characters", "0"]
+    arguments = [
+        given.model,
+        *kind,
+        "--port",
+        "0",
+        "--no-split",
+        "--max-texts",
+        "0",
+        "--max-characters",
+        "0",
+        "--timeout",
+        "0",
+    ]
     began = time.perf_counter()
     server = subprocess.Popen([sys.executable, "-c", program, *arguments], stderr=subprocess.PIPE, text=True)
     port = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -92,18 +92,6 @@ class Passage:
         return "".join(part if isinstance(part, str) else part.translated(next(rest)) for part in self.parts)
 
 
-def read_passage(
-    text: str, markup: Markup = "text", splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()
-) -> Passage:
-    """Cut a text into sentences. markup: what tags and entities in it mean; splitter: where sentences of a paragraph
-    end, each paragraph is one where None; ignored: names of elements whose content stays as it is."""
-    if markup == "text":
-        return text_passage(text, splitter)
-    from nmt.documents.tagged_text import html_passage, xml_passage
-
-    return (html_passage if markup == "html" else xml_passage)(text, splitter, ignored)
-
-
 def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
     """Of plain text: a line is a paragraph."""
     parts: list[str | Sentence] = []
@@ -119,21 +107,6 @@ def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
             start = piece.index(bare)
             parts.append(Sentence(bare, piece[:start], piece[start + len(bare) :], bare))
     return Passage(tuple(parts))
-
-
-def translate_passages(
-    passages: Sequence[Passage], translate: Callable[[list[str], bool], Sequence[Translation]]
-) -> list[str]:
-    """Translate passages by `translate(sentences, details)`, which is called for those that need no details, and for
-    those that do."""
-    sentences = [one for passage in passages for one in passage.sentences]
-    found: dict[int, Translation] = {}
-    for detailed in (False, True):
-        chosen = [n for n, one in enumerate(sentences) if one.needs_detail == detailed]
-        if chosen:
-            found |= zip(chosen, translate([sentences[n].asked for n in chosen], detailed), strict=True)
-    ordered = iter([found[n] for n in range(len(sentences))])
-    return [passage.joined([next(ordered) for _ in passage.sentences]) for passage in passages]
 
 
 def _word_at(spans: list[tuple[int, int]], at: int) -> int:

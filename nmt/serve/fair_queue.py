@@ -75,7 +75,7 @@ class FairQueue(Generic[T]):
 
     def __init__(self, most: int, places: int) -> None:
         self._most = most
-        self._quiet, self._busy = max(1, places * 3 // 4), max(1, places // 8)
+        self._quiet, self._busy = max(1, places * 3 // 4), max(1, places // 16)
         self._single: _Lane[T] = _Lane()
         self._bulk: _Lane[T] = _Lane()
         self._bulk_in_work = 0

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nmt.serve.errors import RequestError
+from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.names import language_name
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (
@@ -128,7 +129,7 @@ async def translate_file(request: Request) -> Response:
     if not isinstance(given, tuple):
         raise RequestError(400, "file: must be a file, got none")
     source, target = text_field(fields, "source", "auto"), text_field(fields, "target")
-    work = service.files.translate(service, given[0], given[1], (source, target), client)
+    work = translate_file_of(service, given[0], given[1], (source, target), client)
     name = await while_connected(request, work)
     return CompactJSON({"translatedFileUrl": str(request.url_for("download_file", name=name))})
 

@@ -18,6 +18,7 @@ from nmt.documents import read_passage
 from nmt.inference.translation import Detail, Translation
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
+from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.libretranslate import enter, service_of
 from nmt.serve.names import language_name
 from nmt.serve.web import CompactJSON, count_field, read_body, read_fields, read_multipart, text_field, while_connected
@@ -168,7 +169,7 @@ async def file(request: Request) -> Response:
         raise RequestError(400, "file: must be a file, got none")
     pair = text_field(fields, "source"), text_field(fields, "target")
     ticket = text_field(fields, "ticket", "")
-    work = service.files.translate(service, given[0], given[1], pair, client, ticket)
+    work = translate_file_of(service, given[0], given[1], pair, client, ticket)
     name = await while_connected(request, work)
     return CompactJSON({"url": f"download_file/{name}", "name": service.files.get(name)[0]})
 

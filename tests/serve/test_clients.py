@@ -46,3 +46,20 @@ def test_curl(server, lines, expected):
     command = [curl, "-sS", "--fail", f"{server.url}/translate", *fields, "--data-urlencode", f"q={lines[0]}"]
     answer = subprocess.run(command, capture_output=True, check=True, text=True).stdout
     assert json.loads(answer) == {"translatedText": expected[lines[0]]}
+
+
+def test_npm_client(server, lines, expected):
+    """Where node is there, and `npm install --global libretranslate` or NODE_PATH has brought the client."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node")
+    asked = json.dumps({"query": lines[0], "source": "en", "target": "de", "apiurl": server.url})
+    script = f"""
+        let library; try {{ library = require("libretranslate"); }} catch (e) {{ process.exit(3); }}
+        library.translate({asked}).then(found => console.log(JSON.stringify(found)));
+    """
+    answer = subprocess.run([node, "-e", script], capture_output=True, text=True, timeout=60)
+    if answer.returncode == 3:
+        pytest.skip("needs the npm package libretranslate")
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == expected[lines[0]]
