@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 
 from nmt.documents.sentences import Splitter, sentence_splitter
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, NMTError
 from nmt.inference.translator import Translator
 from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
@@ -102,6 +103,15 @@ def load_models(settings: ServerSettings) -> Models:
     return Models(found)
 
 
+def _warm_up(translator: Translator) -> None:
+    """Compile what only some requests need, while others are answered."""
+    try:
+        translator.translate_nbest(["."], n_best=2, beam_size=5, details=True)
+        translator.session(".").complete("")
+    except NMTError:
+        pass  # whoever asks for it is told
+
+
 def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
     saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
     translator = Translator.load(
@@ -119,6 +129,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         raise ConfigError(f"{path}: must have a shortlist for --shortlist, got none; run nmt-shortlist {path}")
     state = saved.content.get("state", {})
     translator.translate(["."])
+    Thread(target=_warm_up, args=(translator,), name="nmt-serve-warm-up", daemon=True).start()
     engine = Engine(
         translator,
         threads=settings.threads,

@@ -185,3 +185,63 @@ def test_mistakes_of_who_starts_it_are_a_line(folder, tmp_path):
             assert result.exit_code != 0 and said in result.output, result.output
             errors = [line for line in result.output.splitlines() if line.startswith("Error")]
             assert len(errors) == 1
+
+
+def test_a_body_that_does_not_come_is_not_waited_for():
+    import asyncio
+    from types import SimpleNamespace
+
+    from starlette.requests import Request
+
+    from nmt.serve.errors import RequestError
+    from nmt.serve.settings import Limits
+    from nmt.serve.web import read_body
+
+    async def receive():
+        if not sent:
+            sent.append(1)
+            return {"type": "http.request", "body": b"half", "more_body": True}
+        await asyncio.Event().wait()
+
+    async def read(limits):
+        service = SimpleNamespace(settings=SimpleNamespace(limits=limits))
+        with pytest.raises(RequestError) as caught:
+            await read_body(Request({"type": "http", "method": "POST", "headers": []}, receive), service)
+        return caught.value.status
+
+    sent = []
+    assert asyncio.run(read(Limits(body_seconds=0.01))) == 408
+    sent = []
+    assert asyncio.run(read(Limits(body_bytes=3))) == 413
+
+
+def test_a_head_that_does_not_come_is_not_waited_for(folder, monkeypatch):
+    import asyncio
+
+    import uvicorn
+
+    from nmt.serve import http_protocol
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async def ask():
+        config = uvicorn.Config(app, http=http_protocol.GuardedProtocol, port=0, lifespan="off", log_level="critical")
+        server = uvicorn.Server(config)
+        running = asyncio.ensure_future(server._serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        answers = []
+        for head in (b"", b"GET / HTTP/1.1\r\nHost", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head)
+            answers.append((await reader.read())[:12])
+            writer.close()
+        server.should_exit = True
+        await running
+        return answers
+
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
+    assert asyncio.run(ask()) == [b"HTTP/1.1 408", b"HTTP/1.1 408", b"HTTP/1.1 200"]
