@@ -16,6 +16,9 @@ _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
 """What a word counts for the stretch of a translation that an element takes: one that comes from it, from elsewhere,
 from nowhere. Tried by benchmarks/markup.py, not fitted to it."""
 
+_MOST_MARKS = 200
+"""Of a sentence, beyond which no reader could tell where each belongs: time grows with their square, and depth."""
+
 _CLOSING = ".,;:!?…)]}»”’\"'"
 
 
@@ -53,8 +56,22 @@ class _Node:
 
 def with_marks(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
     """The translation of `text` with its marks; escape: what is written for characters of the translation."""
-    layout = _Layout(text, marks, found)
-    return layout.written(escape)
+    if len(marks) > _MOST_MARKS:
+        return _in_order(text, marks, found, escape)
+    return _Layout(text, marks, found).written(escape)
+
+
+def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
+    """The same by nothing but how far each mark stood in the source: the order of marks stays."""
+    words = [word.text.translate(escape) for word in found.words]
+    parts: list[str] = []
+    done = 0
+    for mark in marks:
+        upto = round(mark.at / max(1, len(text)) * len(words))
+        parts += [word + " " for word in words[done:upto]]
+        done = max(done, upto)
+        parts.append(mark.raw)
+    return "".join([*parts, " ".join(words[done:])]).rstrip(" ")
 
 
 class _Layout:

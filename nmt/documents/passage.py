@@ -9,7 +9,7 @@ from typing import Literal
 
 from nmt.documents.marks import Mark, with_marks
 from nmt.documents.placeholders import Placeholder, placeholders_of
-from nmt.documents.sentences import Splitter, whole
+from nmt.documents.sentences import Splitter, pieces
 from nmt.documents.words import TargetWord, TargetWords, keep_placeholders, target_words
 from nmt.inference.translation import Translation
 
@@ -99,7 +99,7 @@ def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
         if not line.strip():
             parts += [line] if line else []
             continue
-        for piece in (splitter or whole)(line):
+        for piece in pieces(line, splitter):
             bare = piece.strip()
             if not bare:
                 parts.append(piece)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from nmt.documents.marks import Mark
 from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence
-from nmt.documents.sentences import Splitter, whole
+from nmt.documents.sentences import Splitter, pieces
 
 Kind = Literal["text", "open", "close", "alone", "wall"]
 
@@ -44,8 +44,11 @@ class _Reader(HTMLParser):
         self._text, self._ignored = text, ignored
         self._starts = [0, *(m.end() for m in re.finditer("\n", text))]
         self._found: list[tuple[int, Kind, str, bool]] = []  # where, kind, name, whether its content stays as it is
-        self.feed(text)
-        self.close()
+        try:
+            self.feed(text)
+            self.close()
+        except AssertionError:  # what the parser says to some broken declarations: from there on all is text
+            self._note("text")
 
     def tokens(self) -> list[Token]:
         """The whole text, cut."""
@@ -168,7 +171,7 @@ def tagged_passage(tokens: Sequence[Token], splitter: Splitter | None = None) ->
         if token.kind != "wall":
             paragraph.append(token)
             continue
-        parts += _paragraph(paragraph, splitter or whole)
+        parts += _paragraph(paragraph, splitter)
         parts.append(token.raw)
         paragraph = []
     return Passage(tuple(part for part in parts if part != ""))
@@ -183,13 +186,13 @@ class _Character:
     tags: list[Token]
 
 
-def _paragraph(tokens: Sequence[Token], split: Splitter) -> list[str | Sentence]:
+def _paragraph(tokens: Sequence[Token], splitter: Splitter | None) -> list[str | Sentence]:
     """The sentences of a paragraph, and what is between them."""
     characters = _characters(tokens)
     text = "".join(one.text for one in characters)
     parts: list[str | Sentence] = []
     at = 0
-    for piece in split(text):
+    for piece in pieces(text, splitter):
         if piece.strip():
             last = at + len(piece) == len(text)
             parts.append(_sentence(characters[at : at + len(piece)], characters[-1].tags if last else []))
@@ -269,19 +272,30 @@ def _paired(marks: list[Mark], trailing: list[Token], inner: list[_Character]) -
 
 def _outer_marks_apart(sentence: Sentence) -> Sentence:
     """The same with what stands before all words, or around all of them, outside: it need not follow any word."""
-    marks, before, after, raw = list(sentence.marks), sentence.before, sentence.after, sentence.raw
-    while marks:
-        one, last = marks[0], len(marks) - 1
-        around = one.kind == "open" and one.at == 0 and one.partner == last and marks[last].at == len(sentence.text)
-        if around:
-            before, after = before + one.raw, marks[last].raw + after
-            raw, marks = raw[len(one.raw) : len(raw) - len(marks[last].raw)], marks[1:last]
+    marks, first, last = sentence.marks, 0, len(sentence.marks) - 1
+    end = len(sentence.text)
+    before: list[str] = []
+    after: list[str] = []
+    while first <= last:
+        one, other = marks[first], marks[last]
+        if one.kind == "open" and one.at == 0 and one.partner == last and other.at == end:
+            before.append(one.raw)
+            after.append(other.raw)
+            first, last = first + 1, last - 1
         elif one.partner is None and one.at == 0:
-            before, raw, marks = before + one.raw, raw[len(one.raw) :], marks[1:]
-        elif marks[last].partner is None and marks[last].at == len(sentence.text):
-            after, raw, marks = marks[last].raw + after, raw[: len(raw) - len(marks[last].raw)], marks[:last]
-            continue
+            before.append(one.raw)
+            first += 1
+        elif other.partner is None and other.at == end:
+            after.append(other.raw)
+            last -= 1
         else:
             break
-        marks = [replace(m, partner=None if m.partner is None else m.partner - 1) for m in marks]
-    return replace(sentence, before=before, after=after, raw=raw, marks=tuple(marks))
+    head, tail = "".join(before), "".join(after[::-1])
+    inner = [replace(m, partner=None if m.partner is None else m.partner - first) for m in marks[first : last + 1]]
+    return replace(
+        sentence,
+        before=sentence.before + head,
+        after=tail + sentence.after,
+        raw=sentence.raw[len(head) : len(sentence.raw) - len(tail)],
+        marks=tuple(inner),
+    )

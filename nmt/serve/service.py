@@ -20,7 +20,7 @@ from nmt.serve.measures import Measures
 from nmt.serve.models import Models, ServedModel, load_models
 from nmt.serve.settings import ServerSettings
 
-_AT_ONCE = 20_000
+_AT_ONCE = 2_000
 """Characters from which texts are cut by a thread of their own: others go on meanwhile."""
 
 

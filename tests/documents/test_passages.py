@@ -174,3 +174,33 @@ def test_elements_stay_a_tree():
                 assert opened.pop() == token.name, (text, found)
         assert not opened
         assert sorted(re.sub(r"<[^>]*>", " ", found).split()) == sorted(re.sub(r"<[^>]*>", " ", text).upper().split())
+
+
+HOSTILE = {
+    "deep": "<b>" * 5000 + "x" + "</b>" * 5000,
+    "deep, one word beside": "y " + "<b>" * 5000 + "x" + "</b>" * 5000,
+    "many": "<i>x</i> " * 5000,
+    "empty": "x " + "<b></b>" * 5000 + " y",
+    "unclosed": "a " + "<b>" * 10_000 + " b",
+    "open brackets": "<" * 10_000,
+    "entities": "&amp" * 10_000,
+    "numbers": "1 " * 4000,
+    "one word": "x" * 50_000,
+    "comments": "<!--" * 2000,
+    "declarations": "<![" * 5000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_markup_keeps_its_tags(name):
+    found = translated(HOSTILE[name], "html", change=lambda word: word + "z")
+    tags = [[t.raw for t in html_tokens(one) if t.kind != "text"] for one in (HOSTILE[name], found)]
+    assert sorted(tags[0]) == sorted(tags[1])
+    translated(HOSTILE[name], "text")
+
+
+def test_long_sentences_are_cut_between_words_and_lose_nothing():
+    text = " ".join(f"word{n}" for n in range(3000))
+    passage = read_passage(text)
+    assert len(passage.sentences) > 10 and max(len(one.text) for one in passage.sentences) <= 1000
+    assert translated(text) == text.upper()
