@@ -154,8 +154,7 @@ def _microseconds(layer: Any, shape: Shape, runtime: Any) -> dict[str, float]:
         return runtime.upload(rng.standard_normal(size).astype("f4") / np.float32(H**0.5))
 
     W_h, b_h, a, d_y = draw(H, G * H), draw(3 * H), draw(T, N, G * H), draw(T, N, H)
-    states = tuple(draw(N, H) for _ in range(2 if layer.cell == "lstm" else 1))
-    d_last = tuple(draw(N, H) for _ in states)
+    states, d_last = (draw(2 if layer.cell == "lstm" else 1, N, H) for _ in range(2))
     run = layer.forward(W_h, a, lengths, states, b_h=b_h)
     calls = {
         "forward": lambda: layer.forward(W_h, a, lengths, states, b_h=b_h),

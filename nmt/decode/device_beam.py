@@ -21,7 +21,7 @@ from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.sampling import sample_keys
 from nmt.errors import DeviceError
-from nmt.rnn.arrays.beam_rules import BeamRules, Drawing
+from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules, Drawing
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.kernels.search_rules import tokens_wanted
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
@@ -124,8 +124,8 @@ class BlockSearch:
             tokens, scores, plain = self.device.choose_tokens(log_probs, rules, beams, places, decoder.memory)
         if self.options.coverage_penalty:
             self.device.coverage_bonus(decoder.coverage(), self.options.coverage_penalty, beams.bonus)
-        settings: dict[str, Any] = {"n_best": self.n_best, "reward": self.options.word_reward, "rules": rules}
-        self.device.beam_step(tokens, scores, plain, beams, eos=EOS_ID, never=BOS_ID, **settings)
+        choice = BeamChoice(EOS_ID, BOS_ID, self.n_best, self.options.word_reward)
+        self.device.beam_step(tokens, scores, plain, beams, choice, rules)
         decoder.follow(beams.parents)
 
     def _rules(self, src_ids: Sequence[Sequence[int]], block: list[int], T: int) -> BeamRules | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nmt.decode.hypotheses import Decoder, ScoringModel, States
+from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, States, TokenIds
 from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
@@ -46,20 +46,15 @@ class Ensemble:
         decoders = [m.search_decoder(threads, coverage_of) for m in self.models]
         return EnsembleDecoder(decoders, partial(averaged, average=self.average))
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
+    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
         """What search on a card needs."""
         decoders = [m.block_decoder(src_ids, K, coverage_of) for m in self.models]
         combine = partial(self.device.average_log_probs, kind=self.average)
         return EnsembleBlockDecoder(decoders, self.device, combine)
 
     def forced_log_probs(
-        self,
-        src_ids: Sequence[Sequence[int]],
-        tgt_ids: Sequence[Sequence[int]],
-        *,
-        attention: bool = False,
-        threads: int | None = None,
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
+    ) -> ForcedScores:
         """Scores of given tokens and the mean of the attentions; see `ScoringModel`."""
         found = [m.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads) for m in self.models]
         scores = [averaged(one, self.average) for one in zip(*(f[0] for f in found), strict=True)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nmt.decode.ensemble import EnsembleBlockDecoder, EnsembleDecoder
-from nmt.decode.hypotheses import Decoder, ScoringModel, SearchModel, States
+from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, SearchModel, States, TokenIds
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class LineModel(SearchModel, Protocol):
     """A language model as a search hears it."""
 
-    def line_log_probs(self, lines: Sequence[Sequence[int]], threads: int | None = None) -> list[np.ndarray]:
+    def line_log_probs(self, lines: TokenIds, threads: int | None = None) -> list[np.ndarray]:
         """The log-probabilities [T] of the tokens of lines, each by itself, with the EOS where it has one."""
 
 
@@ -53,7 +53,7 @@ class Fusion:
         prior = _LineDecoder(self.language_model.search_decoder(threads))
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
+    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
         """What search on a card needs."""
         decoder = self.model.block_decoder(src_ids, K, coverage_of)
         prior = _LineBlockDecoder(self.language_model, len(src_ids), K)
@@ -66,13 +66,8 @@ class Fusion:
         return score
 
     def forced_log_probs(
-        self,
-        src_ids: Sequence[Sequence[int]],
-        tgt_ids: Sequence[Sequence[int]],
-        *,
-        attention: bool = False,
-        threads: int | None = None,
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
+    ) -> ForcedScores:
         """Scores of given tokens, and the attention of the translation model; see `ScoringModel`."""
         scores, weights = self.model.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads)
         said = self.language_model.line_log_probs(tgt_ids, threads)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 States = dict[str, np.ndarray]
+TokenIds = Sequence[Sequence[int]]
+"""Of each sentence."""
+ForcedScores = tuple[list[np.ndarray], list[np.ndarray]]
+"""See `ScoringModel.forced_log_probs`."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class SearchModel(Protocol):
         """Its decoder, a step at a time. With coverage_of, the longest source in tokens with EOS, there is a state
         `coverage`: the attention each source position has got, -1 where there is none."""
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> Any:
+    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> Any:
         """Its decoder for these sentences with K rows each, on a card; the sentences are encoded."""
 
 
@@ -97,13 +101,8 @@ class ScoringModel(SearchModel, Protocol):
     """A model that can score given translations, too."""
 
     def forced_log_probs(
-        self,
-        src_ids: Sequence[Sequence[int]],
-        tgt_ids: Sequence[Sequence[int]],
-        *,
-        attention: bool = False,
-        threads: int | None = None,
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
+    ) -> ForcedScores:
         """The log-probabilities [T] of given tokens (EOS among them where it is meant) of each source (without EOS)
         and, with `attention`, the attention [T, S] with which they were predicted, S counting EOS; arrays of the
         host."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from nmt.rnn.arrays.beam_rules import BeamRules
+from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.quantised import Quantised
@@ -218,17 +218,13 @@ class Device:
         scores: Array,
         plain: Array,
         state: BeamState,
-        *,
-        eos: int,
-        never: int,
-        n_best: int,
-        reward: float = 0.0,
+        choice: BeamChoice,
         rules: BeamRules | None = None,
     ) -> None:
         """On a card: extend every live hypothesis by one token and keep the best, in place.
 
-        tokens, scores and log-probabilities (`plain`) from `best_tokens` or `choose_tokens`; `never` is a token to pass
-        over; reward: added to scores for each token; rules: those of `choose_tokens`, whose words are kept.
+        tokens, scores and log-probabilities (`plain`) from `best_tokens` or `choose_tokens`; rules: those of
+        `choose_tokens`, whose words are kept.
         """
         raise NotImplementedError
 

@@ -21,6 +21,17 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class BeamChoice:
+    """Which continuations a step on a GPU keeps: those of `never` are passed over, eos_id ends a hypothesis, n_best
+    are wanted of a sentence; word_reward is added to scores for each token."""
+
+    eos_id: int
+    never: int
+    n_best: int
+    word_reward: float = 0.0
+
+
+@dataclass(frozen=True)
 class BeamRules:
     """Rules for the beams of N sentences with K rows each (what each means: decode/rules.py).
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.beam_rules import BeamRules
+from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
@@ -92,15 +92,10 @@ class ModelOperations(Card):
         scores: Any,
         plain: Any,
         state: BeamState,
-        *,
-        eos: int,
-        never: int,
-        n_best: int,
-        reward: float = 0.0,
+        choice: BeamChoice,
         rules: BeamRules | None = None,
     ) -> None:
-        settings: dict[str, Any] = {"eos": eos, "never": never, "n_best": n_best, "reward": reward}
-        search.beam_step(self.runtime, tokens, scores, plain, state, **settings)
+        search.beam_step(self.runtime, tokens, scores, plain, state, choice)
         if rules is not None:
             choose.extend_words(self.runtime, rules, state)
 

@@ -87,7 +87,7 @@ class PersistentRun:
         a += weights["b"]
         place = index(identity(B))
         first = index(rows.lengths if rows.reverse else np.zeros(B, np.int64))
-        states = tuple(arrays[array_names.state(name)][first, place] for name in self.states)
+        states = xp.stack([arrays[array_names.state(name)][first, place] for name in self.states])
         W_h, b_h = weights["W_h"], weights["b_h"] if self.cell == "gru" else None
         run = layer.forward(W_h, a, index(rows.lengths), states, b_h=b_h, reverse=rows.reverse)
         stack = arrays[array_names.state("h")]
@@ -102,7 +102,7 @@ class PersistentRun:
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows) -> None:
         """Gradients of input and first states; `add_gradients` may follow."""
         layer, run, states, matrices, taking = arrays.pop(TAPE)
-        d_last = tuple(self.device.xp.array(arrays[array_names.state_gradient(name)][0]) for name in self.states)
+        d_last = self.device.xp.stack([arrays[array_names.state_gradient(name)][0] for name in self.states])
         lengths = self.device.index(rows.lengths)
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):
