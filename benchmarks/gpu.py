@@ -1,9 +1,9 @@
-"""How fast is a card at whole recurrent layers, beside PyTorch's (cuDNN) on the same card?
+"""How fast is a GPU at whole recurrent layers, beside PyTorch's (cuDNN) on the same GPU?
 
 Every contender gets the same weights and inputs. Outputs and gradients are compared with those of our operators on the
 processor first; what disagrees is not timed. Then each is called again and again, with the launches as a program would
 make them, and the fastest of the turns counts. Beside whole operators, the persistent kernels alone: microseconds a
-step. Needs the extra [cuda], a card, and for the peers PyTorch; what is missing is said in the table.
+step. Needs the extra [cuda], a GPU, and for the peers PyTorch; what is missing is said in the table.
 
 Run: python benchmarks/gpu.py [--out FOLDER] [--quick]
 """
@@ -170,8 +170,8 @@ def line(row: dict[str, Any]) -> str:
 
 
 def versions(runtime: Any) -> dict[str, str]:
-    """Of the card, its driver and what runs here."""
-    found = {"card": runtime.card, "driver": str(runtime.xp.cuda.runtime.driverGetVersion())}
+    """Of the GPU, its driver and what runs here."""
+    found = {"gpu": runtime.gpu_name, "driver": str(runtime.xp.cuda.runtime.driverGetVersion())}
     for name in ("numba", "numba-cuda", "cupy-cuda13x", "nvidia-cublas", "torch", "nvidia-cudnn-cu13"):
         try:
             found[name] = metadata.version(name)

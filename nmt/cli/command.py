@@ -160,7 +160,7 @@ def device_option() -> Callable[[Any], Any]:
         "--device",
         type=click.Choice(["cpu", "cuda", "auto"]),
         show_default="device of the config, there cpu",
-        help="Where to compute: the processor, a graphics card, or the card if there is a usable one.",
+        help="Where to compute: the processor, a GPU, or the GPU if there is a usable one.",
     )
 
 

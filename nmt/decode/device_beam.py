@@ -1,4 +1,4 @@
-"""Beam search that stays on a card: sentences in blocks of fixed size, a step of all beams without the host.
+"""Beam search that stays on a GPU: sentences in blocks of fixed size, a step of all beams without the host.
 
 The rules are those of `beam.BeamCell` and its selectors, so that translations are the same; what differs is who does
 the work. There a sentence that ends makes room for the next one; here a block of sentences of like lengths runs until
@@ -40,12 +40,12 @@ KNOWN = {
     *("word_reward", "coverage_penalty", "sampling", "prefixes"),
     *("glossary_bonus", "diversity_strength"),  # of what is refused when it is asked for
 }
-"""Fields of `SearchOptions` that a card serves."""
+"""Fields of `SearchOptions` that a GPU serves."""
 
 
 @dataclass(frozen=True)
 class BlockSearch:
-    """Search on a card with all that was asked for; raises DeviceError for what only the processor can do."""
+    """Search on a GPU with all that was asked for; raises DeviceError for what only the processor can do."""
 
     model: SearchModel
     beam_size: int

@@ -54,7 +54,7 @@ class Fusion:
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
-        """What search on a card needs."""
+        """What search on a GPU needs."""
         decoder = self.model.block_decoder(src_ids, K, coverage_of)
         prior = _LineBlockDecoder(self.language_model, len(src_ids), K)
         return _FusionBlockDecoder([decoder, prior], self.device, self._weighted_sum)
@@ -89,10 +89,10 @@ class _LineDecoder:
         return self._decoder.admit([[] for _ in src_ids], candidates)
 
     def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
         """See `Decoder`. A translation begins with BOS, a line after the EOS of the one before it."""
-        return self._decoder.step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, names)
+        return self._decoder.step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, sentence_ids)
 
 
 class _FusionBlockDecoder(EnsembleBlockDecoder):

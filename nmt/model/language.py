@@ -118,7 +118,7 @@ class LanguageModel(Network):
         return LanguageDecoder(self, self.continue_from, threads or default_threads())
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """What search on a card needs, the sources being texts to go on from. There is no coverage."""
+        """What search on a GPU needs, the sources being texts to go on from. There is no coverage."""
         return language_block(self, src_ids, self.continue_from(src_ids, 1), K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:

@@ -289,7 +289,7 @@ class Network:
         raise NotImplementedError
 
     def _stats(self, sums: Any, tokens: int) -> LossStats:
-        """Read last of all: on a card this waits for the whole batch."""
+        """Read last of all: on a GPU this waits for the whole batch."""
         nll, loss, correct = self.device.download(sums).tolist()
         return LossStats(nll, loss, tokens, int(correct))
 

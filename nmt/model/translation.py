@@ -117,7 +117,7 @@ class TranslationModel(Network):
         return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
-        """What search on a card needs of the model: these sentences encoded, with K rows each."""
+        """What search on a GPU needs of the model: these sentences encoded, with K rows each."""
         return translation_block(self, self.encode(*pad_sources(src_ids)), K, coverage_of)
 
     def _decoder_states(self, states: States) -> States:

@@ -1,4 +1,4 @@
-"""Search on a card: the best tokens of a row, a step of all beams, and whole searches beside the processor's."""
+"""Search on a GPU: the best tokens of a row, a step of all beams, and whole searches beside the processor's."""
 
 import numpy as np
 import pytest
@@ -126,7 +126,7 @@ def lively(seed=5, **options):
 
 
 def assert_same(device, models, options, *, average=None, sentences=3, **settings):
-    """The processor and the card find the same hypotheses."""
+    """The processor and the GPU find the same hypotheses."""
     sources = random_sentences(np.random.default_rng(0), sentences, 14, 4)
     settings = {"beam_size": 3, "n_best": 2, "batch_size": 2, "max_length_ratio": 1.0, "max_length_extra": 4} | settings
     found = []

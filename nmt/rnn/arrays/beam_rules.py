@@ -1,4 +1,4 @@
-"""What a search on a card is asked for beyond the best continuations, as arrays of the device."""
+"""What a search on a GPU is asked for beyond the best continuations, as arrays of the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations of a model on a card, beside those of its cells: embeddings, output layer, optimizer, search."""
+"""The operations of a model on a GPU, beside those of its cells: embeddings, output layer, optimizer, search."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.device import OutputGradients, OutputLayer
 from nmt.rnn.kernels.cuda import best, choose, ensemble, optimizer, output, rows, search
-from nmt.rnn.kernels.cuda.card import Card
+from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices
 
 
-class ModelOperations(Card):
-    """Half of a card: see `device_cuda.CudaDevice`. `threads` means nothing here."""
+class ModelOperations(GPUBase):
+    """Half of a GPU: see `device_cuda.CudaDevice`. `threads` means nothing here."""
 
     def embedding_rows(self, ids: Any, table: Any, out: Any, scale: float, threads: int) -> None:
         rows.embedding_rows(self.runtime, ids, table, out, scale)

@@ -1,4 +1,4 @@
-"""Beam search on a card: one step of all sentences' beams, and how the translations are read.
+"""Beam search on a GPU: one step of all sentences' beams, and how the translations are read.
 
 N sentences of K rows each. Rows of a sentence that have no hypothesis are computed along; nobody reads them.
 """

@@ -50,7 +50,7 @@ class Backward:
 
 @dataclass(frozen=True)
 class PersistentLayer:
-    """A layer's two divisions into blocks on one card; see `plan_layer`."""
+    """A layer's two divisions into blocks on one GPU; see `plan_layer`."""
 
     runtime: Runtime
     cell: Cell
@@ -91,7 +91,7 @@ class PersistentLayer:
         return Backward(run.gates, handed, None if is_lstm else run.inner, d_last)
 
     def _launch(self, kernel: Kernel, tile: Tile, given: tuple[Any, ...], sizes: tuple[int, int, int]) -> None:
-        """As many groups of rows at once as the card holds: one block on a multiprocessor."""
+        """As many groups of rows at once as the GPU holds: one block on a multiprocessor."""
         slices, together = tile.slices(sizes[1]), max(1, self.runtime.multiprocessors // tile.blocks)
         flags = self.runtime.xp.zeros(slices * tile.blocks, np.uint32)
         for slice_ in range(0, slices, together):
@@ -104,14 +104,14 @@ def _handed_type(tile: Tile) -> Any:
 
 
 def plan_layer(runtime: Runtime, cell: Cell, hidden: int, batch: int, *, exact: bool) -> PersistentLayer | None:
-    """How to run a layer, or None where the card cannot hold its weights or the sizes do not divide.
+    """How to run a layer, or None where the GPU cannot hold its weights or the sizes do not divide.
 
     cell: `lstm`, or `gru` with the reset after the product. exact: products of nearly float32 precision, else of
     bfloat16.
     """
-    card = runtime.multiprocessors, runtime.capability
+    gpu = runtime.multiprocessors, runtime.capability
     forward, backward = (
-        choose_tile(hidden, CELLS[cell], batch, *card, backward=backward, exact=exact) for backward in (False, True)
+        choose_tile(hidden, CELLS[cell], batch, *gpu, backward=backward, exact=exact) for backward in (False, True)
     )
     if forward is None or backward is None:
         return None
