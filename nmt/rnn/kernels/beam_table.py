@@ -59,7 +59,7 @@ SEARCH = TableLayout(
     group("live", arrays(np.int64, (None,), "first_row"), arrays(np.int64, _ROWS, "slot", "room")),
     # The continuations chosen, beam_size of each live sentence, the best first; row -1 where there are no more.
     group("chosen", arrays(np.int64, _ROWS, "row", "token"), arrays(np.float64, _ROWS, "sum")),
-    # By slot: the sentence, its name with the decoder, its list of candidates; steps taken and the most; places in the
+    # By slot: the sentence, its id with the decoder, its list of candidates; steps taken and the most; places in the
     # beam, ended hypotheses; the score to beat, the tokens expected.
     group(
         "slots",
