@@ -13,6 +13,7 @@ from nmt.precompile.jobs import standard_jobs
 from nmt.precompile.packs import ALL_LEVELS, make_packs
 from nmt.rnn.kernels import products, update
 from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.generated import generated_loop
 from nmt.rnn.kernels.recipes import native_of, recipe_of
 from nmt.rnn.kernels.store import Pack, Record, write_pack
 from nmt.rnn.kernels.workers import close_job
@@ -157,17 +158,20 @@ def test_damaged_code_is_never_given_out(tmp_path, caplog):
 
 # ---------------------------------------------------------------- recipes and jobs
 
+MADE_UP = """F = float32
+
+
+def made_up(
+    part, parts, table,
+    count, array: F,
+):
+    for n in range(count):
+        array[n] = ZERO
+"""
+
 
 def test_another_process_makes_the_same_from_a_recipe():
-    module = """
-from nmt.rnn.kernels.jit import task
-@task
-def made_up(part, parts, table):
-    pass
-"""
-    from nmt.rnn.kernels.modules import load_module
-
-    generated = load_module(module, "madeup").made_up
+    generated = generated_loop(MADE_UP, "made_up")
     natives = [
         generated,
         close_job,
