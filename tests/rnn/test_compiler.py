@@ -266,7 +266,7 @@ def test_sizes_are_no_part_of_the_source(make):
     keys = set()
     for sizes in ((5, 7), (3, 64), (300, 13)):
         code = Executable(plan_of(make(*sizes)), np.dtype(np.float32))
-        keys.add((code.forward_module.key, code.backward_module.key))
+        keys.add((code.forward_module.source, code.backward_module.source))
     assert len(keys) == 1
 
 
