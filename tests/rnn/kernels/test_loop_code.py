@@ -5,11 +5,16 @@ import math
 import numpy as np
 import pytest
 
+from nmt.rnn import LSTMCell
 from nmt.rnn.kernels import activations
 from nmt.rnn.kernels.barrier import COUNTER_WORDS
+from nmt.rnn.kernels.emit_cpu import emit
+from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.generated import generated_loop
 from nmt.rnn.kernels.kernel import address_of
 from nmt.rnn.kernels.loop_code import module_of
+from nmt.rnn.show.report import Report
+from tests.rnn.kernels.assembly import assembly_of
 
 HEAD = "F = {}\n\n\ndef function(\n    part, parts, table,\n    n, m, whole: int64, x: F, y: F,\n):\n"
 CASES = {
@@ -134,6 +139,18 @@ def test_infinities_and_nan_keep_their_meaning():
 def test_what_is_not_in_the_language_is_refused(line):
     with pytest.raises((SyntaxError, TypeError, KeyError)):
         module_of(HEAD.format("float32") + "    " + line + "\n", "entry")
+
+
+@pytest.mark.skipif(TARGET.lanes not in (8, 16), reason="knows the register names of x86 only")
+@pytest.mark.parametrize("name", ["forward", "backward"])
+def test_row_work_is_vector_code(name):
+    """Sixteen arrays that might lie anywhere: without the scopes LLVM would take one number at a time."""
+    report = Report(LSTMCell(3, 4))
+    loop = emit(getattr(report.plan, name), report.dtype, name, report.packed).loop
+    code = assembly_of(generated_loop(loop.source, loop.name))
+    packed = [line for line in code.splitlines() if {8: "ymm", 16: "zmm"}[TARGET.lanes] in line]
+    assert any("vmulps" in line for line in packed)
+    assert any("vdivps" in line for line in packed) == (name == "forward")
 
 
 def test_numbers_are_rounded_once():
