@@ -1,4 +1,4 @@
-"""Pass 7, emit for a card: every piece of row work of a program becomes a kernel, from the same program as on the CPU.
+"""Pass 7, emit for a GPU: every piece of row work of a program becomes a kernel, from the same program as on the CPU.
 
 A kernel works on rows [first, last) of all steps, numbered t * B + n: one step's inside the time loop, a block of
 time's outside it. The host launches kernels and products in turn; nothing waits for the host. Sizes are arguments, so
