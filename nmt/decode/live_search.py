@@ -135,7 +135,7 @@ class LiveSearch:
         loop.abandon(places.gone())
         loop.run(more=False, most_steps=_STEPS)
         ended = loop.ended()
-        decoder.release(np.array([one.name for one in ended], np.int64))
+        decoder.release(np.array([one.sentence_id for one in ended], np.int64))
         for one in ended:
             places.free(one.sentence).found(translations(one.hypotheses, self._n_best))
 
