@@ -29,6 +29,8 @@ SAYS = {
     "cli": "the commands",
     "precompile": "machine code for the wheel",
     "train": "loss curve to checkpoint",
+    "serve": "models as a service",
+    "documents": "text around sentences",
     "inference": "text in, text out",
     "storage": "models on disk",
     "model": "cells wired together",

@@ -26,6 +26,7 @@ COMMANDS = (
     "bundle",
     "quantize",
     "cache",
+    "serve",
 )
 # Files that a page tells its reader to write; tests below write and run them.
 OF_PAGES = {"my_cells.py"}

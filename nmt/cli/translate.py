@@ -43,6 +43,14 @@ _CHUNK_BATCHES = 32
     show_default="text, or tsv with --n-best or --scores",
     help="Text, columns, or a JSON object for each line of INPUT (see above).",
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["lines", "auto", "text", "html", "xml", "srt", "po", "xliff", "docx"]),
+    default="lines",
+    help="What INPUT is: a sentence a line, or a document (see above); auto goes by the ending of its name.",
+)
+@click.option("--split/--no-split", default=True, help="Cut a document's paragraphs into sentences, or lines are such.")
 @click.option("--alignments", metavar="FILE", help="Also write which words belong together, as 0-0 1-2 ...")
 @click.option(
     "--alignment-type",
@@ -92,6 +100,9 @@ def translate(model_dir: str, source: str, **options: Any) -> None:
     json each input line gives an object with its translations: text, score, log_prob, and of each
     the subwords with their log-probabilities, the alignment of words and warnings.
 
+    With --format INPUT is a document, and so is the output: paragraphs are cut into sentences and put together again,
+    tags and placeholders follow their words, all else stays byte for byte (docs/serving.md).
+
     What the options of the search mean, and where they come from, is told in docs/decoding.md.
 
     \b
@@ -106,6 +117,14 @@ def translate(model_dir: str, source: str, **options: Any) -> None:
 
     _check_files(source, model_dir, options)
     job = _job(options)
+    if options["form"] != "lines":
+        from nmt.cli.documents import check_document_options, translate_document
+
+        check_document_options(source, options)
+        translator = _load(model_dir, options)
+        _settle(job, translator)
+        translate_document(translator, source, options, job.search, (job.glossary, job.forbidden))
+        return
     records = in_step(open_lines(source), {path: open_lines(path) for path in job.others.values()})
     with contextlib.ExitStack() as stack:
         job.notices = stack.enter_context(telling_notices(source))

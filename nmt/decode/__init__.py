@@ -4,6 +4,7 @@ from nmt.decode.ensemble import Ensemble
 from nmt.decode.forced import Forced, force
 from nmt.decode.fusion import Fusion
 from nmt.decode.hypotheses import Hypothesis
+from nmt.decode.live_search import LiveSearch
 from nmt.decode.options import Sampling, SearchOptions
 from nmt.decode.penalty import LengthPenalty
 from nmt.decode.search import search
@@ -16,6 +17,7 @@ __all__ = [
     "Fusion",
     "Hypothesis",
     "LengthPenalty",
+    "LiveSearch",
     "Sampling",
     "SearchOptions",
     "Session",

@@ -36,19 +36,20 @@ def run_loop(
             block = next(blocks, None)
             more = block is not None
             if block is not None:
-                yield _wait(decoder, loop, block, limits, expected)
+                yield admit_block(decoder, loop, block, limits, expected)
         if not working and loop.wants_more:
             return
         working = loop.run(more=more)
         ended = loop.ended()
         decoder.release(np.array([one.sentence_id for one in ended], np.int64))
-        yield [(one.sentence, _translations(one.hypotheses, n_best)) for one in ended]
+        yield [(one.sentence, translations(one.hypotheses, n_best)) for one in ended]
 
 
-def _wait(
+def admit_block(
     decoder: SearchDecoder, loop: CompiledBeam, block: Block, limits: np.ndarray, expected: np.ndarray | None
 ) -> list[tuple[int, list[Hypothesis]]]:
-    """Encode a block and let its sentences wait; those that may not say anything have ended."""
+    """Encode a block and let its sentences wait. Returns those that may not say anything and so have ended, with their
+    hypotheses; limits and expected as of `run_loop`."""
     sentences = block.sentences
     sentence_ids, states, tokens = decoder.admit(block.src_ids, block.candidates)
     there = limits[sentences] > 0
@@ -64,7 +65,7 @@ def _wait(
     return [(n, [Hypothesis([], 0.0, 0.0, False)]) for n in sentences[~there].tolist()]
 
 
-def _translations(hypotheses: list[tuple[list[int], float, float, bool]], n_best: int) -> list[Hypothesis]:
+def translations(hypotheses: list[tuple[list[int], float, float, bool]], n_best: int) -> list[Hypothesis]:
     """The best ones, as `Hypothesis`."""
     found = [Hypothesis(ids[: len(ids) - done], total, score, done) for ids, total, score, done in hypotheses]
     return best_of(found, n_best)

@@ -205,7 +205,7 @@ class Translator(TranslationPipeline):
             found = [distinct(h, [t.text for t in self.translations_of(h)], n_best) for h in found]
         if details or replace_unk:
             words = (dictionary or {}) if replace_unk else None
-            decoded = self._with_details(model, [sentences[i] for i in there], src_ids, found, words)
+            decoded = self.with_details(model, [sentences[i] for i in there], src_ids, found, words)
         else:
             decoded = [self.translations_of(hypotheses) for hypotheses in found]
         for index, translations in zip(there, decoded, strict=True):
@@ -281,20 +281,7 @@ class Translator(TranslationPipeline):
             language_model=self.language_model,
         )
 
-    def _wished(self, wishes: Wishes, there: list[int], bonus: float) -> dict[str, Any]:
-        """The wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""
-        given: dict[str, Any] = {}
-        if wishes.prefixes is not None:
-            given["prefixes"] = self.target_ids([wishes.prefixes[i] for i in there])
-        if wishes.constraints is not None:
-            given["constraints"] = [self.target_ids(wishes.constraints[i]) for i in there]
-        if wishes.glossary is not None:
-            given |= {"glossary": [self.target_ids(wishes.glossary[i]) for i in there], "glossary_bonus": bonus}
-        if wishes.forbidden:
-            given["forbidden"] = [row for row in self.target_ids(wishes.forbidden) if row]
-        return given
-
-    def _with_details(
+    def with_details(
         self,
         model: TranslationModel | Ensemble | Fusion,
         sentences: Sequence[str],
@@ -302,8 +289,8 @@ class Translator(TranslationPipeline):
         found: Sequence[Sequence[Hypothesis]],
         dictionary: Mapping[str, str] | None,
     ) -> list[list[Translation]]:
-        """Translations with details, by forcing what the search has found; with a dictionary, maybe an empty one,
-        unknown subwords are replaced."""
+        """Translations with details, by forcing what the search has found for sentences, none blank, whose ids are
+        `src_ids`; with a dictionary, maybe an empty one, unknown subwords are replaced."""
         from nmt.data.corpus import clean_line
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
@@ -323,3 +310,16 @@ class Translator(TranslationPipeline):
                 text = text_without_unknown(self.tgt_subwords, h.ids, detail, source, dictionary)
             results[n].append(Translation(text, h.score, h.log_prob, detail))
         return results
+
+    def _wished(self, wishes: Wishes, there: list[int], bonus: float) -> dict[str, Any]:
+        """The wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""
+        given: dict[str, Any] = {}
+        if wishes.prefixes is not None:
+            given["prefixes"] = self.target_ids([wishes.prefixes[i] for i in there])
+        if wishes.constraints is not None:
+            given["constraints"] = [self.target_ids(wishes.constraints[i]) for i in there]
+        if wishes.glossary is not None:
+            given |= {"glossary": [self.target_ids(wishes.glossary[i]) for i in there], "glossary_bonus": bonus}
+        if wishes.forbidden:
+            given["forbidden"] = [row for row in self.target_ids(wishes.forbidden) if row]
+        return given

@@ -6,6 +6,7 @@ needed when new sentences have to be encoded, not from step to step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,13 +122,20 @@ class CompiledBeam:
             self._memory[f"{group}.list"][:] = np.minimum(of, len(sentence_ids) - 1)
         self._use_layer(layer, lists)
 
-    def run(self, *, more: bool) -> bool:
+    def abandon(self, sentences: Sequence[int]) -> None:
+        """Nobody wants these sentences any more: those in work end with the next step."""
+        for sentence in sentences:
+            self._memory["slots.limit"][self._memory["slots.sentence"] == sentence] = 1
+
+    def run(self, *, more: bool, most_steps: int | None = None) -> bool:
         """Search on until there is something to read or to wait for, or for a while; whether anyone is in work still.
-        more: whether other sentences would come if some of those in work have ended."""
+        more: whether other sentences would come if some of those in work have ended; most_steps: after which it
+        returns, in any case after tuning.ROWS_BETWEEN_LOOKS rows."""
         memory = self._memory
         self._connect()
         began = moment()
-        memory["more"], memory["budget"] = more, max(1, tuning.ROWS_BETWEEN_LOOKS // self._capacity)
+        budget = max(1, tuning.ROWS_BETWEEN_LOOKS // self._capacity)
+        memory["more"], memory["budget"] = more, min(budget, most_steps or budget)
         memory["timed"] = began is not None
         memory.clear(_PROFILE)
         while True:

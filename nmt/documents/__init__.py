@@ -1,0 +1,10 @@
+"""Text as people have it: paragraphs of sentences, markup, placeholders and file formats around what a model reads.
+
+A `Passage` is a piece of text whose sentences are translated and put together again; a document is a file of them.
+"""
+
+from nmt.documents.passage import Passage
+from nmt.documents.reading import read_passage, translate_passages
+from nmt.documents.sentences import Splitter, sentence_splitter
+
+__all__ = ["Passage", "Splitter", "read_passage", "sentence_splitter", "translate_passages"]

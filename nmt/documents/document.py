@@ -1,0 +1,149 @@
+"""Files of text in many formats: what in them is translated, and the file with the translations in its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import PurePath
+
+from nmt.documents.passage import Passage, text_passage
+from nmt.documents.sentences import Splitter
+from nmt.documents.tagged_text import html_passage, xml_passage
+from nmt.errors import DataError
+
+
+@dataclass(frozen=True)
+class Document:
+    """passages: what is translated; write: gives the file, with a text for each passage."""
+
+    passages: list[Passage]
+    write: Callable[[Sequence[str]], bytes]
+
+
+Reader = Callable[[bytes, str, Splitter | None], Document]
+"""Reads a file's bytes; its name is for messages. Raises DataError."""
+
+
+def text_of(content: bytes, name: str) -> tuple[str, bool]:
+    """A file's text, and whether a byte-order mark began it. Raises DataError."""
+    marked = content.startswith(b"\xef\xbb\xbf")
+    try:
+        return content[3 * marked :].decode(), marked
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{name}: line {line} must be UTF-8, got byte {content[error.start]:#04x}; convert the text to UTF-8"
+        ) from None
+
+
+def bytes_of(text: str, marked: bool) -> bytes:
+    """A file of a text."""
+    return b"\xef\xbb\xbf" * marked + text.encode()
+
+
+def _whole(read: Callable[[str, Splitter | None], Passage]) -> Reader:
+    """The reader of a format in which the whole file is one passage."""
+
+    def reader(content: bytes, name: str, splitter: Splitter | None) -> Document:
+        text, marked = text_of(content, name)
+        return Document([read(text, splitter)], lambda found: bytes_of(found[0], marked))
+
+    return reader
+
+
+_TIMES = re.compile(r"\d+:\d\d:\d\d[,.]\d{1,3}\s*-->\s*\d+:\d\d:\d\d[,.]\d{1,3}.*")
+
+
+def _read_srt(content: bytes, name: str, splitter: Splitter | None) -> Document:
+    """SubRip: what stands between a line of times and the next blank line is a passage, however many lines it takes."""
+    text, marked = text_of(content, name)
+    lines = text.splitlines(keepends=True)
+    cues: list[tuple[int, int]] = []
+    n = 0
+    while n < len(lines):
+        n += 1
+        if not _TIMES.match(lines[n - 1].strip()):
+            continue
+        first = n
+        while n < len(lines) and lines[n].strip():
+            n += 1
+        if n > first:
+            cues.append((first, n))
+    if not cues and text.strip():
+        raise DataError(f"{name}: must be SubRip with lines of times such as 00:00:01,000 --> 00:00:02,000, got none")
+    passages = [html_passage("".join(lines[a:b]), splitter) for a, b in cues]
+
+    def write(found: Sequence[str]) -> bytes:
+        out = list(lines)
+        for (a, b), passage, new in zip(cues, passages, found, strict=True):
+            out[a:b] = [new if new == passage.source else _in_lines(new, lines[a:b])] + [""] * (b - a - 1)
+        return bytes_of("".join(out), marked)
+
+    return Document(passages, write)
+
+
+def _in_lines(text: str, former: Sequence[str]) -> str:
+    """A text in as many lines as before, of about one length; not cut within a tag."""
+    end = former[0][len(former[0].rstrip("\r\n")) :] or "\n"
+    last = former[-1][len(former[-1].rstrip("\r\n")) :]
+    words = re.findall(r"(?:<[^>]*>|[^\s<]|<)+", text)
+    lines: list[str] = []
+    width = sum(map(len, words)) / max(1, len(former))
+    line = ""
+    for word in words:
+        if line and len(line) + len(word) / 2 > width and len(lines) < len(former) - 1:
+            lines.append(line)
+            line = ""
+        line += " " * bool(line) + word
+    return end.join([*lines, line]) + last
+
+
+_READERS: dict[str, Reader | str] = {
+    "text": _whole(text_passage),
+    "html": _whole(html_passage),
+    "xml": _whole(xml_passage),
+    "srt": _read_srt,
+    "po": "nmt.documents.po",
+    "xliff": "nmt.documents.xliff",
+    "docx": "nmt.documents.docx",
+}
+"""Readers, or the modules whose `read` they are: those need libraries that not everybody has."""
+
+FORMATS = tuple(_READERS)
+
+_SUFFIXES = {"txt": "text", "htm": "html", "xhtml": "html", "xlf": "xliff", "pot": "po"}
+
+MEDIA_TYPES = {
+    "text": "text/plain; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "xml": "application/xml",
+    "srt": "application/x-subrip",
+    "po": "text/x-gettext-translation",
+    "xliff": "application/xliff+xml",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+}
+
+
+def format_of(name: str) -> str:
+    """The format that a file's name says. Raises DataError."""
+    suffix = PurePath(name).suffix.lower().lstrip(".")
+    found = _SUFFIXES.get(suffix, suffix)
+    if found not in _READERS:
+        raise DataError(
+            f"{name}: must end in one of {', '.join(SUFFIXES)}, got {suffix or 'no ending'}; name the format"
+        )
+    return found
+
+
+SUFFIXES = tuple(f".{name}" for name in sorted({*_SUFFIXES, *_READERS} - {"text"}))
+
+
+def read_document(content: bytes, form: str, name: str = "document", splitter: Splitter | None = None) -> Document:
+    """Read a file of one of FORMATS. Raises DataError: It is no such file; NMTError: its library is not there."""
+    reader = _READERS[form]
+    if isinstance(reader, str):
+        reader = import_module(reader).read
+    found: Document = reader(content, name, splitter)
+    return found

@@ -1,0 +1,244 @@
+"""Marks of markup around words: they follow the words they belong to into the translation.
+
+Elements stay a tree: each mark comes out once, and what lay within an element does so again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nmt.documents.words import NOWHERE, TargetWords
+
+_OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
+"""What a word counts for the stretch of a translation that an element takes: one that comes from it, from elsewhere,
+from nowhere. Tried by benchmarks/markup.py, not fitted to it."""
+
+_MOST_MARKS = 200
+"""Of a sentence, beyond which no reader could tell where each belongs: time grows with their square, and depth."""
+
+_CLOSING = ".,;:!?…)]}»”’\"'"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A tag, comment or the like, as it is written, at a place of a text: before the character `at`. `partner`: the
+    place among the marks of the tag that closes or opens the same element, None where it is not there."""
+
+    raw: str
+    at: int
+    kind: Literal["open", "close", "alone"] = "alone"
+    partner: int | None = None
+
+
+@dataclass
+class _Node:
+    """An element, or a mark alone (whose `last` is `first`). Marks first ... last; characters [start, end) of the
+    source; then, of the translation."""
+
+    first: int
+    last: int
+    start: int
+    end: int
+    children: list[_Node] = field(default_factory=list)
+    low: int = 0  # target words [low, high)
+    high: int = 0
+    begin: int = 0  # target characters [begin, stop)
+    stop: int = 0
+
+    @property
+    def is_point(self) -> bool:
+        """Whether it stands at a place and not around words."""
+        return self.start == self.end
+
+
+def with_marks(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
+    """The translation of `text` with its marks; escape: what is written for characters of the translation."""
+    if len(marks) > _MOST_MARKS:
+        return _in_order(text, marks, found, escape)
+    return _Layout(text, marks, found).written(escape)
+
+
+def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
+    """The same by nothing but how far each mark stood in the source: the order of marks stays."""
+    words = [word.text.translate(escape) for word in found.words]
+    parts: list[str] = []
+    done = 0
+    for mark in marks:
+        upto = round(mark.at / max(1, len(text)) * len(words))
+        parts += [word + " " for word in words[done:upto]]
+        done = max(done, upto)
+        parts.append(mark.raw)
+    return "".join([*parts, " ".join(words[done:])]).rstrip(" ")
+
+
+class _Layout:
+    """Where marks go."""
+
+    def __init__(self, text: str, marks: Sequence[Mark], found: TargetWords) -> None:
+        self._source, self._marks, self._found = text, marks, found
+        self._spans = [m.span() for m in re.finditer(r"\S+", text)]
+        self._target = " ".join(word.text for word in found.words)
+        self._words = [m.span() for m in re.finditer(r"\S+", self._target)] if self._target else []
+        self._sources = self._sources_of_spans()
+        self._root = _Node(-1, len(marks), 0, len(text), self._tree(0, len(marks)))
+        self._root.high, self._root.stop = len(self._words), len(self._target)
+        self._place(self._root)
+
+    def written(self, escape: dict[int, str]) -> str:
+        """The whole."""
+        return self._write(self._root, escape)
+
+    def _sources_of_spans(self) -> list[int]:
+        """The source word of each word that spaces divide: a placeholder may hold some."""
+        found = []
+        for word in self._found.words:
+            found += [word.source] * max(1, len(word.text.split()))
+        return found
+
+    def _tree(self, first: int, last: int) -> list[_Node]:
+        """The nodes of marks first ... last - 1, which are whole elements and marks alone."""
+        nodes, n = [], first
+        while n < last:
+            mark = self._marks[n]
+            if mark.kind == "open" and mark.partner is not None and n < mark.partner < last:
+                end = self._marks[mark.partner].at
+                if self._source[mark.at : end].strip():
+                    children = self._tree(n + 1, mark.partner)
+                    nodes.append(_Node(n, mark.partner, mark.at, end, children))
+                else:  # around nothing: all of it stands at one place
+                    nodes.append(_Node(n, mark.partner, mark.at, mark.at))
+                n = mark.partner + 1
+            else:
+                nodes.append(_Node(n, n, mark.at, mark.at))
+                n += 1
+        return nodes
+
+    # ------------------------------------------------------------ where
+
+    def _place(self, parent: _Node) -> None:
+        """Give the children of a node their places within its own."""
+        for child in parent.children:
+            if child.is_point:
+                child.begin = child.stop = min(max(self._point(child), parent.begin), parent.stop)
+            else:
+                self._stretch(child, parent)
+        elements = sorted((c for c in parent.children if not c.is_point), key=lambda c: (c.low + c.high, c.first))
+        for left, right in zip(elements, elements[1:], strict=False):
+            self._part(left, right)
+        edge = parent.begin
+        for child in elements:
+            self._to_characters(child, parent)
+            child.begin = max(child.begin, edge)
+            child.stop = edge = max(child.stop, child.begin)
+        for child in parent.children:
+            if child.is_point:
+                self._out_of(child, elements)
+            else:
+                self._place(child)
+
+    def _source_words(self, node: _Node) -> set[int]:
+        return {n for n, (a, b) in enumerate(self._spans) if a < node.end and node.start < b}
+
+    def _stretch(self, node: _Node, parent: _Node) -> None:
+        """The target words of an element: the stretch with the most words of its own and the fewest others."""
+        own = self._source_words(node)
+        best, total, start = 0.0, 0.0, parent.low
+        node.low = node.high = parent.low
+        for t in range(parent.low, parent.high):
+            source = self._sources[t]
+            total += _OWN if source in own else _UNALIGNED if source == NOWHERE else _FOREIGN
+            if total > best:
+                best, node.low, node.high = total, start, t + 1
+            if total <= 0:
+                total, start = 0.0, t + 1
+        if best == 0 and own and parent.low < parent.high:
+            t = min(max(self._found.of_source(min(own))[0], parent.low), parent.high - 1) if self._found.words else 0
+            node.low, node.high = t, t + 1
+
+    def _part(self, left: _Node, right: _Node) -> None:
+        """Cut where two elements overlap, so that the most words are in their own."""
+        if left.high <= right.low:
+            return
+        of_left, of_right = self._source_words(left), self._source_words(right)
+
+        def kept(cut: int) -> int:
+            lefts = sum(self._sources[t] in of_left for t in range(left.low, cut))
+            return lefts + sum(self._sources[t] in of_right for t in range(cut, max(left.high, right.high)))
+
+        low, high = min(left.low, right.low), max(left.high, right.high)
+        cut = max(range(low, high + 1), key=lambda c: (kept(c), -abs(2 * c - low - high)))
+        left.low, right.high = low, high
+        left.high = right.low = cut
+
+    def _to_characters(self, node: _Node, parent: _Node) -> None:
+        """From words to characters: punctuation beside an element that it did not hold stays outside."""
+        if node.low >= node.high:
+            node.begin = node.stop = min(self._start_of(node.low), parent.stop)
+            return
+        node.begin, node.stop = self._words[node.low][0], self._words[node.high - 1][1]
+        after = self._source[node.end : node.end + 1]
+        if after and after in _CLOSING:
+            bare = self._target[node.begin : node.stop].rstrip(_CLOSING)
+            if bare:
+                node.stop = node.begin + len(bare)
+        before = self._source[max(0, node.start - 1) : node.start]
+        if before and not before.isspace() and not before.isalnum():
+            while node.begin < node.stop - 1 and self._target[node.begin] == before:
+                node.begin += 1
+        node.begin, node.stop = max(node.begin, parent.begin), min(node.stop, parent.stop)
+
+    def _start_of(self, t: int) -> int:
+        return self._words[t][0] if t < len(self._words) else len(self._target)
+
+    def _point(self, node: _Node) -> int:
+        """The character before which a mark alone goes: beside the word that it stood beside."""
+        at = node.start
+        for n, (start, end) in enumerate(self._spans):
+            glued = at == end and not self._source[at : at + 1].strip()
+            if start < at <= end and (glued or at < end):
+                return self._edge(n, after=True)
+            if at <= start:
+                return self._edge(n, after=False)
+        return len(self._target)
+
+    def _edge(self, word: int, *, after: bool) -> int:
+        """Where the translation of a source word begins or ends."""
+        places = [t for t, source in enumerate(self._sources) if source == word] or self._found.of_source(word)
+        if not places or not self._words:
+            return 0
+        t = min(max(places) if after else min(places), len(self._words) - 1)
+        return self._words[t][1 if after else 0]
+
+    @staticmethod
+    def _out_of(point: _Node, elements: list[_Node]) -> None:
+        """A mark that stood outside an element stands outside again: before it if it was before it, else behind."""
+        for one in elements:
+            if one.begin < point.begin < one.stop or (one.begin == point.begin < one.stop and point.first > one.first):
+                point.begin = point.stop = one.begin if point.first < one.first else one.stop
+
+    # ------------------------------------------------------------ writing
+
+    def _spaced(self, point: _Node, raw: str) -> str:
+        """A mark alone with white space around it if it stood so."""
+        around = self._source[max(0, point.start - 1) : point.start + 1]
+        if len(around) < 2 or around.strip():
+            return raw
+        before, after = self._target[: point.begin], self._target[point.begin :]
+        return " " * (before != "" and not before[-1].isspace()) + raw + " " * (after != "" and not after[0].isspace())
+
+    def _write(self, node: _Node, escape: dict[int, str]) -> str:
+        parts, at = [], node.begin
+        for child in sorted(node.children, key=lambda c: (c.begin, c.stop, c.first)):
+            parts.append(self._target[at : child.begin].translate(escape))
+            if child.is_point:
+                raw = "".join(mark.raw for mark in self._marks[child.first : child.last + 1])
+                parts.append(self._spaced(child, raw))
+            else:
+                inner = self._write(child, escape)
+                parts += [self._marks[child.first].raw, inner, self._marks[child.last].raw]
+            at = max(at, child.stop)
+        parts.append(self._target[at : node.stop].translate(escape))
+        return "".join(parts)

@@ -1,0 +1,135 @@
+"""A piece of text whose sentences are translated, and what becomes of all around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from nmt.documents.marks import Mark, with_marks
+from nmt.documents.placeholders import Placeholder, placeholders_of
+from nmt.documents.sentences import Splitter, pieces
+from nmt.documents.words import TargetWord, TargetWords, keep_placeholders, target_words
+from nmt.inference.translation import Translation
+
+Markup = Literal["text", "html", "xml"]
+
+NOTHING: dict[int, str] = {}
+HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+_LEAST_CAPITALS = 4
+"""Letters, all of them capitals, from which a sentence counts as written in capitals: fewer may be an abbreviation."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence of a passage. text: what the model reads; before, after: white space and marks that stay where they
+    are; raw: how text and marks were written; marks: those within the text; escape: how the translation's characters
+    are written."""
+
+    text: str
+    before: str = ""
+    after: str = ""
+    raw: str = ""
+    marks: tuple[Mark, ...] = ()
+    escape: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> str:
+        """What is translated: capitals as a sentence has them, where all are capitals."""
+        return _sentence_case(self.text, placeholders_of(self.text)) if _is_capitals(self.text) else self.text
+
+    @property
+    def needs_detail(self) -> bool:
+        """Whether the words of the translation must know where they come from."""
+        return bool(self.marks) or bool(placeholders_of(self.text))
+
+    def translated(self, translation: Translation) -> str:
+        """The sentence in the other language, with all that belongs to it; as it was written where nothing changed."""
+        text = self.asked
+        if translation.text == text:
+            return self.before + self.raw + self.after
+        placeholders = placeholders_of(self.text)
+        if not self.marks and not placeholders:
+            found = translation.text
+            body = (found.upper() if _is_capitals(self.text) else found).translate(self.escape)
+            return self.before + body + self.after
+        spans = [m.span() for m in re.finditer(r"\S+", self.text)]
+        words = self._words(translation, len(spans))
+        keep_placeholders(words, [(_word_at(spans, one.start), one) for one in placeholders])
+        if _is_capitals(self.text):
+            words.words = [w if w.is_kept else replace(w, text=w.text.upper()) for w in words.words]
+        return self.before + with_marks(self.text, self.marks, words, self.escape) + self.after
+
+    def _words(self, translation: Translation, count: int) -> TargetWords:
+        """The words of the translation, which knows nothing of where they come from if it has no detail."""
+        if translation.detail is not None:
+            return target_words(translation, count)
+        texts = translation.text.split()
+        return TargetWords([TargetWord(text, min(n, count - 1)) for n, text in enumerate(texts)], list(range(count)))
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Sentences, and white space and marks between them that stay as they are."""
+
+    parts: tuple[str | Sentence, ...]
+
+    @property
+    def sentences(self) -> list[Sentence]:
+        """What is to be translated, in order."""
+        return [part for part in self.parts if isinstance(part, Sentence)]
+
+    @property
+    def source(self) -> str:
+        """The passage as it was written."""
+        return "".join(p if isinstance(p, str) else p.before + p.raw + p.after for p in self.parts)
+
+    def joined(self, translations: Sequence[Translation]) -> str:
+        """The passage in the other language; a translation for each of `sentences`."""
+        rest = iter(translations)
+        return "".join(part if isinstance(part, str) else part.translated(next(rest)) for part in self.parts)
+
+
+def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
+    """Of plain text: a line is a paragraph."""
+    parts: list[str | Sentence] = []
+    for line in re.split(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])", text):
+        if not line.strip():
+            parts += [line] if line else []
+            continue
+        for piece in pieces(line, splitter):
+            bare = piece.strip()
+            if not bare:
+                parts.append(piece)
+                continue
+            start = piece.index(bare)
+            parts.append(Sentence(bare, piece[:start], piece[start + len(bare) :], bare))
+    return Passage(tuple(parts))
+
+
+def _word_at(spans: list[tuple[int, int]], at: int) -> int:
+    """The number of the word that a character is of."""
+    return next(n for n, (_, end) in enumerate(spans) if at < end)
+
+
+def _is_capitals(text: str) -> bool:
+    """Whether a sentence is written in capitals, placeholders aside."""
+    for one in reversed(placeholders_of(text)):
+        text = text[: one.start] + text[one.end :]
+    letters = [c for c in text if c.isupper() or c.islower()]
+    return len(letters) >= _LEAST_CAPITALS and all(c.isupper() for c in letters)
+
+
+def _sentence_case(text: str, placeholders: list[Placeholder]) -> str:
+    """The same in small letters but for the first one; placeholders as they are."""
+    parts, at = [], 0
+    for one in placeholders:
+        parts += [text[at : one.start].lower(), one.text]
+        at = one.end
+    parts.append(text[at:].lower())
+    lowered = "".join(parts)
+    first = next((n for n, c in enumerate(lowered) if c.isalpha()), 0)
+    inside = any(one.start <= first < one.end for one in placeholders)
+    return lowered if inside else lowered[:first] + lowered[first : first + 1].upper() + lowered[first + 1 :]

@@ -1,0 +1,217 @@
+"""The application: routes, and around each request its id, its measures, a line of log and errors in its protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nmt.errors import NMTError
+from nmt.serve import cat_tools, deepl, libretranslate, own_routes
+from nmt.serve.errors import RequestError
+from nmt.serve.log import log_request
+from nmt.serve.openapi import openapi, spec_page
+from nmt.serve.service import Service
+from nmt.serve.web import CompactJSON
+
+_logger = logging.getLogger("nmt.serve")
+
+PAGE = Path(__file__).parent / "page.html"
+
+# The page is one file that loads nothing from elsewhere, and the browser holds it to that.
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_PAGE_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+_CORS = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-headers", b"Authorization, Content-Type, X-Request-Id"),
+    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+    (b"access-control-expose-headers", b"Retry-After, X-Request-Id"),
+]
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
+
+
+async def page(request: Request) -> Response:
+    """GET /"""
+    return Response(PAGE.read_bytes(), media_type="text/html", headers=_PAGE_HEADERS)
+
+
+async def health(request: Request) -> Response:
+    """GET /health: the process answers."""
+    return CompactJSON({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    """GET /ready: requests are welcome."""
+    service: Service = request.app.state.service
+    if service.is_ending:
+        return CompactJSON({"status": "ending"}, status_code=503, headers={"Retry-After": "5"})
+    if service.models.waiting > service.settings.limits.waiting // 2:
+        return CompactJSON({"status": "busy"}, status_code=503, headers={"Retry-After": "5"})
+    return CompactJSON({"status": "ready", "models": [one.name for one in service.models.all]})
+
+
+async def metrics(request: Request) -> Response:
+    """GET /metrics, for Prometheus."""
+    service: Service = request.app.state.service
+    return Response(service.measures.text(), media_type="text/plain; version=0.0.4")
+
+
+async def specification(request: Request) -> Response:
+    """GET /spec: OpenAPI."""
+    return CompactJSON(openapi())
+
+
+async def documentation(request: Request) -> Response:
+    """GET /docs: the same for people."""
+    return Response(spec_page(), media_type="text/html", headers=_PAGE_HEADERS)
+
+
+ROUTES = [
+    Route("/", page, methods=["GET"]),
+    Route("/health", health, methods=["GET"]),
+    Route("/ready", ready, methods=["GET"]),
+    Route("/metrics", metrics, methods=["GET"]),
+    Route("/spec", specification, methods=["GET"]),
+    Route("/openapi.json", specification, methods=["GET"]),
+    Route("/docs", documentation, methods=["GET"]),
+    *libretranslate.ROUTES,
+    *deepl.ROUTES,
+    *cat_tools.ROUTES,
+    *own_routes.ROUTES,
+]
+
+
+class Around:
+    """What every request has in common."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        name = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8).encode()
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal status, started
+            if message["type"] == "http.response.start":
+                started, status = True, message["status"]
+                message["headers"] = [*message["headers"], *_CORS, (b"x-request-id", name)]
+            await send(message)
+
+        measures = self._service.measures
+        measures.in_flight.inc()
+        try:
+            if scope["method"] == "OPTIONS":
+                await Response(status_code=204)(scope, receive, sending)
+            else:
+                await self._app(scope, receive, sending)
+        except Exception as error:
+            if not isinstance(error, RequestError):
+                _logger.exception("request %s has failed", name.decode())
+            if started:
+                raise
+            await _refusal(scope, error)(scope, receive, sending)
+        finally:
+            seconds = time.perf_counter() - began
+            measures.in_flight.dec()
+            measures.answered(route_of(scope), status, seconds)
+            texts = scope.get("nmt.texts") if self._service.settings.log_texts else None
+            log_request(scope, name.decode(), status, seconds, texts)
+
+
+def _refusal(scope: Scope, error: Exception) -> Response:
+    """An error as the protocol of the request tells it."""
+    found = error if isinstance(error, RequestError) else RequestError(500, "server: has failed; its log says why")
+    key = "message" if scope["path"].startswith("/v2/") else "error"
+    headers = dict(found.headers)
+    if found.status in (408, 413):  # the rest of the body is not read
+        headers["Connection"] = "close"
+    return CompactJSON({key: found.message}, status_code=found.status, headers=headers)
+
+
+def route_of(scope: Scope) -> str:
+    """The route of a request for measures: few names, whatever clients ask for."""
+    for route in ROUTES:
+        if route.matches(scope)[0] is not Match.NONE:
+            return route.path
+    return "other"
+
+
+async def _known_error(request: Request, error: Exception) -> Response:
+    """An answer to what no route answers."""
+    status = getattr(error, "status_code", 500)
+    messages = {404: "path: must be one of /docs, got another", 405: "method: must be another one for this path"}
+    headers = dict(getattr(error, "headers", None) or {})
+    key = "message" if request.url.path.startswith("/v2/") else "error"
+    return CompactJSON({key: messages.get(status, str(error))}, status_code=status, headers=headers)
+
+
+def make_app(service: Service) -> Starlette:
+    """The application of a service."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        watch = asyncio.ensure_future(_reloading(service))
+        try:
+            yield
+        finally:
+            watch.cancel()
+            await asyncio.to_thread(service.models.close)
+
+    async def request_error(request: Request, error: Exception) -> Response:
+        return _refusal(request.scope, error)
+
+    app = Starlette(
+        routes=ROUTES,
+        lifespan=lifespan,
+        exception_handlers={404: _known_error, 405: _known_error, RequestError: request_error},
+    )
+    app.add_middleware(Around, service=service)
+    state: Any = app.state
+    state.service, state.glossaries, state.sessions = service, deepl.Glossaries(), own_routes.Sessions()
+    return app
+
+
+async def _reloading(service: Service) -> None:
+    """Load models anew at each SIGHUP."""
+    import signal
+
+    came = asyncio.Event()
+    try:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, came.set)
+    except (ValueError, RuntimeError, NotImplementedError, AttributeError):
+        return  # not the main thread, or a system without it
+    while True:
+        await came.wait()
+        came.clear()
+        try:
+            await service.reload()
+            _logger.info("models are loaded anew")
+        except NMTError as error:
+            _logger.error("models could not be loaded anew, the former ones go on: %s", error)

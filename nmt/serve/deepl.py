@@ -1,0 +1,206 @@
+"""The parts of DeepL's API, version 2, that its clients and CAT tools use (developers.deepl.com/docs)."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nmt.documents.passage import Markup
+from nmt.serve.errors import RequestError
+from nmt.serve.libretranslate import enter, service_of
+from nmt.serve.models import base
+from nmt.serve.names import language_name
+from nmt.serve.service import Wanted
+from nmt.serve.web import CompactJSON, read_fields, text_field, texts_field, while_connected
+
+_MOST_GLOSSARIES = 1000
+_MOST_ENTRIES = 10_000
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Pairs of phrases that a client has stored, until the server ends."""
+
+    id: str
+    client: str
+    name: str
+    source: str
+    target: str
+    created: str
+    entries: tuple[tuple[str, str], ...]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """As the API tells of it."""
+        return {
+            "glossary_id": self.id,
+            "name": self.name,
+            "ready": True,
+            "source_lang": self.source,
+            "target_lang": self.target,
+            "creation_time": self.created,
+            "entry_count": len(self.entries),
+        }
+
+
+class Glossaries:
+    """All of them; where there are too many, the oldest goes."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[str, Glossary] = OrderedDict()
+
+    def add(self, one: Glossary) -> None:
+        """Keep one."""
+        self._all[one.id] = one
+        while len(self._all) > _MOST_GLOSSARIES:
+            self._all.popitem(last=False)
+
+    def of(self, client: str) -> list[Glossary]:
+        """A client's own."""
+        return [one for one in self._all.values() if one.client == client]
+
+    def get(self, client: str, name: str) -> Glossary:
+        """One of a client's own. Raises RequestError."""
+        found = self._all.get(name)
+        if found is None or found.client != client:
+            raise RequestError(404, "glossary_id: must be a glossary of yours, got another; make it first")
+        return found
+
+    def remove(self, client: str, name: str) -> None:
+        """Forget one. Raises RequestError."""
+        del self._all[self.get(client, name).id]
+
+
+async def _fields(request: Request) -> tuple[dict[str, Any], str]:
+    """What is given, and the client."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    return fields, enter(request, fields | {"api_key": fields.get("auth_key")})
+
+
+async def translate(request: Request) -> Response:
+    """POST /v2/translate, and GET as some clients do."""
+    service = service_of(request)
+    fields, client = await _fields(request)
+    texts = texts_field(fields, "text")
+    target = text_field(fields, "target_lang")
+    source = text_field(fields, "source_lang", "auto") or "auto"
+    service.check(texts)
+    markup = text_field(fields, "tag_handling", "") or "text"
+    if markup not in ("text", "html", "xml"):
+        raise RequestError(400, f"tag_handling: must be html or xml, got {markup[:40]!r}")
+    model, _ = service.pair(source, target, texts, fields.get("model"))
+    entries: tuple[tuple[str, str], ...] = ()
+    if name := fields.get("glossary_id"):
+        entries = request.app.state.glossaries.get(client, str(name)).entries
+    split = str(fields.get("split_sentences", "1")).lower() not in ("0", "none")
+    kinds: dict[str, Markup] = {"html": "html", "xml": "xml"}
+    wanted = Wanted(kinds.get(markup, "text"), split, glossary=entries, ignored=_names(fields.get("ignore_tags")))
+    found = await while_connected(request, service.translate(model, texts, wanted, client))
+    request.scope["nmt.texts"] = texts
+    language = model.source.upper()
+    told = [
+        {"detected_source_language": language, "text": one[0], "billed_characters": len(text)}
+        for text, one in zip(texts, found, strict=True)
+    ]
+    return CompactJSON({"translations": told})
+
+
+def _names(given: Any) -> frozenset[str]:
+    """Names of tags: a list, or a text with commas."""
+    parts = given if isinstance(given, list) else str(given or "").split(",")
+    return frozenset(str(part).strip().lower() for part in parts if str(part).strip())
+
+
+async def languages(request: Request) -> Response:
+    """GET /v2/languages."""
+    fields, _ = await _fields(request)
+    targets = service_of(request).models.targets
+    if fields.get("type", "source") != "target":
+        return CompactJSON([{"language": c.upper(), "name": language_name(c)} for c in targets])
+    codes = list(dict.fromkeys(code for to in targets.values() for code in to))
+    return CompactJSON([{"language": c.upper(), "name": language_name(c), "supports_formality": False} for c in codes])
+
+
+async def usage(request: Request) -> Response:
+    """GET /v2/usage: nothing is counted against anybody."""
+    await _fields(request)
+    return CompactJSON({"character_count": 0, "character_limit": 10**12})
+
+
+async def glossary_pairs(request: Request) -> Response:
+    """GET /v2/glossary-language-pairs."""
+    await _fields(request)
+    pairs = [(source, target) for source, to in service_of(request).models.targets.items() for target in to]
+    return CompactJSON({"supported_languages": [{"source_lang": s, "target_lang": t} for s, t in pairs]})
+
+
+async def glossaries(request: Request) -> Response:
+    """GET and POST /v2/glossaries."""
+    fields, client = await _fields(request)
+    kept: Glossaries = request.app.state.glossaries
+    if request.method == "GET":
+        return CompactJSON({"glossaries": [one.about for one in kept.of(client)]})
+    source, target = base(text_field(fields, "source_lang")), base(text_field(fields, "target_lang"))
+    service_of(request).models.find(source, target)
+    entries = _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    one = Glossary(secrets.token_hex(16), client, text_field(fields, "name"), source, target, now, entries)
+    kept.add(one)
+    return CompactJSON(one.about, status_code=201)
+
+
+def _entries(text: str, form: str) -> tuple[tuple[str, str], ...]:
+    """Pairs of a TSV or CSV. Raises RequestError."""
+    import csv
+
+    if form not in ("tsv", "csv"):
+        raise RequestError(400, f"entries_format: must be tsv or csv, got {form[:40]!r}")
+    rows = csv.reader(text.splitlines()) if form == "csv" else (line.split("\t") for line in text.splitlines())
+    found = []
+    for number, row in enumerate(rows, start=1):
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) < 2 or not row[0].strip() or not row[1].strip():
+            raise RequestError(400, f"entries: line {number} must be a phrase and its translation, got another")
+        found.append((row[0].strip(), row[1].strip()))
+    if not 0 < len(found) <= _MOST_ENTRIES:
+        raise RequestError(400, f"entries: must be 1 to {_MOST_ENTRIES:,}, got {len(found):,}")
+    return tuple(found)
+
+
+async def glossary(request: Request) -> Response:
+    """GET and DELETE /v2/glossaries/ID."""
+    _, client = await _fields(request)
+    kept: Glossaries = request.app.state.glossaries
+    name = request.path_params["name"]
+    if request.method == "DELETE":
+        kept.remove(client, name)
+        return Response(status_code=204)
+    return CompactJSON(kept.get(client, name).about)
+
+
+async def glossary_entries(request: Request) -> Response:
+    """GET /v2/glossaries/ID/entries."""
+    _, client = await _fields(request)
+    found = request.app.state.glossaries.get(client, request.path_params["name"])
+    text = "\n".join("\t".join(pair) for pair in found.entries)
+    return Response(text, media_type="text/tab-separated-values")
+
+
+ROUTES = [
+    Route("/v2/translate", translate, methods=["POST", "GET"]),
+    Route("/v2/languages", languages, methods=["GET", "POST"]),
+    Route("/v2/usage", usage, methods=["GET", "POST"]),
+    Route("/v2/glossary-language-pairs", glossary_pairs, methods=["GET"]),
+    Route("/v2/glossaries", glossaries, methods=["GET", "POST"]),
+    Route("/v2/glossaries/{name}", glossary, methods=["GET", "DELETE"]),
+    Route("/v2/glossaries/{name}/entries", glossary_entries, methods=["GET"]),
+]

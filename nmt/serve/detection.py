@@ -1,0 +1,48 @@
+"""Which language a text is in: by py3langid, a classifier of 97 languages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+from nmt.serve.errors import RequestError
+
+
+class Detector:
+    """Loaded when it is first asked; one thread at a time."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._identifier: Any = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the library is installed."""
+        from importlib.util import find_spec
+
+        return find_spec("py3langid") is not None
+
+    def ranked(self, text: str, among: Sequence[str] | None = None) -> list[tuple[str, float]]:
+        """Languages with their probabilities, the most probable first; `among`: no others. Raises RequestError: 501
+        without the library."""
+        if not self.is_there:
+            raise RequestError(501, "source: must be a language, got auto and no py3langid to detect it; name one")
+        with self._lock:
+            if self._identifier is None:
+                from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+                self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+            found = [(code, float(score)) for code, score in self._identifier.rank(text)]
+        if among:
+            codes = {one.split("-")[0].lower(): one for one in among}
+            kept = [(codes[code], score) for code, score in found if code in codes]
+            total = sum(score for _, score in kept) or 1.0
+            found = [(code, score / total) for code, score in kept] or [(among[0], 0.0)]
+        return found
+
+    def best(self, text: str, among: Sequence[str]) -> tuple[str, float]:
+        """The most probable of some languages."""
+        if len(among) == 1 and not self.is_there:
+            return among[0], 0.0
+        return self.ranked(text, among)[0]

@@ -1,0 +1,291 @@
+"""One model at work for many callers: their sentences share a search that never ends.
+
+What the live search cannot do (several translations, details, glossaries, models without a compiled search) is done by
+one more thread, in small batches, by the same fair turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Lock, Thread
+from typing import TYPE_CHECKING
+
+from nmt.decode import Hypothesis, LiveSearch
+from nmt.errors import NMTError
+from nmt.inference.translation import (
+    MAX_SOURCE_SUBWORDS,
+    Translation,
+    Wishes,
+    candidate_counts,
+    chosen_settings,
+    search_options,
+    with_warnings,
+)
+from nmt.serve.fair_queue import FairQueue
+
+if TYPE_CHECKING:
+    from nmt.inference.translator import Translator
+
+_logger = logging.getLogger("nmt.serve")
+
+BULK = 16
+"""Sentences of a request from which it is a long text, which gives way to others."""
+_SIDE_BATCH = 16
+"""Requests beyond the plain search are answered so many sentences at a time, so that nobody waits for long."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is wanted of each sentence of a request. glossary: pairs of phrases."""
+
+    n_best: int = 1
+    details: bool = False
+    glossary: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the live search finds it; a detail can be made of what it has found."""
+        return self.n_best == 1 and not self.glossary
+
+
+@dataclass
+class _Job:
+    """A request's sentences, and who waits for them."""
+
+    ask: Ask
+    is_bulk: bool
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[None]
+    found: list[list[Translation]]
+    missing: int
+    gone: bool = False
+    lock: Lock = field(default_factory=Lock)
+
+    def answer(self, index: int, translations: list[Translation]) -> None:
+        """One sentence is done; the last one wakes the caller."""
+        with self.lock:
+            self.found[index] = translations
+            self.missing -= 1
+            done = self.missing == 0
+        if done:
+            self._wake(None)
+
+    def fail(self, error: BaseException) -> None:
+        """The request cannot be answered."""
+        self.gone = True
+        self._wake(error)
+
+    def _wake(self, error: BaseException | None) -> None:
+        def settle() -> None:
+            if not self.future.done():
+                self.future.set_exception(error) if error is not None else self.future.set_result(None)
+
+        try:
+            self.loop.call_soon_threadsafe(settle)
+        except RuntimeError:
+            pass  # the caller's loop is closed: nobody waits
+
+
+@dataclass
+class _Sentence:
+    """A sentence of a job, as the live search wants it and as the side thread does."""
+
+    job: _Job
+    index: int
+    text: str
+    src_ids: list[int]
+    is_cut: bool
+    engine: Engine
+    expected: float | None = None
+    hypotheses: list[Hypothesis] | None = None  # where only the detail is missing
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody wants it any more."""
+        return self.job.gone
+
+    @property
+    def is_bulk(self) -> bool:
+        """Whether it is of a long text."""
+        return self.job.is_bulk
+
+    def found(self, hypotheses: list[Hypothesis]) -> None:
+        """What the live search calls."""
+        self.engine.live_found(self, hypotheses)
+
+    def failed(self, error: BaseException) -> None:
+        """What the live search calls."""
+        self.job.fail(error)
+
+
+class Engine:
+    """A translator that answers any number of requests at once, each as `translate_nbest` would.
+
+    Args:
+        translator: Whose settings hold; its number of threads is ignored.
+        threads: Searches at a time, a core each.
+        most_waiting: Sentences that may wait.
+        shortlist: Choose among the words of the model's shortlist.
+    """
+
+    def __init__(
+        self, translator: Translator, *, threads: int = 1, most_waiting: int = 20_000, shortlist: bool = False
+    ) -> None:
+        self.translator, self._shortlist = translator, shortlist
+        self._chosen = chosen_settings(translator.config.decoding, {})
+        size = -(-int(self._chosen["batch_size"]) // threads)
+        self._queue: FairQueue[_Sentence] = FairQueue(most_waiting, size * threads)
+        self._side: FairQueue[_Sentence] = FairQueue(most_waiting, 4 * _SIDE_BATCH)
+        self._live = self._live_search(size)
+        self._threads = [Thread(target=self._aside, name="nmt-serve-aside", daemon=True)]
+        if self._live is not None:
+            self._threads += [
+                Thread(target=self._search, args=(self._live,), name=f"nmt-serve-{n}", daemon=True)
+                for n in range(threads)
+            ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Sentences that wait."""
+        return len(self._queue) + len(self._side)
+
+    async def translate(
+        self, sentences: Sequence[str], ask: Ask | None = None, client: str = ""
+    ) -> list[list[Translation]]:
+        """For each sentence its translations, the best first, at least one. Cancelled, it leaves the search.
+
+        Raises FullError: Too many wait. NMTError: The model cannot do what is asked.
+        """
+        ask = ask or Ask()
+        cut: set[int] = set()
+        if sum(map(len, sentences)) > 2000:
+            ids = await asyncio.to_thread(self.translator.source_ids, sentences, cut)
+        else:
+            ids = self.translator.source_ids(sentences, cut)
+        there = [n for n, row in enumerate(ids) if row]
+        loop = asyncio.get_running_loop()
+        found = [[Translation("", 0.0, 0.0)] for _ in sentences]
+        if not there:
+            return found
+        job = _Job(ask, len(there) >= BULK, loop, loop.create_future(), found, len(there))
+        live = self._live is not None and ask.is_plain
+        tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self) for n in there]
+        if live and (lengths := self._expected([ids[n] for n in there])) is not None:
+            for ticket, length in zip(tickets, lengths, strict=True):
+                ticket.expected = length
+        (self._queue if live else self._side).put(client, tickets)
+        try:
+            await job.future
+        except asyncio.CancelledError:
+            job.gone = True
+            raise
+        return job.found
+
+    def close(self) -> None:
+        """Answer what has come, then end; blocks until then."""
+        self._queue.close()
+        for thread in self._threads[1:]:
+            thread.join()
+        self._side.close()
+        self._threads[0].join()
+
+    # ------------------------------------------------------------ the live search
+
+    def _live_search(self, size: int) -> LiveSearch | None:
+        """The search of this model for sentences that come and go; None where it has no such search."""
+        chosen = self._chosen
+        beam_size, n_best = candidate_counts(chosen, 1)
+        options = search_options(chosen, self._learnt([]))
+        if chosen["sampling"] or chosen["mbr"] != "none":
+            return None
+        try:
+            return LiveSearch(
+                self.translator.model_with(None),
+                beam_size=beam_size,
+                length_penalty=chosen["length_penalty"],
+                n_best=n_best,
+                max_length_ratio=chosen["max_length_ratio"],
+                max_length_extra=chosen["max_length_extra"],
+                size=size,
+                longest=MAX_SOURCE_SUBWORDS,
+                options=options,
+            )
+        except ValueError:
+            return None
+
+    def _learnt(self, src_ids: list[list[int]]) -> dict[str, object]:
+        learnt = self.translator.learnt_for(self._chosen, self._shortlist, src_ids)
+        return {name: value for name, value in learnt.items() if name != "expected_lengths"}
+
+    def _expected(self, src_ids: list[list[int]]) -> Sequence[float] | None:
+        """Expected lengths of translations, where the word reward is bounded."""
+        learnt = self.translator.learnt_for(self._chosen, False, src_ids)
+        return None if "expected_lengths" not in learnt else list(learnt["expected_lengths"])
+
+    def _search(self, live: LiveSearch) -> None:
+        """A thread's life: an error is that of the requests in work, not of those to come."""
+        while True:
+            try:
+                live.run(self._queue)
+                return
+            except Exception:
+                _logger.exception("a search has failed; its requests are told so")
+
+    def live_found(self, sentence: _Sentence, hypotheses: list[Hypothesis]) -> None:
+        """A sentence has left the search."""
+        self._queue.ended(sentence)
+        if sentence.gone:
+            return
+        if sentence.job.ask.details and hypotheses:
+            sentence.hypotheses = hypotheses
+            try:
+                self._side.put("", [sentence])
+            except Exception as error:  # noqa: BLE001 - full, or closed: it is the request's error
+                sentence.job.fail(error)
+            return
+        found = self.translator.translations_of(hypotheses)
+        sentence.job.answer(sentence.index, with_warnings(found, cut=sentence.is_cut))
+
+    # ------------------------------------------------------------ beside it
+
+    def _aside(self) -> None:
+        """The life of the thread for all that is not plain."""
+        while (taken := self._side.take(_SIDE_BATCH, wait=True)) is not None:
+            groups: dict[tuple[bool, Ask], list[_Sentence]] = {}
+            for one in taken:
+                groups.setdefault((one.hypotheses is not None, one.job.ask), []).append(one)
+            for (is_found, ask), group in groups.items():
+                try:
+                    answers = self._detailed(group) if is_found else self._searched(ask, group)
+                    for one, translations in zip(group, answers, strict=True):
+                        one.job.answer(one.index, translations)
+                except Exception as error:  # noqa: BLE001 - it is raised where the request was made
+                    if not isinstance(error, NMTError):
+                        _logger.exception("a request beside the search has failed")
+                    for one in group:
+                        one.job.fail(error)
+            for one in taken:
+                self._side.ended(one)
+
+    def _detailed(self, group: list[_Sentence]) -> list[list[Translation]]:
+        """With details of what the live search has found."""
+        found = [one.hypotheses or [] for one in group]
+        texts, ids = [one.text for one in group], [one.src_ids for one in group]
+        detailed = self.translator.with_details(self.translator.model_with(None), texts, ids, found, None)
+        return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
+
+    def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:
+        """By the translator's own search."""
+        texts = [one.text for one in group]
+        wishes = None
+        if ask.glossary:
+            wishes = Wishes(glossary=[self.translator.phrases_for(text, ask.glossary) for text in texts])
+        beam = max(int(self._chosen["beam_size"]), ask.n_best)
+        return self.translator.translate_nbest(
+            texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist
+        )

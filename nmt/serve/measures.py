@@ -1,0 +1,41 @@
+"""What Prometheus is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class Measures:
+    """Counters of one server. waiting: how many sentences wait."""
+
+    def __init__(self, waiting: Callable[[], int]) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        of = self._registry
+        self._requests = Counter("nmt_requests", "Requests answered.", ["route", "status"], registry=of)
+        self._seconds = Histogram("nmt_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS, registry=of)
+        self.in_flight = Gauge("nmt_requests_in_flight", "Requests that are being answered.", registry=of)
+        self._sentences = Counter("nmt_sentences", "Sentences translated.", ["model"], registry=of)
+        self._characters = Counter("nmt_characters", "Characters of source text translated.", ["model"], registry=of)
+        self.models = Gauge("nmt_models", "Models loaded.", registry=of)
+        Gauge("nmt_sentences_waiting", "Sentences that wait for a place in a search.", registry=of).set_function(
+            waiting
+        )
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """A request is over."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def translated(self, model: str, sentences: int, characters: int) -> None:
+        """A model has translated."""
+        self._sentences.labels(model).inc(sentences)
+        self._characters.labels(model).inc(characters)
+
+    def text(self) -> bytes:
+        """All of them in Prometheus' text format."""
+        return generate_latest(self._registry)

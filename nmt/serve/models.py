@@ -1,0 +1,149 @@
+"""The models that a server has: which pairs of languages, by which names, and how one set replaces another."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from threading import Thread
+
+from nmt.documents.sentences import Splitter, sentence_splitter
+from nmt.errors import ConfigError, NMTError
+from nmt.inference.translator import Translator
+from nmt.serve.engine import Engine
+from nmt.serve.errors import RequestError
+from nmt.serve.settings import ServerSettings
+from nmt.storage.saved_model import load_saved_model
+
+_logger = logging.getLogger("nmt.serve")
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """One model at work. scores: of validation, as training has left them; per_second: sentences of a first try."""
+
+    name: str
+    source: str
+    target: str
+    engine: Engine
+    splitter: Splitter | None
+    scores: dict[str, float]
+    updates: int
+    parameters: int
+    compute_dtype: str
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What people are told of it."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "target": self.target,
+            "validation": self.scores,
+            "updates": self.updates,
+            "parameters": self.parameters,
+            "compute_dtype": self.compute_dtype,
+        }
+
+
+class Models:
+    """A set of models; the first of a pair is its default."""
+
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        self.all = tuple(models)
+
+    @cached_property
+    def targets(self) -> dict[str, list[str]]:
+        """Languages translated into, by source language."""
+        found: dict[str, list[str]] = {}
+        for one in self.all:
+            targets = found.setdefault(one.source, [])
+            if one.target not in targets:
+                targets.append(one.target)
+        return found
+
+    @property
+    def waiting(self) -> int:
+        """Sentences that wait."""
+        return sum(one.engine.waiting for one in self.all)
+
+    def find(self, source: str, target: str, name: str | None = None) -> ServedModel:
+        """The model of a pair, by its name where one is given. Codes may have regions: de-AT. Raises RequestError."""
+        pairs = (source.lower(), target.lower()), (base(source), base(target))
+        for wanted in pairs:
+            for one in self.all:
+                if (one.source.lower(), one.target.lower()) == wanted and (not name or one.name == name):
+                    return one
+        known = ", ".join(f"{one.source} to {one.target} ({one.name})" for one in self.all[:10])
+        what = f"{source} to {target}" + (f" by {name}" if name else "")
+        raise RequestError(400, f"{what} is not supported; there are {known}")
+
+    def close(self) -> None:
+        """Answer what has come, then end."""
+        for one in self.all:
+            one.engine.close()
+
+
+def base(code: str) -> str:
+    """A language without its region: pt of pt-BR or pt_BR."""
+    return code.replace("_", "-").split("-")[0].lower()
+
+
+def load_models(settings: ServerSettings) -> Models:
+    """Load all models and translate a line with each, so that the first request is as fast as others. Raises
+    NMTError."""
+    found: list[ServedModel] = []
+    for path in settings.models:
+        began = time.monotonic()
+        found.append(_load(path, settings, {one.name for one in found}))
+        _logger.info("loaded %s in %.1f s", found[-1].name, time.monotonic() - began)
+    return Models(found)
+
+
+def _warm_up(translator: Translator) -> None:
+    """Compile what only some requests need, while others are answered."""
+    try:
+        translator.translate_nbest(["."], n_best=2, beam_size=5, details=True)
+        translator.session(".").complete("")
+    except NMTError:
+        pass  # whoever asks for it is told
+
+
+def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
+    saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
+    translator = Translator.load(
+        path,
+        threads=settings.threads,
+        checkpoint=settings.checkpoint,
+        compute_dtype=settings.compute_dtype,
+        cells=settings.cells,
+    )
+    config = translator.config
+    name = config.name
+    if name in taken:
+        name = next(f"{name}-{n}" for n in range(2, 10_000) if f"{name}-{n}" not in taken)
+    if settings.shortlist and translator.shortlist is None:
+        raise ConfigError(f"{path}: must have a shortlist for --shortlist, got none; run nmt-shortlist {path}")
+    state = saved.content.get("state", {})
+    translator.translate(["."])
+    Thread(target=_warm_up, args=(translator,), name="nmt-serve-warm-up", daemon=True).start()
+    engine = Engine(
+        translator,
+        threads=settings.threads,
+        most_waiting=settings.limits.waiting,
+        shortlist=settings.shortlist,
+    )
+    return ServedModel(
+        name=name,
+        source=config.data.src.lang,
+        target=config.data.tgt.lang,
+        engine=engine,
+        splitter=sentence_splitter(config.data.src.lang) if settings.split else None,
+        scores={key: float(value) for key, value in (state.get("best_scores") or {}).items()},
+        updates=int(state.get("best_update") or state.get("update") or 0),
+        parameters=sum(int(array.size) for array in saved.params.values()),
+        compute_dtype=settings.compute_dtype or config.compute_dtype,
+    )

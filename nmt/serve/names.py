@@ -1,0 +1,20 @@
+"""Names of languages in English, by the Unicode Common Locale Data Repository."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+
+@lru_cache(maxsize=512)
+def language_name(code: str) -> str:
+    """The name of a language; the code itself where there is none, or nobody to say it."""
+    try:
+        from langcodes import Language
+        from langcodes.tag_parser import LanguageTagError
+    except ImportError:
+        return code
+    try:
+        found = str(Language.get(code).display_name())
+    except LanguageTagError:
+        return code
+    return code if found.startswith("Unknown language") else found

@@ -1,0 +1,68 @@
+"""What a server is told once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nmt.errors import DataError
+from nmt.lines import read_text
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may cost; 0 is no limit. Characters are of all its texts together."""
+
+    characters: int = 50_000
+    texts: int = 1_000
+    alternatives: int = 4
+    requests_per_minute: int = 0
+    body_bytes: int = 2 * 2**20
+    file_bytes: int = 20 * 2**20
+    body_seconds: float = 30.0
+    seconds: float = 300.0
+    waiting: int = 20_000
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """models: folders or bundles; keys: requests a minute by the hash of each key, none where anybody may ask."""
+
+    models: tuple[Path, ...]
+    host: str = "127.0.0.1"
+    port: int = 5000
+    threads: int = 1
+    checkpoint: str | None = None
+    compute_dtype: str | None = None
+    shortlist: bool = False
+    cells: tuple[str, ...] = ()
+    split: bool = True
+    log_texts: bool = False
+    limits: Limits = field(default_factory=Limits)
+    keys: Mapping[str, int] = field(default_factory=dict)
+    metrics_open: bool = True
+
+
+def hash_of(key: str) -> str:
+    """What is kept of a key."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def read_keys(path: str, default: int) -> dict[str, int]:
+    """Keys of a file, one a line, with requests a minute behind a tab where they are not the default. Raises
+    DataError."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(read_text(path), start=1):
+        key, _, limit = line.strip().partition("\t")
+        if not key or key.startswith("#"):
+            continue
+        if limit and not limit.strip().isdecimal():
+            raise DataError(
+                f"{path}: line {number} must be a key, a tab and requests a minute, got {limit!r}; mend the line"
+            )
+        found[hash_of(key)] = int(limit) if limit else default
+    if not found:
+        raise DataError(f"{path}: must hold a key a line, got none; write some, or leave the option out")
+    return found

@@ -1,0 +1,210 @@
+"""Documents: a translator that changes nothing gives every byte back, another one changes texts alone."""
+
+import io
+import re
+import zipfile
+
+import pytest
+from click.testing import CliRunner
+
+from nmt.documents.document import FORMATS, format_of, read_document
+from nmt.errors import DataError
+from nmt.inference.translation import Translation
+
+SRT = (
+    "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>hello there,\r\nhow are</i> you?\r\n\r\n"
+    "2\r\n00:00:03,000 --> 00:00:04,000\r\nfine.\r\n"
+).encode()
+
+XLIFF = b"""<?xml version='1.0'?>
+<!-- kept --><xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>
+  <trans-unit id="1" note="a > b">
+    <source>hello <g id="1">big</g> <x id="2"/>world &amp; co</source>
+  </trans-unit>
+  <trans-unit id="2"><source>done</source><target>fertig</target></trans-unit>
+  <trans-unit id="3"><source>empty</source><target/></trans-unit>
+  <trans-unit id="4" translate="no"><source>stays</source></trans-unit>
+</body></file></xliff>
+"""
+
+PO = b"""# kept
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\\n"
+
+#: a.c:1
+#, c-format
+msgid "hello %s, you"
+msgstr ""
+
+msgid "one"
+msgid_plural "%d many"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "done"
+msgstr "fertig"
+"""
+
+HTML = b"""<!DOCTYPE html>
+<html lang=en><head><title>a page</title><style>p > a { }</style></head>
+<body><!-- c --><p class="x">hello <b>big</b> world &mdash; here<br>new line</p>
+<ul><li>one<li>two &copy; three</ul><pre>a  b</pre><a href='?a=1&b=2'>link</a></body></html>
+"""
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def docx():
+    """A document with runs of three formats, a tab and a table."""
+
+    def run(text, form=""):
+        return f'<w:r>{form}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+    bold = "<w:rPr><w:b/></w:rPr>"
+    body = f"<w:p>{run('hello ')}{run('bi', bold)}{run('g', bold)}{run(' world &amp; co')}</w:p>"
+    body += f"<w:p><w:r><w:t>left</w:t><w:tab/><w:t>right</w:t></w:r></w:p><w:tbl><w:p>{run('cell')}</w:p></w:tbl>"
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("[Content_Types].xml", "<Types/>")
+        packed.writestr("word/document.xml", f'<w:document xmlns:w="{W}"><w:body>{body}</w:body></w:document>')
+        packed.writestr("word/media/a.png", bytes(range(256)))
+    return out.getvalue()
+
+
+CONTENTS = {
+    "text": "one\r\n\r\n two\u2028three".encode(),
+    "html": HTML,
+    "xml": b"<?xml version='1.0'?>\n<a><b x='1'>hello <i>big</i> world</b><![CDATA[a < b]]></a>",
+    "srt": SRT,
+    "po": PO,
+    "xliff": XLIFF,
+    "docx": docx(),
+}
+
+
+def through(form, change, content=None):
+    if form == "po":
+        pytest.importorskip("translate", reason="needs the extra [documents]")
+    document = read_document(CONTENTS[form] if content is None else content, form)
+    return document.write(
+        [p.joined([Translation(change(s.asked), 0.0, 0.0) for s in p.sentences]) for p in document.passages]
+    )
+
+
+@pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("po", "xliff")])
+def test_nothing_changes_by_a_translator_that_changes_nothing(form):
+    assert through(form, str) == CONTENTS[form]
+
+
+def test_every_format_is_tried():
+    assert CONTENTS.keys() == set(FORMATS)
+
+
+def test_subtitles_keep_times_tags_and_numbers_of_lines():
+    assert through("srt", str.upper) == SRT.replace(b"hello there,", b"HELLO THERE,").replace(
+        b"how are</i> you?", b"HOW ARE</i> YOU?"
+    ).replace(b"fine.", b"FINE.")
+
+
+def test_targets_of_xliff_are_written_and_nothing_else():
+    found = through("xliff", str.upper)
+    assert found == XLIFF.replace(
+        b"&amp; co</source>",
+        b'&amp; co</source>\n    <target>HELLO <g id="1">BIG</g> <x id="2"/>WORLD &amp; CO</target>',
+    ).replace(b"<target/>", b"<target>EMPTY</target>")
+
+
+def test_open_entries_of_po_are_filled_and_marked():
+    found = through("po", str.upper).decode()
+    assert 'msgstr "HELLO %s, YOU"' in found and "#, c-format, fuzzy" in found
+    assert 'msgstr[1] "%d MANY"' in found and 'msgstr "fertig"' in found and found.startswith("# kept\n")
+    assert found.count("fuzzy") == 2
+
+
+def test_runs_of_docx_keep_their_formats():
+    found = through("docx", str.upper)
+    parts = zipfile.ZipFile(io.BytesIO(found))
+    assert parts.read("word/media/a.png") == bytes(range(256))
+    text = parts.read("word/document.xml").decode()
+    bold = "<w:rPr><w:b/></w:rPr><w:t>BIG</w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t></w:t>"
+    assert bold in text and "<w:t>LEFT</w:t><w:tab/><w:t>RIGHT</w:t>" in text.replace(' xml:space="preserve"', "")
+    assert " WORLD &amp; CO</w:t>" in text and ">CELL<" in text
+
+
+def test_runs_of_docx_move_with_their_words():
+    from tests.documents.test_passages import backward, by_words
+
+    document = read_document(CONTENTS["docx"], "docx")
+    new = [p.joined([by_words(s.asked, backward) for s in p.sentences]) for p in document.passages]
+    text = zipfile.ZipFile(io.BytesIO(document.write(new))).read("word/document.xml").decode()
+    words = re.findall(r"(<w:b/></w:rPr>)?<w:t[^>]*>([^<]*)", text)
+    first = [(bool(bold), word.strip()) for bold, word in words if word.strip()]
+    assert first[:3] == [(False, "CO &amp; WORLD"), (True, "BIG"), (False, "HELLO")]
+    assert "CO &amp; WORLD BIG HELLO" in " ".join("".join(word for _, word in words).split())
+
+
+def test_html_keeps_what_is_no_text():
+    found = through("html", str.upper)
+    for kept in (b"<style>p > a { }</style>", b"<pre>a  b</pre>", b"<a href='?a=1&b=2'>LINK</a>", b"<li>ONE<li>"):
+        assert kept in found
+    assert b"HELLO <b>BIG</b> WORLD" in found
+
+
+@pytest.mark.parametrize(
+    "form, content, said",
+    [
+        ("text", b"\xff", "line 1 must be UTF-8"),
+        ("srt", b"no times", "must be SubRip"),
+        ("xliff", b"<a/>", "must be XLIFF"),
+        ("xliff", b"<xliff><a></xliff>", "must be XML"),
+        ("xliff", b'<!DOCTYPE x [<!ENTITY a "b">]><xliff/>', "must declare no entities"),
+        ("docx", b"PK no", "must be a DOCX file"),
+        ("docx", b"", "must be a DOCX file"),
+    ],
+)
+def test_broken_documents_are_a_line(form, content, said):
+    with pytest.raises(DataError, match=said) as caught:
+        read_document(content, form, "some")
+    assert "\n" not in str(caught.value)
+
+
+def test_names_say_formats():
+    assert [format_of(name) for name in ("a.TXT", "b.htm", "c.xlf", "d.pot", "e.docx")] == [
+        "text",
+        "html",
+        "xliff",
+        "po",
+        "docx",
+    ]
+    with pytest.raises(DataError, match="must end in one of"):
+        format_of("a.exe")
+
+
+def test_the_command_translates_documents(tmp_path):
+    pytest.importorskip("sentencex", reason="needs the extra [documents]")
+    from nmt.cli.translate import translate
+    from tests.saved_models import sentences, write_folder
+
+    folder = write_folder(tmp_path / "model", seed=6)
+    a, b = sentences(2, seed=5)
+    source, out = tmp_path / "page.html", tmp_path / "out.html"
+    source.write_text(f"<p>{a} <b>{b}</b></p>\n<p>{b}</p>\n", "utf-8")
+    result = CliRunner().invoke(translate, [str(folder), str(source), "--format", "auto", "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    lines = tmp_path / "lines"
+    lines.write_text(f"{b}\n", "utf-8")
+    plain = CliRunner().invoke(translate, [str(folder), str(lines)]).stdout.strip("\n")
+    found = out.read_text("utf-8")
+    assert found.count("<b>") == found.count("</b>") == 1 and f"<p>{plain.strip()}</p>" in found.replace(
+        plain, plain.strip()
+    )
+    for arguments, said in (
+        (["--format", "html", "--scores"], "goes without --scores"),
+        (["--format", "docx"], "must be a DOCX file"),
+        (["--format", "html", "-o", str(source)], "must"),
+    ):
+        result = CliRunner().invoke(translate, [str(folder), str(source), *arguments])
+        assert result.exit_code != 0 and said in result.output, result.output
+    assert CliRunner().invoke(translate, [str(folder), "-", "--format", "auto"], input="a").exit_code == 2

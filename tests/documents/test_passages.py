@@ -1,0 +1,206 @@
+"""Text around what a model reads: white space, capitals, placeholders and tags, by translators that are known."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from nmt.documents import read_passage
+from nmt.documents.placeholders import placeholders_of
+from nmt.documents.tagged_text import html_tokens
+from nmt.inference.translation import Detail, Translation
+
+
+def by_words(sentence, order, change=str.swapcase):
+    """A translation whose word n is the source's word order[n], changed; its attention says so."""
+    words = sentence.split()
+    order = order(len(words))
+    texts = [change(words[n]) for n in order]
+    attention = np.zeros((len(texts) + 1, len(words) + 1))
+    for t, n in enumerate([*order, len(words)]):
+        attention[t, n] = 1.0
+    tokens = [f"▁{text}" for text in texts] + ["</s>"]
+    detail = Detail(tokens, [0.0] * len(tokens), [f"▁{word}" for word in words], attention, [], [])
+    return Translation(" ".join(texts), 0.0, 0.0, detail)
+
+
+def forward(count):
+    return list(range(count))
+
+
+def backward(count):
+    return list(range(count))[::-1]
+
+
+def translated(text, markup="text", order=forward, change=str.swapcase, splitter=None):
+    passage = read_passage(text, markup, splitter)
+    assert passage.source == text
+    return passage.joined([by_words(one.asked, order, change) for one in passage.sentences])
+
+
+def by_stops(text):
+    return re.findall(r"[^.]*\.\s*|[^.]+$", text)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("one two", "ONE TWO"),
+        ("  one \n\n two\r\n", "  ONE \n\n TWO\r\n"),
+        ("one two.  three. ", "ONE TWO.  THREE. "),
+        ("", ""),
+        (" \t\n", " \t\n"),
+    ],
+)
+def test_white_space_stays(text, expected):
+    assert translated(text, splitter=by_stops) == expected
+
+
+def test_capitals_in_capitals_out():
+    def german(word):
+        return {"Stop": "Halt", "here": "hier", "now!": "jetzt!"}[word]
+
+    assert translated("STOP HERE NOW!", change=german) == "HALT HIER JETZT!"
+    assert translated("Stop here now!", change=german) == "Halt hier jetzt!"
+    assert read_passage("NO %1$s LEFT").sentences[0].asked == "No %1$s left"
+    assert read_passage("USA").sentences[0].asked == "USA"
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("Hi %1$s, %d new {count} at https://a.b/c?x=1.", ["%1$s", "%d", "{count}", "https://a.b/c?x=1"]),
+        ("Mail me@x.org or www.foo.de/x, 100% sure", ["me@x.org", "www.foo.de/x", "100"]),
+        ("50 % of 3.5 and %(name)s, %1 done", ["50", "3.5", "%(name)s", "%1"]),
+        ("{0} ${x} {{ y }} %.2f %@", ["{0}", "${x}", "{{ y }}", "%.2f", "%@"]),
+        ("v1 B2B a-b 12:30 on 2024-01-02", ["12:30", "2024-01-02"]),
+        ("20% of it, 5% discount", ["20", "5"]),
+        ("nothing here: a%b {not this one} @x", []),
+    ],
+)
+def test_placeholders_are_known(text, found):
+    assert [one.text for one in placeholders_of(text)] == found
+
+
+@pytest.mark.parametrize("hostile", ["1-" * 50_000 + "a", "a" * 100_000, "{" * 50_000, "www." * 30_000, "%" * 50_000])
+def test_placeholders_of_hostile_text_are_found_in_line(hostile):
+    placeholders_of(hostile)
+
+
+def garbled(word):
+    return word.upper() if word.isalpha() else "xx"
+
+
+@pytest.mark.parametrize(
+    "order, expected", [(forward, "HELLO {name} YOU HAVE %d MAILS"), (backward, "MAILS %d HAVE YOU {name} HELLO")]
+)
+def test_placeholders_follow_their_words(order, expected):
+    assert translated("hello {name} you have %d mails", order=order, change=garbled) == expected
+
+
+def test_placeholders_are_neither_lost_nor_doubled():
+    def lost(count):
+        return [n for n in range(count) if n != 1]
+
+    def doubled(count):
+        return [0, 1, 1, 2]
+
+    assert translated("see {a} now", order=lost, change=garbled).split().count("{a}") == 1
+    assert translated("see {a} now", order=doubled, change=lambda w: w).split().count("{a}") == 1
+    assert translated("it costs 1,000.50 now", change=lambda w: w.replace("1,000.50", "1.000,50")) == (
+        "it costs 1.000,50 now"
+    )
+    assert translated("it costs 12 now", change=lambda w: "zwölf" if w == "12" else w) == "it costs 12 now"
+
+
+@pytest.mark.parametrize(
+    "text, order, expected",
+    [
+        ("a <b>bb</b> c", forward, "A <b>BB</b> C"),
+        ("a <b>bb</b> c", backward, "C <b>BB</b> A"),
+        ("a <b>b <i>c</i></b> d", backward, "D <b><i>C</i> B</b> A"),
+        ("<p>a <b>b</b>!</p>", forward, "<p>A <b>B</b>!</p>"),
+        ("a <img src='x'>b c", backward, "C <img src='x'>B A"),
+        ("a <!-- x -->b", forward, "A <!-- x -->B"),
+        ("a<br>b", forward, "A<br>B"),
+        ("a &amp; b", forward, "A &amp; B"),
+        ("<b>a b</b>", backward, "<b>B A</b>"),
+        ("a <code>x < y</code> b", forward, "A <code>x < y</code> B"),
+        ("<p>a <b>b</p><p>c</b> d</p>", forward, "<p>A <b>B</p><p>C</b> D</p>"),
+        ('<p translate="no">a <b>b</b></p> c', forward, '<p translate="no">a <b>b</b></p> C'),
+        ("<script>var a = '<b>x</b>';</script>t", forward, "<script>var a = '<b>x</b>';</script>T"),
+    ],
+)
+def test_tags_follow_their_words(text, order, expected):
+    assert translated(text, "html", order) == expected
+
+
+def test_what_is_translated_is_written_safely():
+    assert translated("a b", "html", change=lambda word: "<script>&") == "&lt;script&gt;&amp; &lt;script&gt;&amp;"
+
+
+PIECES = (
+    "<b> </b> <i> </i> <u> </u> word x. A &amp; <!--c--> <br> <p> </p> <img> &nbsp; é <code> </code> %d {x} 7".split()
+)
+PIECES += [" ", " ", "\n"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("markup", ["html", "xml"])
+def test_no_tag_is_lost_or_doubled_whatever_is_written_and_said(seed, markup):
+    draw = random.Random(seed)
+    for _ in range(700):
+        text = "".join(draw.choice(PIECES) for _ in range(draw.randint(0, 14)))
+        found = translated(text, markup, lambda n: draw.sample(range(n), n), lambda w: w.upper() + "ä")
+        tags = [sorted(t.raw for t in html_tokens(one) if t.kind != "text") for one in (text, found)]
+        assert tags[0] == tags[1], (text, found)
+
+
+def test_elements_stay_a_tree():
+    draw = random.Random(3)
+    for _ in range(500):
+        words = [f"w{n}" for n in range(draw.randint(2, 9))]
+        for name in ("b", "i", "u"):
+            low, high = sorted(draw.sample(range(len(words) + 1), 2))
+            words[low:high] = [f"<{name}>" + " ".join(words[low:high]) + f"</{name}>"]
+        text = " ".join(words)
+        found = translated(text, "html", lambda n: draw.sample(range(n), n))
+        opened = []
+        for token in html_tokens(found):
+            if token.kind == "open":
+                opened.append(token.name)
+            elif token.kind == "close":
+                assert opened.pop() == token.name, (text, found)
+        assert not opened
+        assert sorted(re.sub(r"<[^>]*>", " ", found).split()) == sorted(re.sub(r"<[^>]*>", " ", text).upper().split())
+
+
+HOSTILE = {
+    "deep": "<b>" * 5000 + "x" + "</b>" * 5000,
+    "deep, one word beside": "y " + "<b>" * 5000 + "x" + "</b>" * 5000,
+    "many": "<i>x</i> " * 5000,
+    "empty": "x " + "<b></b>" * 5000 + " y",
+    "unclosed": "a " + "<b>" * 10_000 + " b",
+    "open brackets": "<" * 10_000,
+    "entities": "&amp" * 10_000,
+    "numbers": "1 " * 4000,
+    "one word": "x" * 50_000,
+    "comments": "<!--" * 2000,
+    "declarations": "<![" * 5000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_markup_keeps_its_tags(name):
+    found = translated(HOSTILE[name], "html", change=lambda word: word + "z")
+    tags = [[t.raw for t in html_tokens(one) if t.kind != "text"] for one in (HOSTILE[name], found)]
+    assert sorted(tags[0]) == sorted(tags[1])
+    translated(HOSTILE[name], "text")
+
+
+def test_long_sentences_are_cut_between_words_and_lose_nothing():
+    text = " ".join(f"word{n}" for n in range(3000))
+    passage = read_passage(text)
+    assert len(passage.sentences) > 10 and max(len(one.text) for one in passage.sentences) <= 1000
+    assert translated(text) == text.upper()

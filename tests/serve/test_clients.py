@@ -1,0 +1,65 @@
+"""Clients that people have, against a server that runs."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+
+def test_libretranslatepy(server, lines, expected):
+    library = pytest.importorskip("libretranslatepy")
+    client = library.LibreTranslateAPI(server.url + "/")
+    assert client.translate(lines[0], "en", "de") == expected[lines[0]]
+    assert {one["code"] for one in client.languages()} == {"en", "fr", "de"}
+    assert client.detect("Das ist ein Haus, und das ist ein Baum.")[0]["language"] == "de"
+
+
+def test_deep_translator(server, lines, expected):
+    library = pytest.importorskip("deep_translator")
+    client = library.LibreTranslator(source="en", target="de", custom_url=server.url + "/", api_key="any")
+    assert client.translate(lines[0]) == expected[lines[0]]
+    assert client.translate_batch(lines[:3]) == [expected[line] for line in lines[:3]]
+
+
+def test_deepl(server, lines, expected):
+    library = pytest.importorskip("deepl")
+    client = library.Translator("any", server_url=server.url, send_platform_info=False)
+    found = client.translate_text(lines[:3], source_lang="EN", target_lang="DE")
+    assert [one.text for one in found] == [expected[line] for line in lines[:3]]
+    assert [one.code for one in client.get_target_languages()] == ["DE"]
+    assert not client.get_usage().any_limit_reached
+    glossary = client.create_glossary("mine", "EN", "DE", {"kara": "losu"})
+    found = client.translate_text("kara kara miti", source_lang="EN", target_lang="DE", glossary=glossary)
+    assert "losu" in found.text
+    assert client.get_glossary_entries(glossary) == {"kara": "losu"}
+    client.delete_glossary(glossary)
+    with pytest.raises(library.DeepLException):
+        client.translate_text("a", target_lang="JA")
+
+
+def test_curl(server, lines, expected):
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("needs curl")
+    fields = [f"-d{name}={value}" for name, value in (("source", "en"), ("target", "de"))]
+    command = [curl, "-sS", "--fail", f"{server.url}/translate", *fields, "--data-urlencode", f"q={lines[0]}"]
+    answer = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert json.loads(answer) == {"translatedText": expected[lines[0]]}
+
+
+def test_npm_client(server, lines, expected):
+    """Where node is there, and `npm install --global libretranslate` or NODE_PATH has brought the client."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node")
+    asked = json.dumps({"query": lines[0], "source": "en", "target": "de", "apiurl": server.url})
+    script = f"""
+        let library; try {{ library = require("libretranslate"); }} catch (e) {{ process.exit(3); }}
+        library.translate({asked}).then(found => console.log(JSON.stringify(found)));
+    """
+    answer = subprocess.run([node, "-e", script], capture_output=True, text=True, timeout=60)
+    if answer.returncode == 3:
+        pytest.skip("needs the npm package libretranslate")
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == expected[lines[0]]
