@@ -74,11 +74,12 @@ def _end(number: int, frame: FrameType | None) -> None:
 _end.never_raises = True  # type: ignore[attr-defined]  # see nmt.interruption.uninterrupted
 
 
-def _run(name: str) -> Any:
-    """Run a command of nmt.cli so that signals end it properly from its first import to its last line."""
+def _run(name: str, module: str | None = None) -> Any:
+    """Run a command of nmt.cli so that signals end it properly from its first import to its last line. module: where it
+    is defined, if its name is no name in Python."""
     hold_standard_streams()
     end_by_signals()
-    command = getattr(import_module(f"nmt.cli.{name}"), name)
+    command = getattr(import_module(f"nmt.cli.{module or name}"), module or name)
     try:
         return command(prog_name=f"nmt-{name}")
     finally:
@@ -133,3 +134,8 @@ def generate() -> Any:
 def cache() -> Any:
     """nmt-cache."""
     return _run("cache")
+
+
+def import_() -> Any:
+    """nmt-import."""
+    return _run("import", "import_model")
