@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.importing.imported import Imported, Params, Tensors, our_order
+from nmt.importing.imported import CELL_PARTS, Imported, Params, Tensors, our_order
 
 KIND = "e2k"
 NAMES = {"e_emb.weight", "k_emb.weight", "pre_decoder.weight_ih_l0", "post_decoder.weight_ih_l0", "attn.in_proj_weight"}
@@ -34,8 +34,7 @@ def from_tensors(tensors: Tensors, metadata: Mapping[str, str]) -> Imported:
     params = Params(tensors)
     params.table("src_embeddings", "e_emb.weight", src_order, size)
     params.table("tgt_embeddings", "k_emb.weight", tgt_order, width)
-    for direction, end in (("forward", ""), ("backward", "_reverse")):
-        params.torch_gru(f"encoder.0.{direction}", _gru("encoder", end), size, hidden)
+    params.torch_layers("gru", "encoder", (size, hidden, 1), bidirectional=True)
     params.matrix("decoder.W_m", "encoder_fc.0.weight", width, 2 * hidden)
     params.vector("decoder.b_m", "encoder_fc.0.bias", width)
     params.torch_gru("decoder.cell.0", _gru("pre_decoder"), width, width)
@@ -95,8 +94,8 @@ def _attention(params: Params, width: int) -> None:
     params.vector("decoder.b_o", "attn.out_proj.bias", width)
 
 
-def _gru(name: str, end: str = "") -> list[str]:
-    return [f"{name}.{part}_l0{end}" for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+def _gru(name: str) -> list[str]:
+    return [f"{name}.{part}_l0" for part in CELL_PARTS]
 
 
 def _units(place: str, metadata: Mapping[str, str], name: str) -> list[str]:

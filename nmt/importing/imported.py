@@ -14,6 +14,8 @@ from nmt.errors import CheckpointError
 if TYPE_CHECKING:
     from nmt.data.subwords import Subwords
 
+CELL_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+"""PyTorch's names of a recurrent layer's parameters."""
 NEVER = -1e9
 """The output bias of a token that the foreign vocabulary lacks: its probability is 0 in float32."""
 
@@ -128,6 +130,17 @@ class Params:
         both = [self.tensors.take(one, 4 * hidden_size) for one in names[2:]]
         self.give(f"{name}.b", both[0] + both[1], f"{names[2]} + {names[3]}")
 
+    def torch_layers(self, kind: str, prefix: str, sizes: Sequence[int], bidirectional: bool) -> None:
+        """The encoder, from PyTorch's nn.LSTM or nn.GRU below `prefix`; sizes: of the input, the state, and how many
+        layers."""
+        input_size, hidden_size, num_layers = sizes
+        directions = {"forward": "", "backward": "_reverse"} if bidirectional else {"forward": ""}
+        for layer in range(num_layers):
+            for direction, end in directions.items():
+                names = [f"{prefix}.{part}_l{layer}{end}" for part in CELL_PARTS]
+                self.torch_cell(kind, f"encoder.{layer}.{direction}", names, input_size, hidden_size)
+            input_size = hidden_size * len(directions)
+
     def torch_cell(self, kind: str, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
         """One of the two, by `rnn_type`."""
         make = self.torch_gru if kind == "gru" else self.torch_lstm
@@ -136,25 +149,26 @@ class Params:
     def table(self, name: str, theirs: str, order: Sequence[int], size: int) -> None:
         """An embedding table whose rows go into our order; -1 stands for a row of zeros."""
         found = self.tensors.take(theirs)
-        if found.ndim != 2 or found.shape[1] != size or max(order) >= len(found):
-            raise CheckpointError(
-                f"{self.tensors.place}: {theirs} must be [{max(order) + 1} or more, {size}], as vocabulary and other "
-                f"tensors say, got {list(found.shape)}"
-            )
+        self._check_rows(theirs, found, order, size)
         self.give(name, rows_of(found, order), f"{theirs}, rows in our order")
 
     def output(self, weight: str, bias: str | None, order: Sequence[int], hidden_size: int) -> None:
         """The output layer, PyTorch's [V, H], its rows in our order; a token that they lack is never said."""
         found = self.tensors.take(weight)
-        if found.ndim != 2 or found.shape[1] != hidden_size or max(order) >= len(found):
-            raise CheckpointError(
-                f"{self.tensors.place}: {weight} must be [{max(order) + 1} or more, {hidden_size}], as vocabulary and "
-                f"other tensors say, got {list(found.shape)}"
-            )
+        self._check_rows(weight, found, order, hidden_size)
         self.give("output.W", rows_of(found, order).T, f"{weight}, rows in our order, transposed")
         biases = np.zeros(len(found), np.float32) if bias is None else self.tensors.take(bias, len(found))
         given = np.where(np.array(order) < 0, NEVER, biases[np.maximum(order, 0)])
         self.give("output.b", given, f"{bias or 'zeros (no bias)'}, in our order")
+
+    def _check_rows(self, name: str, found: np.ndarray, order: Sequence[int], size: int) -> None:
+        """Raise CheckpointError: a table has not one row for each unit of its vocabulary, or rows of another size."""
+        count = sum(n >= 0 for n in order)
+        if tuple(found.shape) != (count, size) or max(order) >= count:
+            raise CheckpointError(
+                f"{self.tensors.place}: {name} must be [{count}, {size}], as vocabulary and other tensors say, got "
+                f"{list(found.shape)}"
+            )
 
 
 def rows_of(table: np.ndarray, order: Sequence[int]) -> np.ndarray:

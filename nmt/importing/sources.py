@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain
-from nmt.importing import e2k, g2p_en
+from nmt.importing import e2k, g2p_en, joeynmt, opennmt
 from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.torch_file import read_torch
@@ -52,6 +52,8 @@ class Kind:
 KINDS = (
     Kind(g2p_en.KIND, lambda c: c.has(*g2p_en.NAMES), lambda c: g2p_en.from_tensors(c.tensors())),
     Kind(e2k.KIND, lambda c: c.has(*e2k.NAMES), lambda c: e2k.from_tensors(c.tensors(), c.metadata)),
+    Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
+    Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
 )
 
 
