@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain
-from nmt.importing import e2k, g2p_en, joeynmt, opennmt
+from nmt.importing import described, e2k, g2p_en, joeynmt, opennmt
 from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.torch_file import read_torch
@@ -66,7 +66,7 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
     """Read a model of another system.
 
     Args:
-        source: A file, a folder, or a wheel of the package index.
+        source: A file, a folder, a wheel of the package index, or a description in YAML (see `described`).
         kind: What it is, one of `kind_names`; None to find out.
         member: Which file of a folder or wheel, where there are several: its path there, or the end of it.
 
@@ -76,6 +76,11 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
     """
     if kind is not None and kind not in kind_names():
         raise ConfigError(f"from: must be one of {', '.join(kind_names())}, got {kind!r:.40}")
+    if source.suffix in described.SUFFIXES and kind is None:
+        description = described.read_description(source)
+        path = source.parent / description["file"]
+        arrays = described.tensors_below(path, _content(path).values, description.get("below"))
+        return described.read(source, description, Tensors.of_file(path, arrays))
     with _file_of(source, member) as path:
         content = _content(path)
         for one in KINDS:
