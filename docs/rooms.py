@@ -31,6 +31,7 @@ SAYS = {
     "train": "loss curve to checkpoint",
     "inference": "text in, text out",
     "importing": "models of other systems",
+    "exporting": "models without us",
     "storage": "models on disk",
     "model": "cells wired together",
     "decode": "search",

@@ -139,3 +139,8 @@ def cache() -> Any:
 def import_() -> Any:
     """nmt-import."""
     return _run("import", "import_model")
+
+
+def export() -> Any:
+    """nmt-export."""
+    return _run("export")
