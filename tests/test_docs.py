@@ -26,6 +26,8 @@ COMMANDS = (
     "bundle",
     "quantize",
     "cache",
+    "import",
+    "export",
 )
 # Files that a page tells its reader to write; tests below write and run them.
 OF_PAGES = {"my_cells.py"}
@@ -46,7 +48,8 @@ def shell_commands():
 
 
 def click_command(name):
-    return getattr(importlib.import_module(f"nmt.cli.{name}"), name)
+    module = {"import": "import_model"}.get(name, name)  # a word of Python is no name of a module
+    return getattr(importlib.import_module(f"nmt.cli.{module}"), module)
 
 
 def options_of(name):

@@ -140,13 +140,8 @@ class _Machine:
         return np.lib.stride_tricks.as_strided(numbers[offset:], size, strides, writeable=False)
 
 
-def _steps(machine: _Machine) -> dict[str, Callable[[Any], None]]:
-    """What each opcode does to the stack; those that are not here end the reading."""
-    stack, memo = machine.stack, machine.memo
-    push = stack.append
-
-    def constant(value: Any) -> Callable[[Any], None]:
-        return lambda _: push(value)
+def _taker(stack: list[Any]) -> Callable[[int], tuple[Any, ...]]:
+    """A function that takes so many values from a stack."""
 
     def take(count: int) -> tuple[Any, ...]:
         found = tuple(stack[len(stack) - count :])
@@ -155,41 +150,18 @@ def _steps(machine: _Machine) -> dict[str, Callable[[Any], None]]:
         del stack[len(stack) - count :]
         return found
 
-    def set_items(pairs: list[Any]) -> None:
-        target = stack[-1].items if isinstance(stack[-1], Inert) else stack[-1]
-        if not isinstance(target, dict):
-            raise _MalformedError("a pickle that sets items of what has none")
-        target.update(zip(pairs[::2], pairs[1::2], strict=True))
+    return take
 
-    def append(elements: list[Any]) -> None:
-        target = stack[-1].elements if isinstance(stack[-1], Inert) else stack[-1]
-        if not isinstance(target, list):
-            raise _MalformedError("a pickle that appends to what is no list")
-        target.extend(elements)
 
-    def add(elements: list[Any]) -> None:
-        if not isinstance(stack[-1], set):
-            raise _MalformedError("a pickle that adds to what is no set")
-        stack[-1].update(elements)
+def _steps(machine: _Machine) -> dict[str, Callable[[Any], None]]:
+    """What each opcode does to the stack; those that are not here end the reading."""
+    stack, memo = machine.stack, machine.memo
+    push, take = stack.append, _taker(machine.stack)
 
-    def build(_: Any) -> None:
-        (state,) = take(1)
-        if isinstance(stack[-1], Inert):
-            stack[-1].state = state  # of a dictionary or tensor attributes that nobody reads
+    def constant(value: Any) -> Callable[[Any], None]:
+        return lambda _: push(value)
 
-    def persistent(_: Any) -> None:
-        (found,) = take(1)
-        push(_storage_of(found))
-
-    def call(_: Any) -> None:
-        function, arguments = take(2)
-        push(machine.reduce(function, arguments))
-
-    def global_by_stack(_: Any) -> None:
-        module, name = take(2)
-        push(_Name(f"{module}.{name}"))
-
-    steps: dict[str, Callable[[Any], None]] = {
+    return {
         **dict.fromkeys(("PROTO", "FRAME"), lambda _: None),
         **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE"), push),
         **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "LONG", "INT"), push),
@@ -209,24 +181,67 @@ def _steps(machine: _Machine) -> dict[str, Callable[[Any], None]]:
         "TUPLE3": lambda _: push(take(3)),
         "LIST": lambda _: push(machine.above_mark()),
         "FROZENSET": lambda _: push(frozenset(machine.above_mark())),
-        "SETITEM": lambda _: set_items(list(take(2))),
-        "SETITEMS": lambda _: set_items(machine.above_mark()),
-        "APPEND": lambda _: append(list(take(1))),
-        "APPENDS": lambda _: append(machine.above_mark()),
-        "ADDITEMS": lambda _: add(machine.above_mark()),
         "POP": lambda _: None if take(1) else None,
         "DUP": lambda _: push(stack[-1]),
         "MEMOIZE": lambda _: memo.update({len(memo): stack[-1]}),
         **dict.fromkeys(("BINPUT", "LONG_BINPUT", "PUT"), lambda n: memo.update({int(n): stack[-1]})),
         **dict.fromkeys(("BINGET", "LONG_BINGET", "GET"), lambda n: push(memo[int(n)])),
-        "GLOBAL": lambda text: push(_Name(str(text).replace(" ", "."))),
-        "STACK_GLOBAL": global_by_stack,
-        "BINPERSID": persistent,
+        **_filling(machine, take),
+        **_calling(machine, take),
+    }
+
+
+def _filling(machine: _Machine, take: Callable[[int], tuple[Any, ...]]) -> dict[str, Callable[[Any], None]]:
+    """Opcodes that put something into a container."""
+    stack = machine.stack
+
+    def set_items(pairs: list[Any]) -> None:
+        target = stack[-1].items if isinstance(stack[-1], Inert) else stack[-1]
+        if not isinstance(target, dict):
+            raise _MalformedError("a pickle that sets items of what has none")
+        target.update(zip(pairs[::2], pairs[1::2], strict=True))
+
+    def append(elements: list[Any]) -> None:
+        target = stack[-1].elements if isinstance(stack[-1], Inert) else stack[-1]
+        if not isinstance(target, list):
+            raise _MalformedError("a pickle that appends to what is no list")
+        target.extend(elements)
+
+    def add(elements: list[Any]) -> None:
+        if not isinstance(stack[-1], set):
+            raise _MalformedError("a pickle that adds to what is no set")
+        stack[-1].update(elements)
+
+    return {
+        "SETITEM": lambda _: set_items(list(take(2))),
+        "SETITEMS": lambda _: set_items(machine.above_mark()),
+        "APPEND": lambda _: append(list(take(1))),
+        "APPENDS": lambda _: append(machine.above_mark()),
+        "ADDITEMS": lambda _: add(machine.above_mark()),
+    }
+
+
+def _calling(machine: _Machine, take: Callable[[int], tuple[Any, ...]]) -> dict[str, Callable[[Any], None]]:
+    """Opcodes that would name something outside the pickle, call it, or give it a state."""
+    stack = machine.stack
+
+    def build(_: Any) -> None:
+        (state,) = take(1)
+        if isinstance(stack[-1], Inert):  # attributes of dictionaries and tensors are nothing that anybody reads
+            stack[-1].state = state
+
+    def call(_: Any) -> None:
+        function, arguments = take(2)
+        stack.append(machine.reduce(function, arguments))
+
+    return {
+        "GLOBAL": lambda text: stack.append(_Name(str(text).replace(" ", "."))),
+        "STACK_GLOBAL": lambda _: stack.append(_Name(".".join(map(str, take(2))))),
+        "BINPERSID": lambda _: stack.append(_storage_of(take(1)[0])),
         "REDUCE": call,
         "NEWOBJ": call,
         "BUILD": build,
     }
-    return steps
 
 
 def _storage_of(found: Any) -> _Storage:
