@@ -210,8 +210,8 @@ class DecoderConfig(_Side):
         "(dot), the same over the root of the size (scaled_dot), or with a matrix between them "
         "(general; luong "
         "is another name for it); scaled_dot in several heads with layers around them (multi_head); or no attention at "
-        "all (none): then the first state is all that the decoder knows of the source, and input_feeding gives it its last "
-        "output.",
+        "all (none): then the first state is all that the decoder knows of the source, and input_feeding gives it its "
+        "last output.",
     )
     attention_size: Width | None = Field(
         default=None,
