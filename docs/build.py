@@ -22,7 +22,7 @@ from nmt.files import write_bytes
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (
     *("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize"),
-    *("cache", "serve"),
+    *("cache", "serve", "import", "export"),
 )
 # The page must not depend on the terminal of whoever runs this.
 HELP_WIDTH = 96
@@ -36,7 +36,8 @@ Settings: [configs/reference.yaml](../configs/reference.yaml).
 
 def load_command(name: str) -> click.Command:
     """Returns the click command behind nmt-NAME."""
-    command = getattr(importlib.import_module(f"nmt.cli.{name}"), name)
+    module = {"import": "import_model"}.get(name, name)  # a word of Python is no name of a module
+    command = getattr(importlib.import_module(f"nmt.cli.{module}"), module)
     if not isinstance(command, click.Command):
         raise TypeError(f"nmt-{name} must be a click command, got {type(command).__name__}")
     return command

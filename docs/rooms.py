@@ -32,6 +32,8 @@ SAYS = {
     "serve": "models as a service",
     "documents": "text around sentences",
     "inference": "text in, text out",
+    "importing": "models of other systems",
+    "exporting": "models without us",
     "storage": "models on disk",
     "model": "cells wired together",
     "decode": "search",

@@ -1,3 +1,14 @@
 """The four tokens every vocabulary begins with; text, models and search agree on their numbers here."""
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+_BOUNDARIES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "eos": ((), (EOS_ID,)),
+    "bos_eos": ((BOS_ID,), (EOS_ID,)),
+    "none": ((), ()),
+}
+
+
+def boundary_ids(boundaries: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What an encoder reads before and behind a sentence's own tokens: by `model.encoder.boundaries`."""
+    return _BOUNDARIES[boundaries]

@@ -27,6 +27,8 @@ COMMANDS = (
     "quantize",
     "cache",
     "serve",
+    "import",
+    "export",
 )
 # Files that a page tells its reader to write; tests below write and run them.
 OF_PAGES = {"my_cells.py"}
@@ -47,7 +49,8 @@ def shell_commands():
 
 
 def click_command(name):
-    return getattr(importlib.import_module(f"nmt.cli.{name}"), name)
+    module = {"import": "import_model"}.get(name, name)  # a word of Python is no name of a module
+    return getattr(importlib.import_module(f"nmt.cli.{module}"), module)
 
 
 def options_of(name):

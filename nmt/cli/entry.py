@@ -74,13 +74,14 @@ def _end(number: int, frame: FrameType | None) -> None:
 _end.never_raises = True  # type: ignore[attr-defined]  # see nmt.interruption.uninterrupted
 
 
-def _command(name: str) -> Any:
-    """What runs a command of nmt.cli so that signals end it properly from its first import to its last line."""
+def _command(name: str, module: str | None = None) -> Any:
+    """What runs a command of nmt.cli so that signals end it properly from its first import to its last line. module:
+    where it is defined, if its name is none in Python."""
 
     def run() -> Any:
         hold_standard_streams()
         end_by_signals()
-        command = getattr(import_module(f"nmt.cli.{name}"), name)
+        command = getattr(import_module(f"nmt.cli.{module or name}"), module or name)
         try:
             return command(prog_name=f"nmt-{name}")
         finally:
@@ -101,3 +102,5 @@ bundle = _command("bundle")
 generate = _command("generate")
 cache = _command("cache")
 serve = _command("serve")
+import_ = _command("import", "import_model")
+export = _command("export")

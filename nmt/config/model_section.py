@@ -40,11 +40,14 @@ RnnType = Annotated[
     str,
     WithJsonSchema({"anyOf": [{"enum": list(RNN_TYPES), "type": "string"}, {"pattern": _DOTTED, "type": "string"}]}),
 ]
-RECURRENT_ONLY = ("rnn_type", "bidirectional", "variational_dropout", "residual", "input_feeding", "init_hidden")
+RECURRENT_ONLY = (
+    *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
+    *("init_from", "bridge_activation", "attention_heads", "attention_bias", "readout"),
+)
 """Settings of an encoder or decoder that mean something with type: recurrent alone."""
 CONV_ONLY = ("kernel_size", "max_positions")
 """The same of type: conv."""
-AttentionName = Literal["bahdanau", "dot", "general", "luong", "scaled_dot"]
+AttentionName = Literal["bahdanau", "dot", "general", "luong", "scaled_dot", "multi_head", "none"]
 
 _RNN_TYPE = (
     "Cell. gru resets after the product with the state (as cuDNN does), gru_reset_before before "
@@ -131,6 +134,15 @@ class EncoderConfig(_Side):
     )
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
+    boundaries: Literal["eos", "bos_eos", "none"] = Field(
+        default="eos",
+        description="What is read beside the subwords: the end token behind them (eos), a begin token before them too "
+        "(bos_eos), or nothing. Only imported models want another one than eos.",
+    )
+    projection: Width | None = Field(
+        default=None,
+        description="Size of a layer, tanh(W y + b), between the last outputs and attention; null for none.",
+    )
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
 
@@ -183,17 +195,37 @@ class DecoderConfig(_Side):
         "state as it is "
         "(last; both must have one size), or zeros.",
     )
+    init_from: Literal["namesake", "top"] = Field(
+        default="namesake",
+        description="Which of the encoder's states that is: of each layer and kind its own (namesake), or h of the "
+        "encoder's last layer for all of them (top).",
+    )
+    bridge_activation: Literal["tanh", "linear"] = Field(
+        default="tanh", description="With init_hidden: bridge, what the learned layer ends in."
+    )
     attention: Annotated[AttentionName, AfterValidator(_canonical)] = Field(
         default="bahdanau",
         description="Score between the decoder's state and a source position: additive "
         "(bahdanau), their product "
         "(dot), the same over the root of the size (scaled_dot), or with a matrix between them "
         "(general; luong "
-        "is another name for it).",
+        "is another name for it); scaled_dot in several heads with layers around them (multi_head); or no attention at "
+        "all (none): then the first state is all that the decoder knows of the source, and input_feeding gives it its "
+        "last output.",
     )
     attention_size: Width | None = Field(
         default=None,
-        description="Size of the layer inside bahdanau attention; null takes the query's. Nothing else uses it.",
+        description="Size of the layer inside bahdanau attention, or of all heads together; null takes the query's. "
+        "Nothing else uses it.",
+    )
+    attention_heads: Layers = Field(default=1, description="Heads of multi_head attention.")
+    attention_bias: bool = Field(
+        default=False, description="Whether bahdanau attention adds a bias to the query. multi_head has its biases."
+    )
+    readout: Literal["tanh", "linear", "recurrent"] = Field(
+        default="tanh",
+        description="What the output layer reads: one layer over the context and the decoder's state that ends in tanh "
+        "(Luong et al. 2015, 3.1) or not (linear), or one more layer of cells, of rnn_type, above both (recurrent).",
     )
 
     @property
@@ -229,10 +261,12 @@ class ModelConfig(Section):
     def _check_sizes(self) -> "ModelConfig":
         """Sizes that attention and first states have to share."""
         encoder, decoder = self.encoder, self.decoder
-        keys = encoder.key_size or encoder.output_size
+        keys = encoder.key_size or encoder.projection or encoder.output_size
         if decoder.attention in ("dot", "scaled_dot") and keys != decoder.query_size:
             name = "embeddings.embedding_dim" if decoder.type == "conv" else "hidden_size"
-            promise = "the encoder's embedding_dim" if encoder.type == "conv" else "the encoder's output size"
+            promise = "the encoder's output size"
+            if encoder.projection or encoder.type == "conv":
+                promise = "the encoder's projection" if encoder.projection else "the encoder's embedding_dim"
             raise ValueError(
                 f"decoder.{name} must be {keys}, {promise}, with attention: {decoder.attention}, got "
                 f"{decoder.query_size}; or use attention: general"
@@ -247,10 +281,48 @@ class ModelConfig(Section):
                 "with "
                 f"init_hidden: last, got {decoder.hidden_size}; or use init_hidden: bridge"
             )
-        if decoder.attention_size is not None and decoder.attention != "bahdanau":
+        if decoder.attention_size is not None and decoder.attention not in ("bahdanau", "multi_head"):
             raise ValueError(
                 f"decoder.attention_size must be null with attention: {decoder.attention}, got "
-                f"{decoder.attention_size}; only bahdanau has a layer of that size"
+                f"{decoder.attention_size}; only bahdanau and multi_head have a layer of that size"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_attention(self) -> "ModelConfig":
+        """Settings that belong to kinds of attention; which kinds a convolutional decoder can have."""
+        encoder, decoder = self.encoder, self.decoder
+        kind = decoder.attention
+        if decoder.type == "conv" and kind in ("none", "multi_head"):
+            raise ValueError(f"decoder.attention must be another one with type: conv, got {kind}")
+        if decoder.attention_heads != 1 and kind != "multi_head":
+            raise ValueError(
+                f"decoder.attention_heads must be 1 with attention: {kind}, got {decoder.attention_heads}; only "
+                "multi_head has several"
+            )
+        size = decoder.attention_size or decoder.query_size
+        if size % decoder.attention_heads:
+            raise ValueError(
+                f"decoder.attention_heads must divide the size of all heads together, {size}, got "
+                f"{decoder.attention_heads}"
+            )
+        if decoder.attention_bias and kind != "bahdanau":
+            raise ValueError(f"decoder.attention_bias must be false with attention: {kind}, got true")
+        if kind != "none":
+            return self
+        given = {
+            "decoder.readout": (decoder.readout, "tanh"),
+            "encoder.projection": (encoder.projection, None),
+        }
+        for name, (value, wanted) in given.items():
+            if value != wanted:
+                raise ValueError(
+                    f"{name} must be {json.dumps(wanted)} with decoder.attention: none, got {json.dumps(value)}"
+                )
+        if decoder.init_hidden == "zero":
+            raise ValueError(
+                "decoder.init_hidden must be bridge or last with decoder.attention: none, got zero; the decoder would "
+                "know nothing of the source"
             )
         return self
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from nmt.data.corpus import ParallelCorpus
 from nmt.data.rows import TokenRows
-from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, boundary_ids
 
 # Sentences of so many batches are sorted by length together. More would pad less, but give the same
 # sentences to the same batch in every epoch.
@@ -22,9 +22,10 @@ class Batch:
     """Pairs of one batch, [time, B], C-contiguous int32, padded with PAD_ID.
 
     Rows stand by target length, longest first, equal ones by source length, longest first. `src`
-    [S, B] ends with EOS; `tgt_in` [T, B] is BOS and the words, `tgt_out` [T, B] the words and EOS.
-    Lengths [B] int32 count those. `indices` [B] int64 are line numbers of the corpus, from 0. The
-    two numbers are the real tokens, EOS counted and padding not. Without targets T is 0.
+    [S, B] ends with EOS, or has other tokens around it (see `boundary_ids`); `tgt_in` [T, B] is BOS
+    and the words, `tgt_out` [T, B] the words and EOS. Lengths [B] int32 count those. `indices` [B]
+    int64 are line numbers of the corpus, from 0. The two numbers are the real tokens, EOS counted
+    and padding not. Without targets T is 0.
     """
 
     src: np.ndarray
@@ -45,25 +46,28 @@ def make_batch(
     src_ids: Sequence[Sequence[int] | np.ndarray],
     tgt_ids: Sequence[Sequence[int] | np.ndarray] | None,
     indices: Sequence[int] | np.ndarray,
+    boundaries: str = "eos",
 ) -> Batch:
-    """One batch of id sequences (without BOS and EOS; maybe empty). `indices` names the rows."""
+    """One batch of id sequences (without BOS and EOS; maybe empty). `indices` names the rows, `boundaries` what stands
+    around a source (see `boundary_ids`)."""
     src = TokenRows.from_lists(src_ids)
     tgt = None if tgt_ids is None else TokenRows.from_lists(tgt_ids)
-    return _gather(src, tgt, np.arange(len(src)), np.asarray(indices, dtype=np.int64))
+    return _gather(src, tgt, np.arange(len(src)), np.asarray(indices, dtype=np.int64), boundaries)
 
 
-def _gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np.ndarray) -> Batch:
+def _gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np.ndarray, boundaries: str) -> Batch:
     """The given rows of a corpus as a batch; `numbers` [len(rows)] are their line numbers."""
-    src_lengths = src.lengths_of(rows) + 1
+    around = boundary_ids(boundaries)
+    src_lengths = src.lengths_of(rows) + sum(map(len, around))
     tgt_lengths = np.zeros_like(src_lengths) if tgt is None else tgt.lengths_of(rows) + 1
     order = np.lexsort((-src_lengths, -tgt_lengths))
     rows = rows[order]
     src_lengths, tgt_lengths = src_lengths[order], tgt_lengths[order]
-    padded_src = _pad(src, rows, src_lengths)
+    padded_src = _pad(src, rows, src_lengths, *around)
     if tgt is None:
         tgt_out = np.zeros((0, len(rows)), dtype=np.int32)
     else:
-        tgt_out = _pad(tgt, rows, tgt_lengths)
+        tgt_out = _pad(tgt, rows, tgt_lengths, (), (EOS_ID,))
     return Batch(
         src=padded_src,
         src_lengths=src_lengths.astype(np.int32),
@@ -76,14 +80,18 @@ def _gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np
     )
 
 
-def _pad(table: TokenRows, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """[max of lengths, B]: the rows' tokens, then EOS (lengths count it), then padding."""
-    time = int(lengths.max(initial=0))
-    steps = np.arange(time)
-    real = steps < lengths[:, None] - 1
+def _pad(
+    table: TokenRows, rows: np.ndarray, lengths: np.ndarray, before: tuple[int, ...], after: tuple[int, ...]
+) -> np.ndarray:
+    """[max of lengths, B]: the rows' tokens between these (lengths count them), then padding."""
+    time = max(1, int(lengths.max(initial=0))) if len(rows) else 0
+    steps = np.arange(time) - len(before)
+    real = (steps >= 0) & (steps < lengths[:, None] - len(before) - len(after))
     padded = np.full((len(rows), time), PAD_ID, dtype=np.int32)
     padded[real] = table.tokens[(table.starts[rows][:, None] + steps)[real]]
-    padded[np.arange(len(rows)), lengths - 1] = EOS_ID
+    padded[:, : len(before)] = before
+    for n, token in enumerate(after):
+        padded[np.arange(len(rows)), lengths - len(after) + n] = token
     return np.ascontiguousarray(padded.T)
 
 
@@ -109,18 +117,21 @@ class TrainBatches:
         batch_type: str = "token",
         seed: int = 42,
         shuffle: bool = True,
+        boundaries: str = "eos",
     ) -> None:
         """A batch holds at most `batch_size` target tokens (EOS counted, padding not) or sentences.
 
         `batch_type` token or sentence says which; a sentence of more tokens than that is a batch by
-        itself. Without `shuffle` neighbouring lines stay together and every epoch is the same.
+        itself. Without `shuffle` neighbouring lines stay together and every epoch is the same. `boundaries`: see
+        `boundary_ids`.
         """
         self._corpus = corpus
         self._batch_size = batch_size
         self._by_tokens = batch_type == "token"
         self._seed = seed
         self._shuffle = shuffle
-        self._src_lengths = corpus.src.lengths + 1
+        self._boundaries = boundaries
+        self._src_lengths = corpus.src.lengths + sum(map(len, boundary_ids(boundaries)))
         self._tgt_lengths = corpus.tgt.lengths + 1
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
 
@@ -142,7 +153,7 @@ class TrainBatches:
         """The batches of an epoch in order, from number `start` on."""
         corpus = self._corpus
         for rows in self._batches(epoch)[start:]:
-            yield _gather(corpus.src, corpus.tgt, rows, corpus.line_numbers[rows])
+            yield _gather(corpus.src, corpus.tgt, rows, corpus.line_numbers[rows], self._boundaries)
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
         """For each batch of an epoch the rows of the corpus in it."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from nmt.data.auto_subwords import auto_subwords
 from nmt.data.corpus import Side, training_text
 from nmt.data.subwords import Subwords
+from nmt.data.vocabulary import subwords_from_file
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig, SideConfig
@@ -40,5 +41,5 @@ def _given_or_trained(
     data: "DataConfig", model_file: str | None, sides: Sequence["SideConfig"], say: Callable[[str], None]
 ) -> Subwords:
     if model_file:
-        return Subwords.from_file(model_file)
+        return subwords_from_file(model_file)
     return auto_subwords(data.subwords, lambda: training_text(data.train, sides), say)

@@ -23,7 +23,7 @@ _TRAINING_SENTENCES = 2_000_000
 # Longer lines, in bytes, are not trained on: no sentence, and they slow sentencepiece down.
 _TRAINING_BYTES = 65_536
 # Of a model's file: a million units take a tenth of it.
-_MOST_MODEL_BYTES = 256 * 2**20
+MOST_MODEL_BYTES = 256 * 2**20
 # A thread costs more than it saves below this many sentences.
 _SENTENCES_A_THREAD = 256
 # Below so many sentencepiece's threads, which it makes for each list, take longer than the sentences.
@@ -74,7 +74,7 @@ class Subwords:
     def from_file(cls, path: str | PathLike[str]) -> "Subwords":
         """A model from a file. Raises DataError if it is missing or damaged."""
         try:
-            model_bytes = read_small(Path(path), _MOST_MODEL_BYTES)
+            model_bytes = read_small(Path(path), MOST_MODEL_BYTES)
         except OSError as error:
             raise DataError(f"{path}: must be a sentencepiece model, cannot be read: {error.strerror}") from None
         return cls(model_bytes, str(path))

@@ -55,10 +55,10 @@ class Ensemble:
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
-        """Scores of given tokens and the mean of the attentions; see `ScoringModel`."""
+        """Scores of given tokens and the mean of the attentions of those that have one; see `ScoringModel`."""
         found = [m.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads) for m in self.models]
         scores = [averaged(one, self.average) for one in zip(*(f[0] for f in found), strict=True)]
-        weights = [np.mean(np.stack(one), axis=0) for one in zip(*(f[1] for f in found), strict=True)]
+        weights = [np.mean(np.stack(one), axis=0) for one in zip(*(f[1] for f in found if f[1]), strict=True)]
         return scores, weights
 
 

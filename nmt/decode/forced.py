@@ -14,7 +14,7 @@ from nmt.decode.hypotheses import ScoringModel
 @dataclass(frozen=True)
 class Forced:
     """log_probs [T] of a translation's tokens, EOS the last where it has ended; attention [T, S] to the source tokens
-    and EOS, None where it was not asked for."""
+    and EOS, None where it was not asked for or the model has none."""
 
     log_probs: np.ndarray
     attention: np.ndarray | None
@@ -44,5 +44,5 @@ def force(
             [src_ids[n] for n in there], [tgt_ids[n] for n in there], attention=attention, threads=threads
         )
         for i, n in enumerate(there):
-            found[n] = Forced(scores[i], weights[i] if attention else None)
+            found[n] = Forced(scores[i], weights[i] if weights else None)
     return [f for f in found if f is not None]

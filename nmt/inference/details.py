@@ -24,10 +24,11 @@ def detail_of(
     weights = forced.attention if forced.attention is not None else np.zeros((len(target), len(src_tokens) + 1))
     tokens = tgt_subwords.pieces(target)
     src_words, tgt_words = words_of(src_tokens), words_of(tokens[: len(tokens) - finished])
-    warnings = [f"source word {n} never attended" for n in never_attended(weights, src_words)]
+    attends = forced.attention is not None
+    warnings = [f"source word {n} never attended" for n in never_attended(weights, src_words) if attends]
     if not finished:
         warnings.append("cut at maximum length")
-    pairs = hard_alignment(weights, src_words, tgt_words)
+    pairs = hard_alignment(weights, src_words, tgt_words) if attends else []
     return Detail(tokens, [float(x) for x in forced.log_probs], src_tokens, weights, pairs, warnings)
 
 

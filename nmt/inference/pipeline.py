@@ -45,6 +45,11 @@ class TranslationPipeline:
         self.num_threads = num_threads
         self.shortlist, self.lengths, self.language_model = shortlist, lengths, language_model
 
+    @property
+    def attends(self) -> bool:
+        """Whether the model, or the first of several, has attention to its source."""
+        return self.config.model.decoder.attention != "none"
+
     def __repr__(self) -> str:
         """What it translates, and with which model on how many threads."""
         data, prior = self.config.data, "" if self.language_model is None else f" with {self.language_model!r}"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.errors import ConfigError
+
 if TYPE_CHECKING:
     from nmt.decode import Shortlist
     from nmt.inference.pipeline import TranslationPipeline
@@ -131,10 +133,12 @@ def learn_from(
     tgt_ids: Sequence[list[int]],
 ) -> None:
     """Force translations, given ones or the model's own, through the model and add what it attends to. Raises
-    ShapeError for a model without attention."""
+    ConfigError for a model without attention."""
     from nmt.decode import force
     from nmt.special_tokens import EOS_ID
 
+    if not translator.attends:
+        raise ConfigError("nmt-shortlist: must have attention to learn from, got a model without")
     size = translator.config.decoding.batch_size
     targets = [[*row, EOS_ID] for row in tgt_ids]
     options = {"batch_size": size, "threads": translator.num_threads}

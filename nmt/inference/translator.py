@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, ConfigError
 from nmt.inference.details import detail_of, ranked_by_agreement, text_without_unknown
 from nmt.inference.loading import check_loading, resolve_threads
 from nmt.inference.pipeline import TranslationPipeline
@@ -203,6 +203,8 @@ class Translator(TranslationPipeline):
         )
         if n_best > 1 and not chosen["sampling"] and chosen["mbr"] == "none":
             found = [distinct(h, [t.text for t in self.translations_of(h)], n_best) for h in found]
+        if replace_unk and not self.attends:
+            raise ConfigError("replace_unk: must have attention to go by, got a model without; leave it out")
         if details or replace_unk:
             words = (dictionary or {}) if replace_unk else None
             decoded = self.with_details(model, [sentences[i] for i in there], src_ids, found, words)

@@ -29,7 +29,8 @@ class Bridge:
     namesake.
 
     A state the encoder lacks (an LSTM decoder's c above a GRU encoder) starts from the encoder's h, or, where there is
-    none, from its first state; of both only those that `Cell.starts` names. Learned: tanh(W state + b).
+    none, from its first state; of both only those that `Cell.starts` names. With init_from: top all start from h of the
+    encoder's last layer. Learned: tanh(W state + b), or without tanh.
     """
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
@@ -41,10 +42,13 @@ class Bridge:
         self.routes: dict[str, tuple[int, str]] = {}
         # decoder state -> the layer it comes through
         self.scans: dict[str, Scan] = {}
+        top, learned = config.decoder.init_from == "top", config.decoder.bridge_activation
+        activation = "none" if learned == "linear" else learned
         for n, cell in enumerate(decoder_layers(config)):
-            layer = min(n, len(encoder) - 1)
+            layer = len(encoder) - 1 if top else min(n, len(encoder) - 1)
             for name in cell.starts() if encoder[layer].starts() else ():
-                source = next(k for k in (name, "h", *encoder[layer].starts()) if k in encoder[layer].starts())
+                wanted = ("h", *encoder[layer].starts()) if top else (name, "h", *encoder[layer].starts())
+                source = next(k for k in wanted if k in encoder[layer].starts())
                 size, width = directions * encoder[layer].states()[source], cell.states()[name]
                 if self.kind == "last" and size != width:
                     raise ConfigError(
@@ -52,7 +56,7 @@ class Bridge:
                         f"numbers and the decoder's {name} {width}, got last"
                     )
                 self.routes[f"{n}.{name}"] = layer, source
-                self.scans[f"{n}.{name}"] = Scan(LinearCell(size, width, "tanh"), **options)
+                self.scans[f"{n}.{name}"] = Scan(LinearCell(size, width, activation), **options)
         self._short = {name: ShortRuns([scan], ("",), ()) for name, scan in self.scans.items()}
 
     def params(self) -> dict[str, Param]:

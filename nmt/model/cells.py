@@ -1,5 +1,7 @@
 """From settings to cells."""
 
+from functools import partial
+
 from nmt.config import Config, DecoderConfig, ModelConfig
 from nmt.errors import ConfigError
 from nmt.model.own_cells import import_cells, own_cell
@@ -130,6 +132,10 @@ def decoder_cell(config: ModelConfig) -> Cell:
         key_size=config.encoder.key_size,
         attention=decoder.attention,
         attention_size=decoder.attention_size,
+        heads=decoder.attention_heads,
+        bias=decoder.attention_bias,
+        projection=config.encoder.projection,
+        readout=partial(recurrent_cell, decoder.rnn_type) if decoder.readout == "recurrent" else decoder.readout,
         input_feeding=decoder.input_feeding,
         dropout=decoder.hidden_dropout,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.model.candidates import NarrowOutput
-from nmt.model.padding import pad_sources, positions, rounded_up
+from nmt.model.padding import positions, rounded_up
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import CoverageCell
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 States = dict[str, np.ndarray]
 
-Encode = Callable[[np.ndarray, np.ndarray, int], "Source"]
-"""Encodes src [S, B] with its lengths [B] on so many threads; rows stay in their order."""
+Encode = Callable[[Sequence[Sequence[int]], int], "Source"]
+"""Encodes sentences (ids without EOS) on so many threads; rows stay in their order."""
 Read = Callable[[Sequence[Sequence[int]], int], States]
 """Reads texts, each up to its last token, on so many threads: the states [B, n] after that by name."""
 
@@ -148,8 +148,7 @@ class ModelDecoder(StepDecoder):
     ) -> tuple[np.ndarray, States, np.ndarray]:
         """Encode sentences (ids without EOS), with candidates (see `Decoder.admit`) for all that come or for none.
         Returns their ids [B], and the states and token before the first step, one row a sentence."""
-        src, lengths = pad_sources(src_ids)
-        source = self._encode(src, lengths, self.threads)
+        source = self._encode(src_ids, self.threads)
         captured = {"memory": source.memory}
         if self._positions:
             captured["positions"] = positions(self.network.device, source.memory, self._positions)

@@ -10,6 +10,7 @@ import numpy as np
 from nmt.model.padding import pad_targets, positions, rounded_up
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import AttentionProbe
+from nmt.special_tokens import boundary_ids
 
 if TYPE_CHECKING:
     from nmt.model.network import Network
@@ -30,11 +31,13 @@ def forced_log_probs(
     """Log-probabilities of target tokens, and the attention weights with which they were predicted.
 
     source: sentences that the model has encoded. tgt_ids: tokens of each, EOS among them where it is meant. Returns
-    arrays [T] for each sentence and, with `attention`, arrays [T, S], S counting EOS, all of the host.
+    arrays [T] for each sentence and, with `attention`, arrays [T, S], S counting EOS, all of the host; none of the
+    latter where the model has no attention.
     """
     tgt_in, tgt_out, lengths = pad_targets(tgt_ids)
     device, captured, width = model.device, {"memory": source.memory}, model.decoder.cell.output_size
     forward = model.decoder.forward
+    attention = attention and model.config.decoder.attention != "none"
     if attention:
         count = rounded_up(len(source.memory))
         captured["positions"] = positions(device, source.memory, count)
@@ -54,7 +57,20 @@ def forced_log_probs(
     if not attention:
         return scores, []
     shown = device.download(y[..., width:])
-    return scores, [shown[:n, i, :s] for i, (n, s) in enumerate(zip(lengths, source.lengths, strict=True))]
+    weights = [shown[:n, i, :s] for i, (n, s) in enumerate(zip(lengths, source.lengths, strict=True))]
+    return scores, [_to_words_and_end(one, model.config.encoder.boundaries) for one in weights]
+
+
+def _to_words_and_end(weights: np.ndarray, boundaries: str) -> np.ndarray:
+    """Attention [T, positions] as [T, S], S the source tokens and EOS, whatever stands around a source: what no word
+    gets is the last column's."""
+    before, after = boundary_ids(boundaries)
+    if boundaries == "eos":
+        return weights
+    words = weights[:, len(before) : weights.shape[1] - len(after)]
+    outer = [weights[:, : len(before)], weights[:, weights.shape[1] - len(after) :]]
+    rest = np.concatenate(outer, axis=1).sum(1, keepdims=True)
+    return np.concatenate([words, rest.astype(weights.dtype)], axis=1)
 
 
 def token_log_probs(

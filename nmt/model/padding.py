@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
+from nmt.special_tokens import BOS_ID, PAD_ID, boundary_ids
 
 if TYPE_CHECKING:
     from nmt.rnn.device import Device
@@ -28,13 +28,14 @@ def rounded_up(count: int) -> int:
     return -(-count // _WIDTH) * _WIDTH
 
 
-def pad_sources(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Source ids with EOS, time-major and padded: [S, B] and lengths [B]."""
-    lengths = np.array([len(s) + 1 for s in sentences], np.int64)
-    src = np.full((int(lengths.max(initial=1)), len(sentences)), PAD_ID, np.int32)
+def pad_sources(sentences: Sequence[Sequence[int]], boundaries: str = "eos") -> tuple[np.ndarray, np.ndarray]:
+    """Source ids with their boundary tokens (see `boundary_ids`), time-major and padded: [S, B] and lengths [B]."""
+    before, after = boundary_ids(boundaries)
+    more = len(before) + len(after)
+    lengths = np.array([len(s) + more for s in sentences], np.int64)
+    src = np.full((max(1, int(lengths.max(initial=1))), len(sentences)), PAD_ID, np.int32)
     for b, sentence in enumerate(sentences):
-        src[: len(sentence), b] = sentence
-        src[len(sentence), b] = EOS_ID
+        src[: lengths[b], b] = [*before, *sentence, *after]
     return src, lengths
 
 

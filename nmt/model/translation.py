@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.config import ModelConfig
+from nmt.errors import ConfigError
 from nmt.model.batch_pass import BatchPass
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell, decoder_layers
@@ -28,6 +29,7 @@ from nmt.rnn.device import Device
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Tape
+from nmt.special_tokens import boundary_ids
 
 States = dict[str, np.ndarray]
 
@@ -37,7 +39,7 @@ class SentencePairs(Targets, Protocol):
 
     @property
     def src(self) -> np.ndarray:
-        """The tokens to translate, each with its EOS, int32 [S, B]."""
+        """The tokens to translate, with those around them (see `boundary_ids`), int32 [S, B]."""
 
     @property
     def src_lengths(self) -> np.ndarray:
@@ -65,6 +67,7 @@ class TranslationModel(Network):
     ) -> None:
         super().__init__(config, {"src": src_vocab_size, "tgt": tgt_vocab_size}, dtype, device)
         self.joint = joint
+        self.attends = config.decoder.attention != "none"
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = make_encoder(config, **options)
         self._source = SourceEncoder(self, self.encoder)
@@ -88,6 +91,10 @@ class TranslationModel(Network):
         shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
 
+    def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
+        """Source ids as the encoder reads them, [S, B], with the tokens around them, and lengths [B]."""
+        return pad_sources(src_ids, self.config.encoder.boundaries)
+
     def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
         """Encode src [S, B] for search; rows stay in their order."""
         allocate = Workspace(self.device.xp, tuning.SENTENCE_BYTES)
@@ -104,21 +111,41 @@ class TranslationModel(Network):
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
         """What search needs of the model. With coverage_of, the longest source in tokens with EOS, there is a state
-        `coverage`: the attention each source position has got, -1 where there is none."""
-        return ModelDecoder(self, self.encode, threads or default_threads(), coverage_of)
+        `coverage`: the attention each source position has got, -1 where there is none. Raises ConfigError: a model
+        without attention has none."""
+        self._check_coverage(coverage_of)
+        return ModelDecoder(self, self._encode_ids, threads or default_threads(), self._around(coverage_of))
+
+    def _encode_ids(self, src_ids: TokenIds, threads: int) -> Source:
+        """Sentences encoded; rows stay in their order."""
+        return self.encode(*self.pad_sources(src_ids), threads)
+
+    def _around(self, coverage_of: int) -> int:
+        """Positions of the longest source, which has so many tokens with EOS, as the encoder reads it."""
+        before, after = boundary_ids(self.config.encoder.boundaries)
+        return coverage_of and max(1, coverage_of - 1 + len(before) + len(after))
+
+    def _check_coverage(self, coverage_of: int) -> None:
+        """Raise ConfigError where coverage is asked of a model without attention."""
+        if coverage_of and not self.attends:
+            raise ConfigError(
+                "decoding.coverage_penalty: must be 0 for a model without attention, got another one; leave it out"
+            )
 
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
         """The log-probabilities [T] of given tokens, EOS among them where it is meant, of each source, without EOS; and
-        with `attention` the attention [T, S] with which they were predicted; see `nmt.model.forced`."""
+        with `attention` the attention [T, S] with which they were predicted, none without any; see
+        `nmt.model.forced`."""
         threads = threads or default_threads()
-        source = self.encode(*pad_sources(src_ids), threads)
+        source = self._encode_ids(src_ids, threads)
         return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
         """What search on a GPU needs of the model: these sentences encoded, with K rows each."""
-        return translation_block(self, self.encode(*pad_sources(src_ids)), K, coverage_of)
+        self._check_coverage(coverage_of)
+        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._around(coverage_of))
 
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}
@@ -148,5 +175,7 @@ class TranslationModel(Network):
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
         d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"))
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
-        self._source.backward(encoded, d.captured["memory"], d_final, gradients, how.threads)
+        # A decoder without attention does not read the memory.
+        d_memory = d.captured["memory"] if self.attends else self.device.xp.zeros_like(encoded.memory)
+        self._source.backward(encoded, d_memory, d_final, gradients, how.threads)
         return self._stats(sums, len(rows))

@@ -2,7 +2,8 @@
 
 config.yaml         the resolved settings; its presence makes a folder ours. Checkpoints hold them too: of those that
                     decide what parameters mean, none may be edited here (see `trained_settings`)
-joint.spm           the subwords (src.spm and tgt.spm where the languages do not share them)
+joint.spm           the subwords (src.spm and tgt.spm where the languages do not share them): a sentencepiece model,
+                    or the vocabulary of an imported model
 last.safetensors    parameters, optimizer and position: what a resumed run needs
 best.safetensors    the parameters with the best validation: what translating needs
 best-8000.safetensors, last-8000.safetensors
@@ -88,7 +89,7 @@ def load_subwords(
     Raises:
         CheckpointError: A file is missing, not a subword model, or another one.
     """
-    from nmt.data.subwords import Subwords
+    from nmt.data.vocabulary import read_subwords
 
     paths = [folder / name for name in subword_names(joint=joint)]
     contents = [_read_subwords(path) for path in paths]
@@ -100,7 +101,7 @@ def load_subwords(
     found = []
     for path, content in list(zip(paths, contents, strict=True))[: 1 if joint else 2]:
         try:
-            found.append(Subwords.from_bytes(content))
+            found.append(read_subwords(content))
         except DataError as error:
             raise CheckpointError(
                 f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a copy"

@@ -233,10 +233,10 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:
     """The subwords of `joint`, `src` or `tgt` among a bundle's tensors. Raises CheckpointError."""
-    from nmt.data.subwords import Subwords
+    from nmt.data.vocabulary import read_subwords
 
     try:
-        return Subwords.from_bytes(tensors[_SUBWORDS_PREFIX + side].tobytes())
+        return read_subwords(tensors[_SUBWORDS_PREFIX + side].tobytes())
     except (KeyError, DataError) as error:
         raise CheckpointError(
             f"{path}: must hold the subwords of the model ({side}), got none that can be read; put back a copy"

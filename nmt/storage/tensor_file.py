@@ -93,12 +93,7 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
     if not path.is_file():
         raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            if size <= _LENGTH_BYTES:
-                raise _MalformedError(f"{size} bytes")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        start, entries, metadata = _read_header(mapped)
+        mapped, start, entries, metadata = _open(path)
     except (_MalformedError, OSError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(
@@ -114,6 +109,30 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
                 "put back a copy, or remove it"
             )
     return tensors, content
+
+
+def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Map the tensors of any safetensors file into memory, with its metadata: nothing in it is ours.
+
+    Raises:
+        CheckpointError: The file is missing, cut short, damaged, or something else.
+    """
+    try:
+        mapped, start, entries, metadata = _open(path)
+    except (_MalformedError, OSError, ValueError) as error:
+        fact = str(error) if isinstance(error, _MalformedError) else explain(error)
+        raise CheckpointError(f"{path}: must be a whole safetensors file, got {fact}; put back a copy") from error
+    return {name: _view(mapped, start, entry) for name, entry in entries.items()}, metadata
+
+
+def _open(path: Path) -> tuple[mmap.mmap, int, dict[str, _Entry], dict[str, str]]:
+    """A file's map, the first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if size <= _LENGTH_BYTES:
+            raise _MalformedError(f"{size} bytes")
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    return mapped, *_read_header(mapped)
 
 
 def tensor_checksum(tensor: np.ndarray) -> int:

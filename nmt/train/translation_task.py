@@ -68,13 +68,14 @@ class TranslationTask:
         from nmt.data.batches import TrainBatches
 
         training = self.config.training
-        return TrainBatches(self.corpus, size, training.batch_type, self.config.seed, training.shuffle)
+        seed, around = self.config.seed, self.config.model.encoder.boundaries
+        return TrainBatches(self.corpus, size, training.batch_type, seed, training.shuffle, around)
 
     def smallest_batch(self) -> Batch:
         """See `Task`."""
         from nmt.data.batches import make_batch
 
-        return make_batch([[4]], [[4]], [0])
+        return make_batch([[4]], [[4]], [0], self.config.model.encoder.boundaries)
 
     def validator(
         self, model: TranslationModel, size: int, num_threads: int, check: Callable[[], None]
@@ -83,7 +84,8 @@ class TranslationTask:
         from nmt.data.batches import TrainBatches
 
         dev = _there(self._dev)
-        batches = list(TrainBatches(dev, size, self.config.training.batch_type, shuffle=False).epoch(0))
+        kind, around = self.config.training.batch_type, self.config.model.encoder.boundaries
+        batches = list(TrainBatches(dev, size, kind, shuffle=False, boundaries=around).epoch(0))
         translator = self._translator(model, num_threads)
         return TranslationValidator(batches, translator, dev.src_texts, dev.references, check)
 

@@ -61,6 +61,24 @@ SETUPS = {
         encoder={"rnn_type": "rnn_tanh", "hidden_size": 6, "bidirectional": False},
         decoder={"rnn_type": "rnn_tanh", "attention": "scaled_dot", "init_hidden": "zero"},
     ),
+    "without_attention": setup(
+        encoder={"rnn_type": "gru"},
+        decoder={"rnn_type": "gru", "attention": "none", "init_hidden": "last", "input_feeding": False},
+    ),
+    "multi_head_recurrent_readout": setup(
+        encoder={"rnn_type": "gru", "projection": 6},
+        decoder={
+            **{"rnn_type": "gru", "attention": "multi_head", "attention_heads": 3, "readout": "recurrent"},
+            **{"init_hidden": "zero", "input_feeding": False},
+        },
+    ),
+    "linear_readout_biased_from_top": setup(
+        encoder={"num_layers": 2},
+        decoder={
+            **{"attention_bias": True, "readout": "linear", "init_from": "top", "bridge_activation": "linear"},
+            **{"num_layers": 2},
+        },
+    ),
     # States of other widths than the output, states that start at zero.
     "projected_lstm_to_qrnn": setup(
         encoder={"rnn_type": "projected_lstm", "num_layers": 2, "residual": True},

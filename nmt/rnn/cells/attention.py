@@ -4,11 +4,12 @@ The encoder's outputs come in as the captured array `memory` [S, B, M]. What dep
 written inside the step like everything else; the compiler takes it out of the time loop.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
-from nmt.rnn.functions import concat, dot, softmax, tanh, weighted_sum
+from nmt.rnn.functions import concat, dot, softmax, split, tanh, weighted_sum
 from nmt.rnn.graph import Value
 
 
@@ -21,8 +22,12 @@ class Attention:
                `general`   query . (keys W_k)                 (Luong et al. 2015, equation 8)
                `dot`       query . keys
                `scaled_dot` the same over sqrt(query_size)    (Vaswani et al. 2017, section 3.2.1)
+               `multi_head` scaled_dot in each of `heads`, over queries, keys and values that are projected to
+                            attention_size numbers and cut; the contexts side by side are projected, too
+                            (Vaswani et al. 2017, section 3.2.2)
 
-    The memory is keys and values in one, or, with a `key_size`, so many numbers of the key and then the value's.
+    The memory is keys and values in one, or, with a `key_size`, so many numbers of the key and then the value's. With a
+    `projection` both are tanh(memory W_m + b_m) of that size. `bias`: bahdanau adds b_q to query W_q.
     """
 
     kind: str
@@ -30,9 +35,18 @@ class Attention:
     query_size: int
     attention_size: int
     key_size: int | None = None
+    heads: int = 1
+    bias: bool = False
+    projection: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises ShapeError: a product of numbers of different sizes, or keys without values."""
+        """Raises ShapeError: a product of numbers of different sizes, keys without values, or heads of no one size."""
+        if self.projection is not None and self.key_size is not None:
+            raise ShapeError("Attention: key_size must be None with a projection, which makes keys and values in one")
+        if self.attention_size % self.heads:
+            raise ShapeError(
+                f"Attention: attention_size must be a multiple of heads ({self.heads}), got {self.attention_size}"
+            )
         if not 0 < self.keys <= self.memory_size or self.context_size < 1:
             raise ShapeError(
                 f"Attention: key_size must be less than memory_size ({self.memory_size}), got {self.key_size}"
@@ -43,36 +57,69 @@ class Attention:
 
     @property
     def keys(self) -> int:
-        """Width of a key."""
-        return self.memory_size if self.key_size is None else self.key_size
+        """Width of a key before the score's own product."""
+        return (self.projection or self.memory_size) if self.key_size is None else self.key_size
 
     @property
     def context_size(self) -> int:
-        """Width of a value, and of the context."""
-        return self.memory_size - (self.key_size or 0)
+        """Width of the context."""
+        return self.attention_size if self.kind == "multi_head" else self.values
+
+    @property
+    def values(self) -> int:
+        """Width of a value before the heads' product."""
+        return self.projection or self.memory_size - (self.key_size or 0)
 
     def params(self) -> dict[str, Param]:
-        """Those of the score."""
+        """Those of the score, of the heads, and of the projection."""
         Q, M, A = self.query_size, self.keys, self.attention_size
+        shapes: dict[str, Param] = {}
+        if self.projection is not None:
+            shapes = {"W_m": Param((self.memory_size, self.projection)), "b_m": Param((self.projection,))}
         if self.kind == "bahdanau":
-            return {"W_k": Param((M, A)), "W_q": Param((Q, A)), "v": Param((A,), weight=True)}
-        return {"W_k": Param((M, Q))} if self.kind == "general" else {}
+            shapes |= {"W_k": Param((M, A)), "W_q": Param((Q, A)), "v": Param((A,), weight=True)}
+            return shapes | ({"b_q": Param((A,))} if self.bias else {})
+        if self.kind == "multi_head":
+            sizes = {"q": Q, "k": M, "v": self.values, "o": A}
+            shapes |= {f"W_{name}": Param((size, A)) for name, size in sizes.items()}
+            return shapes | {f"b_{name}": Param((A,)) for name in sizes}
+        return shapes | ({"W_k": Param((M, Q))} if self.kind == "general" else {})
 
     def context(self, p: Scope, query: Value) -> Value:
         """The context [B, context_size] of a query [B, query_size]; notes `weights` and `context`."""
         keys, values = p.memory, p.memory
+        if self.projection is not None:
+            keys = values = tanh(p.memory @ p.W_m + p.b_m)
         if self.key_size is not None:
             keys = keys.graph.apply("slice", p.memory, start=0, size=self.key_size)
-            values = keys.graph.apply("slice", p.memory, start=self.key_size, size=self.context_size)
+            values = keys.graph.apply("slice", p.memory, start=self.key_size, size=self.values)
+        if self.kind == "multi_head":
+            return self._of_heads(p, query, keys, values)
         weights = softmax(self._scores(p, query, keys))
         context = weighted_sum(weights, values)
         p.note(weights=weights, context=context)
         return context
 
+    def _of_heads(self, p: Scope, query: Value, keys: Value, values: Value) -> Value:
+        """The contexts of all heads, projected: [B, attention_size]; notes each head's weights and the context."""
+        queries = split(query @ p.W_q + p.b_q, self.heads)
+        of_keys = split(keys @ p.W_k + p.b_k, self.heads)
+        of_values = split(values @ p.W_v + p.b_v, self.heads)
+        scale = (self.attention_size // self.heads) ** -0.5
+        contexts = []
+        for n, (q, k, v) in enumerate(zip(queries, of_keys, of_values, strict=True)):
+            weights = softmax(dot(k, q) * scale)
+            contexts.append(weighted_sum(weights, v))
+            p.note(**{f"weights{n}": weights})
+        context = concat(*contexts) @ p.W_o + p.b_o
+        p.note(context=context)
+        return context
+
     def _scores(self, p: Scope, query: Value, keys: Value) -> Value:
         """How well each source position fits the query: one number a position and row."""
         if self.kind == "bahdanau":
-            return dot(tanh(keys @ p.W_k + query @ p.W_q), p.v)
+            asked = query @ p.W_q
+            return dot(tanh(keys @ p.W_k + (asked + p.b_q if self.bias else asked)), p.v)
         if self.kind == "general":
             return dot(keys @ p.W_k, query)
         scores = dot(keys, query)
@@ -80,10 +127,15 @@ class Attention:
 
 
 class AttentionCell(Cell):
-    """A decoder cell, attention over the source, and the attentional vector (Luong et al. 2015, sections 3.1 and 3.3).
+    """A decoder cell, attention over the source, and what the output layer reads of both (Luong et al. 2015, sections
+    3.1 and 3.3).
 
-    query = output of the inner cell; context and `attention`, `key_size`: see `Attention`;
-    y = tanh([context; query] W_c + b_c). With input feeding y joins the next step's input.
+    query = output of the inner cell; context: see `Attention`. What is read, y, by `readout`:
+        `tanh`      tanh([context; query] W_c + b_c), the attentional vector
+        `linear`    the same without tanh
+        a cell      its output for the input [query; context]; its states are `readout.*`
+    Without attention (`none`) y is the query, and the memory is not read. With input feeding y joins the next step's
+    input.
     """
 
     def __init__(
@@ -94,24 +146,58 @@ class AttentionCell(Cell):
         *,
         attention: str = "bahdanau",
         attention_size: int | None = None,
+        heads: int = 1,
+        bias: bool = False,
+        projection: int | None = None,
+        readout: str | Callable[[int, int], Cell] = "tanh",
         input_feeding: bool = True,
         dropout: float = 0.0,
         key_size: int | None = None,
     ) -> None:
-        size = attention_size or cell.output_size
-        self.attention = Attention(attention, memory_size, cell.output_size, size, key_size)
-        self.cell, self.output_size = cell, output_size
+        """attention: `none`, or a kind of `Attention`, which has heads, bias, projection and key_size. readout: a cell
+        is given as what makes it of its input and output size. Raises ShapeError."""
+        self.cell, self.memory_size, self.output_size = cell, memory_size, output_size
         self.input_feeding, self.dropout = input_feeding, dropout
         self.input_size = cell.input_size - (output_size if input_feeding else 0)
+        self.attention: Attention | None = None
+        self.readout: str | Cell = "tanh"
+        if attention == "none":
+            if cell.output_size != output_size:
+                raise ShapeError(
+                    f"AttentionCell: output_size must be {cell.output_size}, the inner cell's, without attention, got "
+                    f"{output_size}"
+                )
+            return
+        self.attention = Attention(
+            attention,
+            memory_size,
+            cell.output_size,
+            attention_size or cell.output_size,
+            key_size,
+            heads=heads,
+            bias=bias,
+            projection=projection,
+        )
+        if isinstance(readout, str):
+            self.readout = readout
+        else:
+            self.readout = readout(self.cell.output_size + self.attention.context_size, output_size)
 
     def params(self) -> dict[str, Param]:
+        shapes = under("cell", self.cell.params())
+        if self.attention is None:
+            return shapes
+        shapes |= self.attention.params()
+        if isinstance(self.readout, Cell):
+            return shapes | under("readout", self.readout.params())
         width = self.attention.context_size + self.cell.output_size
-        shapes = under("cell", self.cell.params()) | self.attention.params()
         return shapes | {"W_c": Param((width, self.output_size)), "b_c": Param((self.output_size,))}
 
     def states(self) -> dict[str, int]:
-        feed = {"feed": self.output_size} if self.input_feeding else {}
-        return under("cell", self.cell.states()) | feed
+        states = under("cell", self.cell.states())
+        if isinstance(self.readout, Cell):
+            states |= under("readout", self.readout.states())
+        return states | ({"feed": self.output_size} if self.input_feeding else {})
 
     def learned(self) -> dict[str, str]:
         return {f"cell.{k}": f"cell.{v}" for k, v in self.cell.learned().items()}
@@ -120,16 +206,23 @@ class AttentionCell(Cell):
         return self.cell.sequences()
 
     def captured(self) -> dict[str, Captured]:
-        return self.cell.captured() | {"memory": Captured(self.attention.memory_size)}
+        return self.cell.captured() | {"memory": Captured(self.memory_size)}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         if self.input_feeding:
             x = concat(x, s.feed)
         query, inner = self.cell.step(p.sub("cell"), x, s.sub("cell"))
-        context = self.attention.context(p, query)
-        y = tanh(concat(context, query) @ p.W_c + p.b_c)
-        y = p.dropout(y, self.dropout)
         new = State(under("cell", inner))
+        y = query
+        if self.attention is not None:
+            context = self.attention.context(p, query)
+            if isinstance(self.readout, Cell):
+                y, of_readout = self.readout.step(p.sub("readout"), concat(query, context), s.sub("readout"))
+                new |= under("readout", of_readout)
+            else:
+                y = concat(context, query) @ p.W_c + p.b_c
+                y = tanh(y) if self.readout == "tanh" else y
+        y = p.dropout(y, self.dropout)
         if self.input_feeding:
             new["feed"] = y
-        return y, new
+        return y, State(new)

@@ -1,0 +1,1 @@
+"""Our models in forms that need nothing of ours."""

