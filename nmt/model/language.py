@@ -11,9 +11,8 @@ from nmt.config import ModelConfig
 from nmt.model.cells import language_cells
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import token_log_probs
-from nmt.model.network import LossStats, Network, Run, Targets, real_positions
+from nmt.model.network import GradientTarget, LossStats, Network, Run, Targets, real_positions
 from nmt.model.padding import pad_targets
-from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import under
 from nmt.rnn.compiler.keep import Recompute
@@ -33,6 +32,10 @@ class StreamSegment(Targets, Protocol):
     @property
     def starts(self) -> bool:
         """Whether the streams begin here."""
+
+    @property
+    def part(self) -> int:
+        """Which of several groups of streams these are: each is carried on by itself."""
 
 
 class LanguageModel(Network):
@@ -59,7 +62,8 @@ class LanguageModel(Network):
         self.decoder: LayeredScan = LayeredScan(cells, **options)
         self.step_decoder = Scan(self.decoder.cell, **options)
         self._fill(self._table_shapes() | under("decoder", self.decoder.params) | self._output_shapes())
-        self._states: dict[bool, States] = {True: {}, False: {}}  # of training, and of `loss`
+        # After the last segment of each part of the streams, of training, and of `loss`.
+        self._states: dict[bool, dict[int, States]] = {True: {}, False: {}}
 
     def runs(self, T: int, S: int) -> list[Run]:
         """See `Network`."""
@@ -67,12 +71,20 @@ class LanguageModel(Network):
 
     @property
     def carried(self) -> States:
-        """See `Network`: the states after the last segment, by name, [B, n]."""
-        return {name: self.device.download(state) for name, state in self._states[True].items()}
+        """See `Network`: the states after the last segment, by name, [B, n]; those of part p > 0 of the streams below
+        `p/`."""
+        return {
+            f"{part}/{name}" if part else name: self.device.download(state)
+            for part, states in self._states[True].items()
+            for name, state in states.items()
+        }
 
     def carry(self, states: States) -> None:
         """See `Network`."""
-        self._states[True] = {name: self.device.upload(state) for name, state in states.items()}
+        self._states[True] = {}
+        for key, state in states.items():
+            part, _, name = key.rpartition("/")
+            self._states[True].setdefault(int(part or 0), {})[name] = self.device.upload(state)
 
     def read(
         self,
@@ -137,24 +149,27 @@ class LanguageModel(Network):
         seed: int,
         label_smoothing: float,
         threads: int,
-        gradients: Group | None,
+        target: GradientTarget | None,
         allocate: Workspace,
     ) -> LossStats:
-        """See `Network._run`; a segment goes on from the states of the one before it, training and `loss` apart."""
+        """See `Network._run`; a segment goes on from the states of the one before it of its part, training and `loss`
+        apart."""
         result = self.read(
             batch.tgt_in,
             batch.tgt_lengths,
-            None if batch.starts else self._states[training],
+            None if batch.starts else self._states[training].get(batch.part, {}),
             threads=threads,
             training=training,
             seed=seed,
             allocate=allocate,
         )
-        self._states[training] = result.final
+        self._states[training][batch.part] = result.final
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients, allocate)
-        if gradients is None or d_y is None:
+        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, target, allocate)
+        if target is None or d_y is None:
             return self._stats(sums, len(rows))
+        gradients = target.arrays
         d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
+        target.ready("decoder")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
         return self._stats(sums, len(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -49,6 +49,22 @@ class LossStats:
     loss: float
     tokens: int
     correct: int
+
+
+def _nothing(*names: str) -> None:
+    """Nobody waits for gradients one by one."""
+
+
+@dataclass(frozen=True)
+class GradientTarget:
+    """Where the gradients of a batch go. `tokens`: what the loss is divided by, the real target tokens of the update
+    that the batch is a part of. `ready` is told names, or what names begin with before a dot, whose gradients will not
+    change any more, in the order in which the backward pass is done with them; what it is not told is ready at the
+    end."""
+
+    arrays: Group
+    tokens: int
+    ready: Callable[..., None] = _nothing
 
 
 Run = tuple[str, Scan, int, int, int]
@@ -236,7 +252,7 @@ class Network:
 
     def loss(self, batch: Targets, threads: int | None = None) -> LossStats:
         """Loss without dropout and smoothing."""
-        return self._run_batch(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, gradients=None)
+        return self._run_batch(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, target=None)
 
     def loss_and_gradients(
         self,
@@ -246,18 +262,23 @@ class Network:
         label_smoothing: float = 0.0,
         threads: int | None = None,
         into: Group | None = None,
+        tokens: int | None = None,
+        ready: Callable[..., None] = _nothing,
     ) -> tuple[LossStats, Group]:
         """Loss of a batch, and gradients of smoothed loss / real target tokens for every parameter.
 
         `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
+        `tokens`: of all batches whose gradients are added up, None where this is the only one. `ready`: see
+        `GradientTarget`.
         """
         gradients = into if into is not None else self._group()
         whole = whole_of(gradients)
         with operation("gradients: zeroing"):
             for g in gradients.values() if whole is None else (whole,):
                 g[...] = 0
+        target = GradientTarget(gradients, max(1, int(np.sum(batch.tgt_lengths)) if tokens is None else tokens), ready)
         stats = self._run_batch(
-            batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients
+            batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, target=target
         )
         return stats, gradients
 
@@ -281,7 +302,7 @@ class Network:
         seed: int,
         label_smoothing: float,
         threads: int,
-        gradients: Group | None,
+        target: GradientTarget | None,
         allocate: Workspace,
     ) -> LossStats:
         raise NotImplementedError
@@ -298,7 +319,7 @@ class Network:
         batch: Targets,
         label_smoothing: float,
         threads: int,
-        gradients: Group | None,
+        target: GradientTarget | None,
         allocate: Workspace,
     ) -> tuple[Any, np.ndarray | None]:
         """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
@@ -306,16 +327,19 @@ class Network:
         with operation("output layer: gathering rows"):
             h = device.take_rows(y.reshape(-1, H), device.index(rows))
         into = None
-        if gradients is not None:
-            into = OutputGradients(device.xp.empty_like(h), gradients[layer.matrix], gradients[layer.bias])
+        if target is not None:
+            arrays = target.arrays
+            into = OutputGradients(device.xp.empty_like(h), arrays[layer.matrix], arrays[layer.bias])
         targets = batch.tgt_out.reshape(-1)[rows]
-        scale = 1.0 / max(1, len(rows))
+        scale = 1.0 / (max(1, len(rows)) if target is None else target.tokens)
         sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, threads)
         if into is None:
             return sums, None
         d_y = allocate(y.shape, self.dtype)
         with operation("output layer gradients: scattering rows"):
             device.spread_rows(into.h, rows, d_y.reshape(-1, H))
+        if target is not None:
+            target.ready("output")  # a tied matrix is not below that name: its embedding's gradient comes later
         return sums, d_y
 
     def embedding_gradient(

@@ -14,11 +14,10 @@ from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
 from nmt.model.forced import forced_log_probs
-from nmt.model.network import LossStats, Network, Run, Targets, real_positions
+from nmt.model.network import GradientTarget, LossStats, Network, Run, Targets, real_positions
 from nmt.model.padding import pad_sources
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
 from nmt.rnn import tuning
-from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.compiler.keep import Recompute
@@ -138,7 +137,7 @@ class TranslationModel(Network):
         seed: int,
         label_smoothing: float,
         threads: int,
-        gradients: Group | None,
+        target: GradientTarget | None,
         allocate: Workspace,
     ) -> LossStats:
         """See `Network._run`. Encoder and decoder draw their dropout from seeds of their own."""
@@ -156,12 +155,17 @@ class TranslationModel(Network):
             **options,
         )
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients, allocate)
-        if gradients is None or d_y is None or result.tape is None:
+        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, target, allocate)
+        if target is None or d_y is None or result.tape is None:
             return self._stats(sums, len(rows))
+        gradients = target.arrays
         d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
+        target.ready("decoder")
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
         d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"))
+        target.ready("bridge")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
+        if self.table("tgt") != self.table("src"):
+            target.ready(self.table("tgt"))
         self._source.backward(encoded, d.captured["memory"], d_final, gradients, threads)
         return self._stats(sums, len(rows))

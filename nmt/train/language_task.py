@@ -59,10 +59,11 @@ class LanguageTask:
         model.initialize(self.config.seed, self.corpus.target_counts(size))
         return model
 
-    def batches(self, size: int) -> StreamBatches:
-        """See `Task`: by sentence, `size` streams; by token, as many as make so many tokens an update."""
+    def batches(self, size: int, parts: int = 1) -> StreamBatches:
+        """See `Task`: by sentence, `size` streams; by token, as many as make so many tokens a batch. An update has
+        `parts` times as many."""
         training = self.config.training
-        return self._streams(self.corpus, size, training.shuffle)
+        return self._streams(self.corpus, size, training.shuffle, parts)
 
     def smallest_batch(self) -> Segment:
         """See `Task`."""
@@ -88,13 +89,13 @@ class LanguageTask:
         found = Validator(segments, check).losses(model, num_threads)
         return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
 
-    def _streams(self, corpus: TextCorpus, size: int, shuffle: bool) -> StreamBatches:
+    def _streams(self, corpus: TextCorpus, size: int, shuffle: bool, parts: int = 1) -> StreamBatches:
         """A text as parallel streams; `size` counts streams, or the tokens of a segment of all of them."""
         from nmt.data.streams import StreamBatches
 
         training = self.config.training
         streams = size if training.batch_type == "sentence" else max(1, size // training.bptt)
-        return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle)
+        return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle, parts=parts)
 
 
 _TEST_STEPS = 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.train.explosion import MAX_IN_A_ROW
 from nmt.train.limits import progress, seconds_left, stop_reason
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nmt.config import Config, FixedTraining
     from nmt.model.network import LossStats, Network
     from nmt.train.checkpoint_manager import CheckpointManager
+    from nmt.train.dealing import Dealing, UpdateBatches
     from nmt.train.explosion import LossLimit
     from nmt.train.interrupt import StopRequest
     from nmt.train.optimizer import Optimizer
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from nmt.train.report import Reporter
     from nmt.train.schedule import Constant
     from nmt.train.state import TrainingState
-    from nmt.train.task import Batches
     from nmt.train.validation import Validator
 
 SAVE_SECONDS = 300.0
@@ -40,7 +40,7 @@ class Parts:
     settings: FixedTraining
     """Its training section, with a number for every auto."""
     num_threads: int
-    batches: Batches
+    dealing: Dealing
     model: Network
     optimizer: Optimizer
     schedule: Constant
@@ -101,28 +101,28 @@ class Loop:
 
     def _train(self) -> str:
         """Go on epoch by epoch until there is a reason to stop, which is returned."""
-        state, batches = self.state, self.parts.batches
+        state, dealing = self.state, self.parts.dealing
         while True:
-            self._num_batches = batches.num_batches(state.epoch)
+            self._num_batches = dealing.batches.num_batches(state.epoch)
             reason = self._stop_reason()
             if reason:
                 return reason
-            for batch in batches.epoch(state.epoch, start=state.position):
-                self._update(batch)
+            for batches in dealing.left(state):
+                self._update(batches)
                 reason = self._after_update()
                 if reason:
                     return reason
-            state.epoch, state.position = state.epoch + 1, 0
+            state.epoch, state.position, state.dealt = state.epoch + 1, 0, []
 
-    def _update(self, batch: Any) -> None:
+    def _update(self, batches: UpdateBatches) -> None:
         """Do one update and note what it did; one that is not finite is skipped."""
         parts, state = self.parts, self.state
         state.update += 1
-        state.position += 1
-        self._rate = self._learning_rate()
+        state.position += len(batches)
+        self._rate = self._learning_rate(len(batches))
         began = time.monotonic()
         with parts.watch.measure("training"):
-            done = self._updater.update(batch, state.update, self._rate)
+            done = self._updater.update(batches, state.update, self._rate)
         if not done.is_finite:
             self._skip(done.stats, done.norm)
             return
@@ -131,11 +131,11 @@ class Loop:
         else:
             self._broken_in_row = 0
         self._norm = done.norm
-        state.src_tokens += batch.num_src_tokens
-        state.tgt_tokens += batch.num_tgt_tokens
-        parts.reporter.add(batch, done.stats, time.monotonic() - began)
+        state.src_tokens += batches.num_src_tokens
+        state.tgt_tokens += batches.num_tgt_tokens
+        parts.reporter.add(batches, done.stats, time.monotonic() - began)
 
-    def _learning_rate(self) -> float:
+    def _learning_rate(self, of_update: int) -> float:
         """Return the rate of the update under way, and say so where it begins to fall."""
         done = progress(
             self.state,
@@ -143,6 +143,7 @@ class Loop:
             num_batches=self._num_batches,
             elapsed=self._elapsed,
             validation_seconds=self._validation_seconds,
+            of_update=of_update,
         )
         factor = cooldown_factor(self.settings, done)
         if factor < 1 and not self._is_cooling:

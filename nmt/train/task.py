@@ -36,11 +36,17 @@ class Corpus(Protocol):
 class Batches(Protocol):
     """The corpus dealt into batches, epoch by epoch."""
 
+    in_order: bool
+    """Whether batches go on where others ended, and have to be used as they come."""
+
     def num_batches(self, epoch: int = 0) -> int:
         """Batches in an epoch."""
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
         """Target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
+
+    def tokens(self, epoch: int = 0) -> np.ndarray:
+        """Source and target tokens of every batch of an epoch: int64 [batches, 2]."""
 
     def batch(self, epoch: int, number: int) -> Any:
         """One batch of an epoch, counted from 0."""
@@ -69,8 +75,8 @@ class Task(Protocol):
     def build_model(self, device: Device) -> Network:
         """A fresh model."""
 
-    def batches(self, size: int) -> Batches:
-        """The corpus in batches of `size`, as training.batch_type counts it."""
+    def batches(self, size: int, parts: int = 1) -> Batches:
+        """The corpus in batches of `size`, as training.batch_type counts it; `parts` of them make an update."""
 
     def smallest_batch(self) -> Any:
         """A batch of one word, to load or compile everything with."""

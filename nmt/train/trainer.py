@@ -20,6 +20,7 @@ from nmt.storage.model_folder import (
 )
 from nmt.train.batch_size import choose_batch_size
 from nmt.train.checkpoint_manager import CheckpointManager
+from nmt.train.dealing import Dealing
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.lengths import auto_lengths, fixed_training
@@ -118,14 +119,15 @@ class Trainer:
         state = saved.state if saved else TrainingState()
         task.save_statistics(self.folder)
         batch_size = self._batch_size(state, model, optimizer, task, log)
-        batches = task.batches(batch_size)
-        settings = fixed_training(config.training, batches)
+        size = config.training.batch_multiplier
+        dealing = Dealing(task.batches(batch_size, size), size, config.seed)
+        settings = fixed_training(config.training, dealing)
         schedule = make_schedule(settings)
         parts = Parts(
             config=config,
             settings=settings,
             num_threads=threads,
-            batches=batches,
+            dealing=dealing,
             model=model,
             optimizer=optimizer,
             schedule=schedule,
@@ -145,7 +147,7 @@ class Trainer:
             stop=self._stop,
             watch=watch,
         )
-        if chosen := auto_lengths(config.training, settings, batches):
+        if chosen := auto_lengths(config.training, settings, dealing):
             log.line(chosen)
         log.line(
             f"model {config.name}: {model.num_params:,} parameters, {_vocabularies(config, task)}, "
@@ -154,6 +156,7 @@ class Trainer:
         if saved is not None:
             _check_subwords(saved, digest)
             _restore(parts, saved, task.fingerprint, log)
+        dealing.resume(state)
         state.corpus = task.fingerprint
         return parts
 
@@ -243,7 +246,7 @@ def _restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog)
     for note in saved.changes.notes:
         log.line(f"changed since the checkpoint: {note}")
     if saved.changes.batches or state.corpus != corpus:
-        state.position = 0
+        state.position, state.dealt = 0, []
         log.line(f"the training batches are others now: epoch {state.epoch} starts again")
     best = f", best {metric} {state.best_scores[metric]:.2f}" if state.best_update else ""
     log.line(

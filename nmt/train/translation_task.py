@@ -63,8 +63,8 @@ class TranslationTask:
         model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
         return model
 
-    def batches(self, size: int) -> TrainBatches:
-        """See `Task`."""
+    def batches(self, size: int, parts: int = 1) -> TrainBatches:
+        """See `Task`; how many make an update changes nothing."""
         from nmt.data.batches import TrainBatches
 
         training = self.config.training

@@ -87,12 +87,22 @@ class TranslationModel:
         pass
 
     def loss_and_gradients(
-        self, batch: Any, *, seed: int, label_smoothing: float, threads: int, into: Any = None
+        self,
+        batch: Any,
+        *,
+        seed: int,
+        label_smoothing: float,
+        threads: int,
+        into: Any = None,
+        tokens: int | None = None,
+        ready: Any = None,
     ) -> tuple[LossStats, dict[str, np.ndarray]]:
         self.calls += 1
         time.sleep(self.seconds)
         keep = np.random.default_rng(seed).random(batch.src.shape) < 0.9
         stats, grads = self._pass(batch, keep)
+        for grad in grads.values():
+            grad *= batch.num_tgt_tokens / (tokens or batch.num_tgt_tokens)
         if self.calls in self.broken_calls:
             stats.loss = stats.nll = float("nan")
         return stats, grads
