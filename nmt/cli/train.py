@@ -11,6 +11,7 @@ from nmt.cli.command import Command, WholeSetting, device_option, threads_option
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.train.trainer import TrainingResult
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -69,26 +70,36 @@ def train(
         nmt-train configs/quickstart.yaml --plan
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
-    from nmt.config import load_config  # what is slow to load waits until there is work to do
+    from nmt.config import load_config
+    from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
-    config = load_config(config_file, overrides)
-    if plan or profile_updates is not None:
-        _try(config, threads, device, profile_updates, plan)
-        return
+    ranks = join_ranks()
+    with ranks.together():
+        config = load_config(config_file, overrides)
+        if plan or profile_updates is not None:
+            _try(config, threads, device, profile_updates, plan)
+            return
+        from nmt.train.trainer import Trainer
 
+        terminal = sys.stderr if ranks.rank == 0 else None
+        result = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks).run()
+        if ranks.rank == 0:
+            _tell(result)
+    if result.signal is not None:
+        sys.exit(128 + result.signal)
+
+
+def _tell(result: TrainingResult) -> None:
+    """Write what came of a run to standard output."""
     from nmt.cli.streams import say
-    from nmt.train.trainer import Trainer
 
-    result = Trainer(config, threads=threads, device=device, terminal=sys.stderr).run()
     if result.best_path is not None:
         scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
         say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
     for score in result.test_scores.values():
         say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
-    if result.signal is not None:
-        sys.exit(128 + result.signal)
 
 
 def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:

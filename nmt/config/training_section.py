@@ -72,6 +72,10 @@ class TrainingConfig(Section):
         "ranks: the root of their number, which suits adam, or the number itself, which suits sgd. Both want a "
         "warm-up.",
     )
+    gradient_dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="What gradients are sent as from rank to rank: bfloat16 is half the bytes, and rounds them.",
+    )
     bptt: PositiveInt = Field(
         default=64,
         description="With task: lm, tokens of each stream in an update. Gradients go back over so many steps, states "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -96,7 +96,7 @@ class Network:
     def _fill(self, shapes: dict[str, Param]) -> None:
         """Make the parameters, all zero; the scans are there."""
         self.shapes = shapes
-        params = self._group()
+        params = self.gradient_group()
         self.weights, self._whole = Weights(params), params.whole
         matrix = self.table("tgt") if self.tied else "output.W"
         self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, self.decoder.packed)
@@ -110,8 +110,8 @@ class Network:
         how = f"{self.step_decoder.compute_dtype or self.dtype}, {self.device.name}"
         return f"{type(self).__name__}({self.num_params:,} parameters, vocabularies {sizes}, {how})"
 
-    def _group(self) -> Group:
-        """Zeros in the shapes of the parameters."""
+    def gradient_group(self) -> Group:
+        """Zeros in the shapes of the parameters: for gradients."""
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
 
     def runs(self, T: int, S: int) -> list[Run]:
@@ -220,6 +220,18 @@ class Network:
         """Whether the output layer is the target embedding."""
         return self.config.tied_embeddings != "none"
 
+    def touched_rows(self, batches: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Tables whose gradient is zero but in the rows of the batches' words: which rows those are, bool [rows]. A
+        table that is the output layer, too, has no such rows."""
+        found: dict[str, np.ndarray] = {}
+        for side in self.vocab_sizes:
+            name = self.table(side)
+            if name != self.output_layer.matrix:
+                rows = found.setdefault(name, np.zeros(self.shapes[name].shape[0], bool))
+                for batch in batches:
+                    rows[(batch.src if side == "src" else batch.tgt_in).reshape(-1)] = True
+        return found
+
     # ------------------------------------------------------------ forward
 
     def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
@@ -271,7 +283,7 @@ class Network:
         `tokens`: of all batches whose gradients are added up, None where this is the only one. `ready`: see
         `GradientTarget`.
         """
-        gradients = into if into is not None else self._group()
+        gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
         with operation("gradients: zeroing"):
             for g in gradients.values() if whole is None else (whole,):

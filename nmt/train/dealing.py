@@ -64,6 +64,10 @@ class SingleBatch:
         """Yield the batch at place 0."""
         yield 0, self._batch
 
+    def __len__(self) -> int:
+        """Return 1."""
+        return 1
+
 
 class Dealing:
     """A corpus in batches, dealt to updates and to ranks.

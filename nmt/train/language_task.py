@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nmt.data.text import TextCorpus
     from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
+    from nmt.train.ranks import Ranks
 
 
 class LanguageTask:
@@ -72,14 +73,17 @@ class LanguageTask:
 
         return StreamBatches(TokenRows.from_lists([[4]]), 1, 1).batch(0, 0)
 
-    def validator(self, model: LanguageModel, size: int, num_threads: int, check: Callable[[], None]) -> Validator:
-        """See `Task`. The text is divided into as many streams as for training, each beginning from nothing."""
+    def validator(
+        self, model: LanguageModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
+    ) -> Validator:
+        """See `Task`. The text is divided into as many streams as for training, each beginning from nothing; with ranks
+        into so many for each of them."""
         if self._dev is None:
             raise RuntimeError("only the training text is loaded")
-        return Validator(list(self._streams(self._dev, size, False).epoch(0)), check)
+        return Validator(list(self._streams(self._dev, size, False, ranks.size).epoch(0)), check, ranks)
 
-    def test(self, model: LanguageModel, num_threads: int, check: Callable[[], None]) -> dict[str, Score]:
-        """See `Task`. The text is one stream."""
+    def test(self, model: LanguageModel, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
+        """See `Task`. The text is one stream, which every rank reads."""
         from nmt.data.streams import StreamBatches
 
         if self._test is None:

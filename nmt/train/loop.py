@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nmt.train.interrupt import StopRequest
     from nmt.train.optimizer import Optimizer
     from nmt.train.progress import Stopwatch
+    from nmt.train.ranks import Ranks
     from nmt.train.report import Reporter
     from nmt.train.schedule import Constant
     from nmt.train.state import TrainingState
@@ -51,6 +52,7 @@ class Parts:
     loss_limit: LossLimit
     stop: StopRequest
     watch: Stopwatch
+    ranks: Ranks
 
 
 class Loop:
@@ -72,7 +74,7 @@ class Loop:
         self._norm = math.nan
         self._rate = 0.0
         self._is_cooling = False
-        self._updater = Updater(parts.config, parts.model, parts.optimizer, parts.num_threads)
+        self._updater = Updater(parts.config, parts.model, parts.optimizer, parts.num_threads, parts.ranks)
         self._broken_in_row = 0
         self._validation_seconds = 0.0
 
@@ -120,6 +122,7 @@ class Loop:
         state.update += 1
         state.position += len(batches)
         self._rate = self._learning_rate(len(batches))
+        parts.ranks.begin(state.update)
         began = time.monotonic()
         with parts.watch.measure("training"):
             done = self._updater.update(batches, state.update, self._rate)
@@ -141,7 +144,7 @@ class Loop:
             self.state,
             self.settings,
             num_batches=self._num_batches,
-            elapsed=self._elapsed,
+            elapsed=self._elapsed_for_all,
             validation_seconds=self._validation_seconds,
             of_update=of_update,
         )
@@ -170,10 +173,12 @@ class Loop:
         """Report, validate and save as due; return the reason to stop, if any."""
         parts, state, settings = self.parts, self.state, self.settings
         self._report()
+        is_old = parts.stop.agree(parts.checkpoints.age > SAVE_SECONDS)
         parts.stop.check()
         if state.update % settings.validation_freq == 0:
             self._validate()
-        elif parts.checkpoints.age > SAVE_SECONDS and not self._broken_in_row:
+            parts.stop.agree()
+        elif is_old and not self._broken_in_row:
             self.save_last()
         parts.stop.check()
         return self._stop_reason()
@@ -219,7 +224,7 @@ class Loop:
             if parts.loss_limit.is_broken(scores["loss"]):
                 raise parts.loss_limit.give_up(f"validation at update {state.update}", f"{scores['loss']:.4g}")
             scores |= parts.validator.scores(parts.reporter.live)
-        self._validation_seconds = time.monotonic() - began
+        self._validation_seconds = parts.ranks.first_says(time.monotonic() - began)
         is_first = not state.validated_update
         is_best = is_better(metric, scores, state.best_scores)
         state.validated_update = state.update
@@ -247,9 +252,14 @@ class Loop:
             self.state,
             self.settings,
             self.parts.schedule,
-            elapsed=self._elapsed,
+            elapsed=self._elapsed_for_all,
             validation_seconds=self._validation_seconds,
         )
+
+    @property
+    def _elapsed_for_all(self) -> float:
+        """The seconds by rank 0's clock, where something is decided by them. Called by all ranks."""
+        return self._elapsed if self.settings.max_minutes is None else self.parts.ranks.first_says(self._elapsed)
 
     @property
     def _elapsed(self) -> float:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.rnn.device import Device
     from nmt.train.progress import TrainingLog
+    from nmt.train.ranks import Ranks
     from nmt.train.validation import Validator
 
 
@@ -81,20 +82,25 @@ class Task(Protocol):
     def smallest_batch(self) -> Any:
         """A batch of one word, to load or compile everything with."""
 
-    def validator(self, model: Network, size: int, num_threads: int, check: Callable[[], None]) -> Validator:
-        """What measures the model between updates; `check` is called now and then, and raises to stop early."""
+    def validator(
+        self, model: Network, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
+    ) -> Validator:
+        """What measures the model between updates; `check` is called now and then, and raises to stop early. Ranks
+        divide the work."""
 
-    def test(self, model: Network, num_threads: int, check: Callable[[], None]) -> dict[str, Score]:
-        """Scores of the model on data.test; none where that is not configured."""
+    def test(self, model: Network, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
+        """Scores of the model on data.test; none where that is not configured. Called by all ranks, which may divide
+        the work."""
 
 
-def load_task(config: Config, folder: Path, log: TrainingLog) -> Task:
+def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> Task:
     """Read all texts and cut them into subwords, which are trained or copied into the folder first if need be.
 
     Args:
         config: The settings.
         folder: The model folder.
         log: Told how much there is and what was left out.
+        ranks: Rank 0 trains the subwords, the others read them. Called by all.
 
     Raises:
         DataError: A text or subword model is missing, damaged or does not fit its partner.
@@ -102,7 +108,8 @@ def load_task(config: Config, folder: Path, log: TrainingLog) -> Task:
     """
     from nmt.train.prepare import sides_of_run
 
-    return _kind(config)(config, *sides_of_run(config, folder, log.line)).held_out(log.line)
+    sides = ranks.first_then_others(lambda: sides_of_run(config, folder, log.line))
+    return _kind(config)(config, *sides).held_out(log.line)
 
 
 def load_dry_run_task(config: Config, say: Callable[[str], None]) -> Task:

@@ -103,9 +103,19 @@ class TranslationModel:
         stats, grads = self._pass(batch, keep)
         for grad in grads.values():
             grad *= batch.num_tgt_tokens / (tokens or batch.num_tgt_tokens)
+        if into is not None:
+            for name, grad in grads.items():
+                into[name][...] = grad
+            grads = into
         if self.calls in self.broken_calls:
             stats.loss = stats.nll = float("nan")
         return stats, grads
+
+    def gradient_group(self) -> dict[str, np.ndarray]:
+        return {name: np.zeros_like(param) for name, param in self.params.items()}
+
+    def touched_rows(self, batches: Any) -> dict[str, np.ndarray]:
+        return {}
 
     def loss(self, batch: Any, threads: int) -> LossStats:
         return self._pass(batch, np.ones(batch.src.shape, dtype=bool))[0]

@@ -32,6 +32,9 @@ class Group:
         self.num_src_tokens = sum(batch.num_src_tokens for batch in batches)
         self.num_tgt_tokens = sum(batch.num_tgt_tokens for batch in batches)
 
+    def __len__(self):
+        return len(self.batches)
+
     def __iter__(self):
         return iter(enumerate(self.batches))
 
