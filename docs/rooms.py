@@ -29,6 +29,7 @@ SAYS = {
     "cli": "the commands",
     "precompile": "machine code for the wheel",
     "train": "loss curve to checkpoint",
+    "batch": "columns of tables in an engine's workers",
     "inference": "text in, text out",
     "storage": "models on disk",
     "model": "cells wired together",
