@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nmt.train.batch_size import forecast
 from nmt.train.memory import format_bytes, peak_bytes, reset_peak
 from nmt.train.progress import format_seconds
+from nmt.train.ranks_plan import ranks_page
 
 if TYPE_CHECKING:
     from nmt.train.batch_size import Forecast
@@ -17,8 +18,9 @@ _UPDATES, _WARM_UP, _SECONDS = 20, 2, 15.0
 _SMALL_SHARE = 0.01  # of the whole: purposes below it are one line
 
 
-def cost_report(dry_run: DryRun) -> str:
-    """Predict memory from the plans; run the epoch's largest batch and some others; return the page."""
+def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
+    """Predict memory from the plans; run the epoch's largest batch and some others; return the page, with a prediction
+    for several ranks."""
     accumulates = dry_run.config.training.batch_multiplier > 1
     found = forecast(dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches, accumulates=accumulates)
     can_reset = reset_peak()
@@ -32,6 +34,8 @@ def cost_report(dry_run: DryRun) -> str:
         _speed(dry_run, timing),
         _time(dry_run, timing),
     ]
+    if ranks > 1:
+        sections.append([ranks_page(dry_run, timing, ranks)])
     return "\n\n".join("\n".join(lines) for lines in sections)
 
 

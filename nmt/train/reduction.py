@@ -25,7 +25,7 @@ import numpy as np
 PIECE_BYTES = 4 << 20
 """Of the float32 numbers of a piece: large enough to be sent at full speed, small enough that the first goes early."""
 _POLL_SECONDS = 1e-4
-_SPARSE_SHARE = 0.8
+SPARSE_SHARE = 0.8
 """Rows of a table are sent by themselves where they are at most so much of it: they have to be copied."""
 
 
@@ -139,7 +139,7 @@ class Reduction:
             count = len(rows[name])
             indices = np.flatnonzero(flags[at : at + count])
             at += count
-            if len(indices) <= _SPARSE_SHARE * count:
+            if len(indices) <= SPARSE_SHARE * count:
                 found[name] = indices
         return found
 
