@@ -387,23 +387,10 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
     if job.alignments is not None:
         job.alignments.write(soft_alignment_line(found) if job.soft else alignment_line(found))
     if job.plots is not None and found[0].detail is not None:
-        _plot(job.plots / f"{job.number}.svg", found[0])
+        from nmt.cli.attention_plot import write_plot
+
+        write_plot(job.plots / f"{job.number}.svg", found[0])
     job.number += 1
-
-
-def _plot(path: Path, translation: Translation) -> None:
-    """Write the attention of a translation as an SVG file, where there is a detail."""
-    from nmt.cli.attention_plot import attention_svg
-    from nmt.cli.streams import write_errors
-    from nmt.files import write_bytes
-
-    detail = translation.detail
-    if detail is None:
-        return
-    svg = attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
-    with write_errors(str(path)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, svg.encode())
 
 
 if __name__ == "__main__":
