@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from nmt.train.state import TrainingState
     from nmt.train.task import Batches
 
-SOURCE_WORK = 0.6
-"""What a source token costs, where a target token costs 1: of a bidirectional encoder of one layer and a decoder with
-attention, 512 units each and 8,000 words (benchmarks/scaling_out.py measures it)."""
+SOURCE_WORK = 0.2
+"""What a source token costs, where a target token costs 1: measured with configs/quickstart.yaml by
+benchmarks/scaling_out.py; a larger encoder costs more."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.config import TrainingConfig
-from nmt.train.dealing import Dealing
+from nmt.train.dealing import SOURCE_WORK, Dealing
 from nmt.train.lengths import fixed_training, rate_factor
 from nmt.train.state import TrainingState
 
@@ -59,7 +59,7 @@ def test_every_batch_once_and_every_rank_its_own(size, ranks, in_order):
 
 def test_ranks_have_like_work():
     batches = Batches(400)
-    work = batches.tokens() @ [0.6, 1.0]
+    work = batches.tokens() @ [SOURCE_WORK, 1.0]
 
     def wait(groups):
         """Of the time of updates, the share in which a rank waits for the slowest."""
