@@ -8,12 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.config import ModelConfig
+from nmt.model.batch_pass import BatchPass
 from nmt.model.cells import language_cells
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import token_log_probs
 from nmt.model.network import GradientTarget, LossStats, Network, Run, Targets, real_positions
 from nmt.model.padding import pad_targets
-from nmt.rnn.arrays.workspace import Fresh, Workspace
+from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cell import under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
@@ -129,7 +130,7 @@ class LanguageModel(Network):
         return LanguageDecoder(self, self.continue_from, threads or default_threads())
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """What search on a card needs, the sources being texts to go on from. There is no coverage."""
+        """What search on a GPU needs, the sources being texts to go on from. There is no coverage."""
         return language_block(self, src_ids, self.continue_from(src_ids, 1), K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:
@@ -142,34 +143,26 @@ class LanguageModel(Network):
         return self.read(tgt_in, lengths, threads=threads).final
 
     def _run(
-        self,
-        batch: StreamSegment,
-        *,
-        training: bool,
-        seed: int,
-        label_smoothing: float,
-        threads: int,
-        target: GradientTarget | None,
-        allocate: Workspace,
+        self, batch: StreamSegment, how: BatchPass, label_smoothing: float, target: GradientTarget | None
     ) -> LossStats:
         """See `Network._run`; a segment goes on from the states of the one before it of its part, training and `loss`
         apart."""
         result = self.read(
             batch.tgt_in,
             batch.tgt_lengths,
-            None if batch.starts else self._states[training].get(batch.part, {}),
-            threads=threads,
-            training=training,
-            seed=seed,
-            allocate=allocate,
+            None if batch.starts else self._states[how.training].get(batch.part, {}),
+            threads=how.threads,
+            training=how.training,
+            seed=how.seed,
+            allocate=how.allocate,
         )
-        self._states[training][batch.part] = result.final
+        self._states[how.training][batch.part] = result.final
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, target, allocate)
+        sums, d_y = self._output(result.y, rows, batch, how, label_smoothing, target)
         if target is None or d_y is None:
             return self._stats(sums, len(rows))
         gradients = target.arrays
         d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
         target.ready("decoder")
-        self.embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
+        self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
         return self._stats(sums, len(rows))
