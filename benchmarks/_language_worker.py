@@ -43,7 +43,7 @@ def measure(folder: Path, seconds: float, threads: int, dtype: str) -> dict[str,
         for segment in batches.epoch(epoch):
             rate = training.learning_rate * min(1.0, (1 - done) / training.cooldown)
             update, position = update + 1, position + 1
-            updater.update(segment, update, rate)
+            updater.update_with(segment, update, rate)
             if update == 1:
                 began = time.perf_counter()  # it loaded or compiled the kernels
             else:

@@ -141,7 +141,7 @@ def _ours(device: Device, case: Case, compute_dtype: str, updates: int) -> tuple
 
     def update(number: int) -> float:
         batch = batches[number % len(batches)]
-        updater.update(batch, number + 1, 1e-4)
+        updater.update_with(batch, number + 1, 1e-4)
         return batch.num_tgt_tokens
 
     trained = _rate(update, device.synchronize, len(batches), updates)
@@ -250,7 +250,7 @@ def check(device: Device, case: Case, updates: int, sentences: int) -> Iterator[
         model = build_model(config, case.vocab, case.vocab, device=place)
         model.initialize(1)
         updater = Updater(config, model, make_optimizer(config.training, model.params, 1, place), 1)
-        done = (updater.update(batches[n % len(batches)], n + 1, 1e-3).stats for n in range(updates))
+        done = (updater.update_with(batches[n % len(batches)], n + 1, 1e-3).stats for n in range(updates))
         losses.append(np.array([stats.loss / stats.tokens for stats in done]))
         found.append(search(model, sources, beam_size=BEAM, max_length_ratio=LENGTH_RATIO, batch_size=64))
     ways = np.abs(losses[1] / losses[0] - 1)

@@ -31,6 +31,7 @@ SAYS = {
     "train": "loss curve to checkpoint",
     "serve": "models as a service",
     "documents": "text around sentences",
+    "batch": "columns of tables in an engine's workers",
     "inference": "text in, text out",
     "importing": "models of other systems",
     "exporting": "models without us",

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from nmt.cli.streams import write_errors
+from nmt.files import write_bytes
+
+if TYPE_CHECKING:
+    from nmt.inference.translator import Translation
 
 _CELL = 24
 _LETTER = 8
@@ -39,3 +47,14 @@ def attention_svg(weights: np.ndarray, src_words: Sequence[str], tgt_words: Sequ
 
 def _text(word: str) -> str:
     return escape("".join(c for c in word if c.isprintable()))
+
+
+def write_plot(path: Path, translation: Translation) -> None:
+    """Write the attention of a translation as an SVG file, where there is a detail."""
+    detail = translation.detail
+    if detail is None:
+        return
+    svg = attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
+    with write_errors(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, svg.encode())

@@ -11,6 +11,7 @@ from nmt.cli.command import Command, WholeSetting, device_option, threads_option
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.train.trainer import TrainingResult
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -45,6 +46,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Train nothing: run a few batches and print parameters, memory, speed and how long training will take.",
 )
+@click.option(
+    "--ranks",
+    "planned_ranks",
+    type=click.IntRange(min=1, max=100_000),
+    metavar="N",
+    show_default="1",
+    help="With --plan, also predict an update by N ranks (mpiexec -n N), over networks of several speeds.",
+)
 @version_option()
 def train(
     config_file: str,
@@ -54,6 +63,7 @@ def train(
     seed: int | None,
     profile_updates: int | None,
     plan: bool,
+    planned_ranks: int | None,
 ) -> None:
     """Train a translator, or a language model, as CONFIG.yaml says.
 
@@ -66,33 +76,48 @@ def train(
     \b
     Examples:
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
-        nmt-train configs/quickstart.yaml --plan
+        nmt-train configs/quickstart.yaml --plan --ranks 8
+        mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
-    from nmt.config import load_config  # what is slow to load waits until there is work to do
+    if planned_ranks is not None and not plan:
+        raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
+    from nmt.config import load_config
+    from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
-    config = load_config(config_file, overrides)
-    if plan or profile_updates is not None:
-        _try(config, threads, device, profile_updates, plan)
-        return
+    ranks = join_ranks()
+    with ranks.together():
+        config = load_config(config_file, overrides)
+        if plan or profile_updates is not None:
+            _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
+            return
+        from nmt.train.trainer import Trainer
 
+        terminal = sys.stderr if ranks.rank == 0 else None
+        result = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks).run()
+        if ranks.rank == 0:
+            _tell(result)
+    if result.signal is not None:
+        sys.exit(128 + result.signal)
+
+
+def _tell(result: TrainingResult) -> None:
+    """Write what came of a run to standard output."""
     from nmt.cli.streams import say
-    from nmt.train.trainer import Trainer
 
-    result = Trainer(config, threads=threads, device=device, terminal=sys.stderr).run()
     if result.best_path is not None:
         scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
         say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
     for score in result.test_scores.values():
         say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
-    if result.signal is not None:
-        sys.exit(128 + result.signal)
 
 
-def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
-    """Print what some updates tell; nothing is saved."""
+def _try(
+    config: Config, threads: int | None, device: str | None, profile_updates: int | None, planned_ranks: int | None
+) -> None:
+    """Print what some updates tell; nothing is saved. `planned_ranks`: for the plan, None for no plan."""
     from nmt.cli.streams import say, tell
     from nmt.train.cost_report import cost_report
     from nmt.train.dry_run import DryRun
@@ -100,8 +125,8 @@ def _try(config: Config, threads: int | None, device: str | None, profile_update
 
     dry_run = DryRun(config, threads, tell, device)
     pages = []
-    if plan:
-        pages.append(cost_report(dry_run))
+    if planned_ranks is not None:
+        pages.append(cost_report(dry_run, planned_ranks))
     if profile_updates is not None:
         pages.append(profile_page(dry_run, profile_updates))
     say("\n\n".join(pages))

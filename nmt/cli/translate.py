@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.command import Command, WholeSetting, beam_options, running_options
+from nmt.cli.corpora import FORMATS as TABLE_FORMATS
+from nmt.cli.corpora import Shard, is_corpus
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
 from nmt.cli.search_options import language_model_options, search_options, tell_unused
 
@@ -27,8 +29,17 @@ _CHUNK_BATCHES = 32
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR")
-@click.argument("source", metavar="[INPUT]", default="-")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - is stdout.")
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1)
+@click.option("-o", "--output", metavar="FILE", default="-", help="A file, or a folder (see above); - is stdout.")
+@click.option("--shard", type=Shard(), metavar="I/N", help="Translate part I of N of the input, into a folder.")
+@click.option(
+    "--input-format",
+    type=click.Choice(TABLE_FORMATS),
+    show_default="by the name: .jsonl, .parquet, else text",
+    help="What INPUT holds: lines, objects of JSON, or a table.",
+)
+@click.option("--column", metavar="NAME", default="text", help="The column of a table to translate.")
+@click.option("--output-column", metavar="NAME", default="translation", help="The column of its translations.")
 @beam_options()
 @click.option(
     "--n-best",
@@ -86,7 +97,7 @@ _CHUNK_BATCHES = 32
 @language_model_options()
 @click.option("--resume", is_flag=True, help="Write to the output file as it goes, and continue one half done.")
 @running_options()
-def translate(model_dir: str, source: str, **options: Any) -> None:
+def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train), or in a file of
     nmt-bundle.
 
@@ -103,13 +114,25 @@ def translate(model_dir: str, source: str, **options: Any) -> None:
     With --format INPUT is a document, and so is the output: paragraphs are cut into sentences and put together again,
     tags and placeholders follow their words, all else stays byte for byte (docs/serving.md).
 
+    Several files, a folder, or a table (.jsonl, .parquet) are translated file by file, each into one of
+    the same name in the folder that -o names; a table keeps its columns and gets translation,
+    translation_error and, with --scores, translation_score. A row that cannot be translated is told of
+    in the column of errors. A file appears when it is whole; what is there already is not done again.
+    With --shard I/N this command does one part of N, and N such commands do all of it. See
+    docs/many-machines.md.
+
     What the options of the search mean, and where they come from, is told in docs/decoding.md.
 
     \b
     Examples:
         nmt-translate runs/de-en test.de -o test.en
         echo 'Guten Morgen!' | nmt-translate runs/de-en --n-best 3
+        nmt-translate runs/de-en corpus/ -o translated/ --shard 3/8 --threads 1
     """
+    if is_corpus(inputs or ("-",), options["input_format"], options["shard"]):
+        _translate_corpus(model_dir, inputs, options)
+        return
+    source = inputs[0] if inputs else "-"
     from nmt.cli.meter import Meter
     from nmt.cli.resume import continued_lines
     from nmt.cli.streams import in_step, output_lines, telling_notices
@@ -140,6 +163,47 @@ def translate(model_dir: str, source: str, **options: Any) -> None:
             job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
             job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
         _run(job, records, translator, stack.enter_context(contextlib.closing(Meter())))
+
+
+_LINES_ONLY = (
+    *("alignments", "plot_attention", "prefix", "prefix_text", "constraints", "constraint_text", "glossary"),
+    *("forbid", "n_best", "output_format", "resume", "replace_unk", "dictionary"),
+)
+"""Options that tables, folders and shards do not go with."""
+
+
+def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Translate whole files."""
+    from nmt.batch import Rows, translate_rows
+    from nmt.cli.corpora import Work, translate_all
+    from nmt.cli.meter import Meter
+    from nmt.cli.tables import Columns
+
+    wrong = [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]
+    if wrong:
+        raise click.UsageError(f"{wrong[0]} is for lines of one text, not for tables, folders and shards.")
+    if options["output"] == "-":
+        raise click.UsageError("Tables, folders and shards need -o, the file or folder to write to.")
+    if "-" in inputs or not inputs:
+        raise click.UsageError("Tables and shards need files, not standard input.")
+    scores = options.pop("scores")
+    job = _job({**options, "scores": False})
+    translator = _load(model_dir, options)
+    _settle(job, translator)
+    new = options["output_column"]
+    columns = Columns(options["column"], new, f"{new}_error", f"{new}_score" if scores else None)
+    run = _identity(job, translator, model_dir, options) | {"columns": [columns.text, new, scores]}
+    left_out = ("n_best", "replace_unk", "details", "dictionary")
+    settings = {name: value for name, value in job.search.items() if name not in left_out}
+    with contextlib.closing(Meter()) as meter:
+
+        def translated(values: list[Any]) -> Rows:
+            rows = translate_rows(translator, values, **settings)
+            meter.add(len(values))
+            return rows
+
+        work = Work(options["input_format"], columns, translated, _CHUNK_BATCHES * settings["batch_size"])
+        translate_all(inputs, Path(options["output"]), options["shard"], work, run)
 
 
 @dataclass
@@ -329,23 +393,10 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
     if job.alignments is not None:
         job.alignments.write(soft_alignment_line(found) if job.soft else alignment_line(found))
     if job.plots is not None and found[0].detail is not None:
-        _plot(job.plots / f"{job.number}.svg", found[0])
+        from nmt.cli.attention_plot import write_plot
+
+        write_plot(job.plots / f"{job.number}.svg", found[0])
     job.number += 1
-
-
-def _plot(path: Path, translation: Translation) -> None:
-    """Write the attention of a translation as an SVG file, where there is a detail."""
-    from nmt.cli.attention_plot import attention_svg
-    from nmt.cli.streams import write_errors
-    from nmt.files import write_bytes
-
-    detail = translation.detail
-    if detail is None:
-        return
-    svg = attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
-    with write_errors(str(path)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, svg.encode())
 
 
 if __name__ == "__main__":

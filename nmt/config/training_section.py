@@ -60,6 +60,22 @@ class TrainingConfig(Section):
         "null is half of what the machine has free.",
     )
     batch_type: Literal["token", "sentence"] = Field(default="token", description="What batch_size counts.")
+    batch_multiplier: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=1,
+        description="Batches whose gradients are added up for one update, one after another, as if they were one batch "
+        "so many times as large, in the memory of one. Of several ranks (mpiexec, docs/many-machines.md) each computes "
+        "so many.",
+    )
+    learning_rate_scaling: Literal["none", "sqrt", "linear"] = Field(
+        default="none",
+        description="What learning_rate is multiplied by where an update has several batches, by batch_multiplier or "
+        "ranks: the root of their number, which suits adam, or the number itself, which suits sgd. Both want a "
+        "warm-up.",
+    )
+    gradient_dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="What gradients are sent as from rank to rank: bfloat16 is half the bytes, and rounds them.",
+    )
     bptt: PositiveInt = Field(
         default=64,
         description="With task: lm, tokens of each stream in an update. Gradients go back over so many steps, states "

@@ -110,6 +110,9 @@ class TrainBatches:
     An epoch is a function of (seed, epoch) alone: it can be repeated, and entered anywhere.
     """
 
+    in_order = False
+    """No batch goes on where another ended: any may be used before any other."""
+
     def __init__(
         self,
         corpus: ParallelCorpus,
@@ -143,6 +146,12 @@ class TrainBatches:
         """Target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
         return np.array(
             [(self._tgt_lengths[rows].max(), self._src_lengths[rows].max(), len(rows)) for rows in self._batches(epoch)]
+        )
+
+    def tokens(self, epoch: int = 0) -> np.ndarray:
+        """Source and target tokens of every batch of an epoch, EOS counted: int64 [batches, 2]."""
+        return np.array(
+            [(self._src_lengths[rows].sum(), self._tgt_lengths[rows].sum()) for rows in self._batches(epoch)]
         )
 
     def batch(self, epoch: int, number: int) -> Batch:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.rows import TokenRows
+from nmt.errors import ConfigError
 from nmt.special_tokens import EOS_ID, PAD_ID
 
 
@@ -16,13 +17,15 @@ class Segment:
     """The same steps of all streams, [T, B], C-contiguous int32, padded with PAD_ID.
 
     Row b of `tgt_out` is what stream b says, `tgt_in` the tokens before those; lengths [B] int32, longest first. Each
-    row goes on where the segment before it ended, but for `starts`: there all streams begin.
+    row goes on where the segment before it of the same `part` of the streams ended, but for `starts`: there all streams
+    begin.
     """
 
     tgt_in: np.ndarray
     tgt_out: np.ndarray
     tgt_lengths: np.ndarray
     starts: bool
+    part: int = 0
 
     num_src_tokens = 0
     """There is no source."""
@@ -43,25 +46,44 @@ class StreamBatches:
 
     The text begins as if after an EOS. Stream b + 1 begins where stream b ends, maybe within a line. An epoch is a
     function of (seed, epoch) alone: with `shuffle` the lines stand in another order in each, without it in that of the
-    text, so that what is carried from segment to segment spans lines.
+    text, so that what is carried from segment to segment spans lines. With `parts` there are so many times the streams,
+    and the same steps of all of them are so many segments, one after another.
     """
 
-    def __init__(self, lines: TokenRows, streams: int, steps: int, seed: int = 42, shuffle: bool = False) -> None:
-        """At most `streams` of them: each has a token at least."""
+    in_order = True
+    """A segment goes on where one before it ended: they are used as they come."""
+
+    def __init__(
+        self, lines: TokenRows, streams: int, steps: int, seed: int = 42, shuffle: bool = False, *, parts: int = 1
+    ) -> None:
+        """At most `streams` of them a part: each has a token at least. Raises ConfigError where there are not so many
+        tokens as parts."""
         self._lines, self._steps, self._seed, self._shuffle = lines, steps, seed, shuffle
         self._length = len(lines.tokens) + len(lines)
-        self.streams = min(streams, self._length)
+        if self._length < parts:
+            raise ConfigError(
+                f"training.batch_multiplier: with the ranks it must divide the text, of {self._length} tokens, into at "
+                f"most so many parts, got {parts}; lower it"
+            )
+        self._streams_in_all = min(streams * parts, self._length)
+        self._parts = np.array_split(np.arange(self._streams_in_all), parts)
+        self.streams = len(self._parts[0])
         self._text: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int32))
 
     def num_batches(self, epoch: int = 0) -> int:
-        """Segments in an epoch."""
-        return -(-self._longest // self._steps)
+        """Segments in an epoch, those of all parts."""
+        return -(-self._longest // self._steps) * len(self._parts)
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
         """Target steps, source steps (there are none) and rows of every segment, T, S and B: int64 [segments, 3]."""
-        starts = np.arange(0, self._longest, self._steps)
-        steps = np.minimum(self._steps, self._longest - starts)
-        return np.stack([steps, np.zeros_like(steps), np.full_like(steps, self.streams)], axis=1)
+        left = self._left()
+        shapes = [left.max(axis=2), np.zeros_like(left[:, :, 0]), (left >= 0).sum(axis=2)]
+        return np.stack(shapes, axis=2).reshape(-1, 3)
+
+    def tokens(self, epoch: int = 0) -> np.ndarray:
+        """Source tokens (there are none) and target tokens of every segment: int64 [segments, 2]."""
+        found = np.maximum(self._left(), 0).sum(axis=2).reshape(-1)
+        return np.stack([np.zeros_like(found), found], axis=1)
 
     def batch(self, epoch: int, number: int) -> Segment:
         """One segment of an epoch, counted from 0."""
@@ -69,23 +91,39 @@ class StreamBatches:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Segment]:
         """The segments of an epoch in order, from number `start` on."""
-        text = self._stream(epoch)
-        share, more = divmod(self._length, self.streams)
-        lengths = share + (np.arange(self.streams) < more)
-        first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        text, whole = self._stream(epoch), self._lengths()
+        ends = np.cumsum(whole)
         for number in range(start, self.num_batches(epoch)):
-            done = number * self._steps
+            segment, part = divmod(number, len(self._parts))
+            rows, done = self._parts[part], segment * self._steps
+            lengths, first = whole[rows], (ends - whole)[rows]
             left = np.clip(lengths - done, 0, self._steps)
             at = first + done + np.arange(int(left.max()))[:, None]
             real = at < (first + done + left)
             at = np.minimum(at, self._length - 1)
             # text[0] is the EOS before the beginning: text[at] is read, text[at + 1] said.
             tgt_in, tgt_out = np.where(real, text[at], PAD_ID), np.where(real, text[at + 1], PAD_ID)
-            yield Segment(tgt_in.astype(np.int32), tgt_out.astype(np.int32), left.astype(np.int32), number == 0)
+            tokens = tgt_in.astype(np.int32), tgt_out.astype(np.int32)
+            yield Segment(*tokens, left.astype(np.int32), segment == 0, part)
 
     @property
     def _longest(self) -> int:
-        return -(-self._length // self.streams)
+        return -(-self._length // self._streams_in_all)
+
+    def _lengths(self) -> np.ndarray:
+        """Tokens of each stream, longest first."""
+        share, more = divmod(self._length, self._streams_in_all)
+        return share + (np.arange(self._streams_in_all) < more)
+
+    def _left(self) -> np.ndarray:
+        """Tokens of each stream in each segment, -1 where a part has fewer streams: int64 [segments, parts, B]."""
+        starts = np.arange(0, self._longest, self._steps)
+        whole = np.full((len(self._parts), self.streams), -1)
+        for row, streams in zip(whole, self._parts, strict=True):
+            row[: len(streams)] = self._lengths()[streams]
+        left = np.clip(whole - starts[:, None, None], 0, self._steps)
+        left[:, whole < 0] = -1
+        return left
 
     def _stream(self, epoch: int) -> np.ndarray:
         """EOS and all tokens of the epoch in order, int32 [1 + tokens]."""

@@ -12,9 +12,8 @@ from nmt.model.batch_pass import BatchPass
 from nmt.model.cells import language_cells
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import token_log_probs
-from nmt.model.network import LossStats, Network, Run, Targets, real_positions
+from nmt.model.network import GradientTarget, LossStats, Network, Run, Targets, real_positions
 from nmt.model.padding import pad_targets
-from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cell import under
 from nmt.rnn.compiler.keep import Recompute
@@ -34,6 +33,10 @@ class StreamSegment(Targets, Protocol):
     @property
     def starts(self) -> bool:
         """Whether the streams begin here."""
+
+    @property
+    def part(self) -> int:
+        """Which of several groups of streams these are: each is carried on by itself."""
 
 
 class LanguageModel(Network):
@@ -60,7 +63,8 @@ class LanguageModel(Network):
         self.decoder: LayeredScan = LayeredScan(cells, **options)
         self.step_decoder = Scan(self.decoder.cell, **options)
         self._fill(self._table_shapes() | under("decoder", self.decoder.params) | self._output_shapes())
-        self._states: dict[bool, States] = {True: {}, False: {}}  # of training, and of `loss`
+        # After the last segment of each part of the streams, of training, and of `loss`.
+        self._states: dict[bool, dict[int, States]] = {True: {}, False: {}}
 
     def runs(self, T: int, S: int) -> list[Run]:
         """See `Network`."""
@@ -68,12 +72,20 @@ class LanguageModel(Network):
 
     @property
     def carried(self) -> States:
-        """See `Network`: the states after the last segment, by name, [B, n]."""
-        return {name: self.device.download(state) for name, state in self._states[True].items()}
+        """See `Network`: the states after the last segment, by name, [B, n]; those of part p > 0 of the streams below
+        `p/`."""
+        return {
+            f"{part}/{name}" if part else name: self.device.download(state)
+            for part, states in self._states[True].items()
+            for name, state in states.items()
+        }
 
     def carry(self, states: States) -> None:
         """See `Network`."""
-        self._states[True] = {name: self.device.upload(state) for name, state in states.items()}
+        self._states[True] = {}
+        for key, state in states.items():
+            part, _, name = key.rpartition("/")
+            self._states[True].setdefault(int(part or 0), {})[name] = self.device.upload(state)
 
     def read(
         self,
@@ -130,22 +142,27 @@ class LanguageModel(Network):
             tgt_in[: len(tokens), b] = tokens
         return self.read(tgt_in, lengths, threads=threads).final
 
-    def _run(self, batch: StreamSegment, how: BatchPass, label_smoothing: float, gradients: Group | None) -> LossStats:
-        """See `Network._run`; a segment goes on from the states of the one before it, training and `loss` apart."""
+    def _run(
+        self, batch: StreamSegment, how: BatchPass, label_smoothing: float, target: GradientTarget | None
+    ) -> LossStats:
+        """See `Network._run`; a segment goes on from the states of the one before it of its part, training and `loss`
+        apart."""
         result = self.read(
             batch.tgt_in,
             batch.tgt_lengths,
-            None if batch.starts else self._states[how.training],
+            None if batch.starts else self._states[how.training].get(batch.part, {}),
             threads=how.threads,
             training=how.training,
             seed=how.seed,
             allocate=how.allocate,
         )
-        self._states[how.training] = result.final
+        self._states[how.training][batch.part] = result.final
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, how, label_smoothing, gradients)
-        if gradients is None or d_y is None:
+        sums, d_y = self._output(result.y, rows, batch, how, label_smoothing, target)
+        if target is None or d_y is None:
             return self._stats(sums, len(rows))
+        gradients = target.arrays
         d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
+        target.ready("decoder")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
         return self._stats(sums, len(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -52,6 +52,22 @@ class LossStats:
     correct: int
 
 
+def _nothing(*names: str) -> None:
+    """Nobody waits for gradients one by one."""
+
+
+@dataclass(frozen=True)
+class GradientTarget:
+    """Where the gradients of a batch go. `tokens`: what the loss is divided by, the real target tokens of the update
+    that the batch is a part of. `ready` is told names, or what names begin with before a dot, whose gradients will not
+    change any more, in the order in which the backward pass is done with them; what it is not told is ready at the
+    end."""
+
+    arrays: Group
+    tokens: int
+    ready: Callable[..., None] = _nothing
+
+
 Run = tuple[str, Scan, int, int, int]
 """A scan as it runs in a batch: what it is called, itself, its steps, the source positions it reads, and how many of
 its steps are added (see `LayeredScan.runs`)."""
@@ -81,7 +97,7 @@ class Network:
     def _fill(self, shapes: dict[str, Param]) -> None:
         """Make the parameters, all zero; the scans are there."""
         self.shapes = shapes
-        params = self._group()
+        params = self.gradient_group()
         self.weights, self._whole = Weights(params), params.whole
         matrix = self.table("tgt") if self.tied else "output.W"
         self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, self.decoder.packed)
@@ -95,8 +111,8 @@ class Network:
         how = f"{self.step_decoder.compute_dtype or self.dtype}, {self.device.name}"
         return f"{type(self).__name__}({self.num_params:,} parameters, vocabularies {sizes}, {how})"
 
-    def _group(self) -> Group:
-        """Zeros in the shapes of the parameters."""
+    def gradient_group(self) -> Group:
+        """Zeros in the shapes of the parameters: for gradients."""
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
 
     def runs(self, T: int, S: int) -> list[Run]:
@@ -205,6 +221,18 @@ class Network:
         """Whether the output layer is the target embedding."""
         return self.config.tied_embeddings != "none"
 
+    def touched_rows(self, batches: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Tables whose gradient is zero but in the rows of the batches' words: which rows those are, bool [rows]. A
+        table that is the output layer, too, has no such rows."""
+        found: dict[str, np.ndarray] = {}
+        for side in self.vocab_sizes:
+            name = self.table(side)
+            if name != self.output_layer.matrix:
+                rows = found.setdefault(name, np.zeros(self.shapes[name].shape[0], bool))
+                for batch in batches:
+                    rows[(batch.src if side == "src" else batch.tgt_in).reshape(-1)] = True
+        return found
+
     # ------------------------------------------------------------ forward
 
     def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
@@ -237,7 +265,7 @@ class Network:
 
     def loss(self, batch: Targets, threads: int | None = None) -> LossStats:
         """Loss without dropout and smoothing."""
-        return self._run_batch(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, gradients=None)
+        return self._run_batch(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, target=None)
 
     def loss_and_gradients(
         self,
@@ -247,18 +275,23 @@ class Network:
         label_smoothing: float = 0.0,
         threads: int | None = None,
         into: Group | None = None,
+        tokens: int | None = None,
+        ready: Callable[..., None] = _nothing,
     ) -> tuple[LossStats, Group]:
         """Loss of a batch, and gradients of smoothed loss / real target tokens for every parameter.
 
         `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
+        `tokens`: of all batches whose gradients are added up, None where this is the only one. `ready`: see
+        `GradientTarget`.
         """
-        gradients = into if into is not None else self._group()
+        gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
         with operation("gradients: zeroing"):
             for g in gradients.values() if whole is None else (whole,):
                 g[...] = 0
+        target = GradientTarget(gradients, max(1, int(np.sum(batch.tgt_lengths)) if tokens is None else tokens), ready)
         stats = self._run_batch(
-            batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, gradients=gradients
+            batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, target=target
         )
         return stats, gradients
 
@@ -270,7 +303,7 @@ class Network:
         seed: int,
         label_smoothing: float,
         threads: int | None,
-        gradients: Group | None,
+        target: GradientTarget | None,
     ) -> LossStats:
         """`_run` in memory that no other call has. After an error, or an interruption, the memory is not used again:
         somebody might still hold a piece of it."""
@@ -280,11 +313,11 @@ class Network:
             workspace = Workspace(self.device.xp)
         workspace.reset()
         how = BatchPass(training, seed, workspace, threads or default_threads())
-        stats = self._run(batch, how, label_smoothing, gradients)
+        stats = self._run(batch, how, label_smoothing, target)
         self._idle_workspaces.append(workspace)
         return stats
 
-    def _run(self, batch: Any, how: BatchPass, label_smoothing: float, gradients: Group | None) -> LossStats:
+    def _run(self, batch: Any, how: BatchPass, label_smoothing: float, target: GradientTarget | None) -> LossStats:
         """Loss of a batch; adds to the gradients where they are given."""
         raise NotImplementedError
 
@@ -300,23 +333,26 @@ class Network:
         batch: Targets,
         how: BatchPass,
         label_smoothing: float,
-        gradients: Group | None,
+        target: GradientTarget | None,
     ) -> tuple[Any, np.ndarray | None]:
         """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
         device, layer, H = self.device, self.output_layer, y.shape[-1]
         with operation("output layer: gathering rows"):
             h = device.take_rows(y.reshape(-1, H), device.index(rows))
         into = None
-        if gradients is not None:
-            into = OutputGradients(device.xp.empty_like(h), gradients[layer.matrix], gradients[layer.bias])
+        if target is not None:
+            arrays = target.arrays
+            into = OutputGradients(device.xp.empty_like(h), arrays[layer.matrix], arrays[layer.bias])
         targets = batch.tgt_out.reshape(-1)[rows]
-        scale = 1.0 / max(1, len(rows))
+        scale = 1.0 / (max(1, len(rows)) if target is None else target.tokens)
         sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads)
         if into is None:
             return sums, None
         d_y = how.allocate(y.shape, self.dtype)
         with operation("output layer gradients: scattering rows"):
             device.spread_rows(into.h, rows, d_y.reshape(-1, H))
+        if target is not None:
+            target.ready("output")  # a tied matrix is not below that name: its embedding's gradient comes later
         return sums, d_y
 
     def embedding_gradient(

@@ -16,11 +16,10 @@ from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import LossStats, Network, Run, Targets, real_positions
+from nmt.model.network import GradientTarget, LossStats, Network, Run, Targets, real_positions
 from nmt.model.padding import pad_sources
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
 from nmt.rnn import tuning
-from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cell import Param, under
 from nmt.rnn.compiler.keep import Recompute
@@ -150,7 +149,9 @@ class TranslationModel(Network):
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}
 
-    def _run(self, batch: SentencePairs, how: BatchPass, label_smoothing: float, gradients: Group | None) -> LossStats:
+    def _run(
+        self, batch: SentencePairs, how: BatchPass, label_smoothing: float, target: GradientTarget | None
+    ) -> LossStats:
         """See `Network._run`. Encoder and decoder draw their dropout from seeds of their own."""
         of_source = replace(how, seed=2 * how.seed)
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
@@ -168,13 +169,18 @@ class TranslationModel(Network):
             threads=how.threads,
         )
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, how, label_smoothing, gradients)
-        if gradients is None or d_y is None or result.tape is None:
+        sums, d_y = self._output(result.y, rows, batch, how, label_smoothing, target)
+        if target is None or d_y is None or result.tape is None:
             return self._stats(sums, len(rows))
+        gradients = target.arrays
         d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
+        target.ready("decoder")
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
         d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"))
+        target.ready("bridge")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
+        if self.table("tgt") != self.table("src"):
+            target.ready(self.table("tgt"))
         # A decoder without attention does not read the memory.
         d_memory = d.captured["memory"] if self.attends else self.device.xp.zeros_like(encoded.memory)
         self._source.backward(encoded, d_memory, d_final, gradients, how.threads)

@@ -51,8 +51,11 @@ class Forecast:
         return sum(self.fixed.values()) + self.update
 
 
-def forecast(model: Network, optimizer: Optimizer, corpus: Corpus, batches: Batches) -> Forecast:
-    """Predict the peak of training with these batches, from the plans and the shapes of one epoch.
+def forecast(
+    model: Network, optimizer: Optimizer, corpus: Corpus, batches: Batches, *, accumulates: bool = False
+) -> Forecast:
+    """Predict the peak of training with these batches, from the plans and the shapes of one epoch. `accumulates`: the
+    gradients of several batches are added up by one process.
 
     The model must have run once, on a batch of any size (see `warm_up`): what the process holds besides is then known.
     """
@@ -70,6 +73,7 @@ def forecast(model: Network, optimizer: Optimizer, corpus: Corpus, batches: Batc
     fixed = {
         "parameters": parameters,
         "gradients": parameters,
+        **({"gradients of a batch": parameters} if accumulates else {}),
         "optimizer state": sum(array.nbytes for array in optimizer.state.values()),
         "packed weights": packed,
         "training text": data,
@@ -106,10 +110,10 @@ def choose_batch_size(
         limit, whose = model.device.memory // 2, "half of the GPU's memory"
     elif limit is None:
         limit, whose = (free_bytes() + resident_bytes()) // 2, "half of the memory that is free"
-    most = max(SIZES[0], task.corpus.num_tgt_tokens // MIN_UPDATES)
+    most = max(SIZES[0], task.corpus.num_tgt_tokens // (MIN_UPDATES * training.batch_multiplier))
     useful = [size for size in SIZES if size <= most]
     for size in reversed(useful):
-        found = forecast(model, optimizer, task.corpus, task.batches(size))
+        found = forecast(model, optimizer, task.corpus, task.batches(size), accumulates=training.batch_multiplier > 1)
         needed = found.peak + round((MARGIN - 1) * found.update)
         if needed <= limit:
             return size, f"{_reason(size, useful)}; predicted peak {_of(needed, limit)} ({whose})"

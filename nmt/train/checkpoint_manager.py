@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nmt.storage.model_folder import BEST_NAME, LAST_NAME, numbered_checkpoint, numbered_checkpoints
 from nmt.train.checkpoint import save_checkpoint
+from nmt.train.ranks import Ranks
 from nmt.train.validation import HIGHER_IS_BETTER
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class CheckpointManager:
         config: The settings, which a resumed run compares with its own.
         subwords_digest: Of the subwords beside the checkpoints.
         model, optimizer, schedule, state: The parts.
+        ranks: Rank 0 writes; what the others carry from batch to batch is sent to it. All of them must call.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class CheckpointManager:
         optimizer: Optimizer,
         schedule: Constant,
         state: TrainingState,
+        ranks: Ranks | None = None,
     ) -> None:
+        self._ranks = ranks or Ranks()
         self.last_path = folder / LAST_NAME
         self.best_path = folder / BEST_NAME
         self._config, self._digest = config, subwords_digest
@@ -68,7 +72,7 @@ class CheckpointManager:
             self._save(self.best_path, with_optimizer=False)
         dropped = self._rank(score) + self._renew()
         self.save_last()
-        for path in dropped:
+        for path in dropped if self._ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
 
     def _rank(self, score: float) -> list[Path]:
@@ -96,6 +100,8 @@ class CheckpointManager:
             return []
         newest = numbered_checkpoint(folder, "last", update)
         self._save(newest, with_optimizer=False)
+        if self._ranks.rank:
+            return []
         found = numbered_checkpoints(folder, "last")
         return [*found[: found.index(newest)], *found[found.index(newest) + keep :]]
 
@@ -104,13 +110,16 @@ class CheckpointManager:
 
     def _save(self, path: Path, *, with_optimizer: bool) -> None:
         """Write one checkpoint; only with the optimizer can a run go on from it."""
+        carried = self._ranks.merged(self._model.carried) if with_optimizer else {}
+        if self._ranks.rank:
+            return
         arrays, numbers = self._optimizer.state_dict()
         download = self._model.device.download
         save_checkpoint(
             path,
             params={name: download(array) for name, array in self._model.params.items()},
             optimizer=arrays if with_optimizer else {},
-            carried=self._model.carried if with_optimizer else {},
+            carried=carried,
             metadata={
                 "state": self._state.to_dict(),
                 "schedule": self._schedule.state_dict(),

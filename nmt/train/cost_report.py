@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nmt.train.batch_size import forecast
 from nmt.train.memory import format_bytes, peak_bytes, reset_peak
 from nmt.train.progress import format_seconds
+from nmt.train.ranks_plan import ranks_page
 
 if TYPE_CHECKING:
     from nmt.train.batch_size import Forecast
@@ -17,9 +18,11 @@ _UPDATES, _WARM_UP, _SECONDS = 20, 2, 15.0
 _SMALL_SHARE = 0.01  # of the whole: purposes below it are one line
 
 
-def cost_report(dry_run: DryRun) -> str:
-    """Predict memory from the plans; run the epoch's largest batch and some others; return the page."""
-    found = forecast(dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches)
+def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
+    """Predict memory from the plans; run the epoch's largest batch and some others; return the page, with a prediction
+    for several ranks."""
+    accumulates = dry_run.config.training.batch_multiplier > 1
+    found = forecast(dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches, accumulates=accumulates)
     can_reset = reset_peak()
     dry_run.update(dry_run.batches.batch(1, dry_run.batches.shapes(1).tolist().index(list(found.shape))))
     timing = dry_run.measure(_UPDATES, warm_up=_WARM_UP, seconds=_SECONDS)
@@ -31,6 +34,8 @@ def cost_report(dry_run: DryRun) -> str:
         _speed(dry_run, timing),
         _time(dry_run, timing),
     ]
+    if ranks > 1:
+        sections.append([ranks_page(dry_run, timing, ranks)])
     return "\n\n".join("\n".join(lines) for lines in sections)
 
 
@@ -68,24 +73,28 @@ def _row(name: str, size: int, note: str) -> str:
 def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
     """What was measured, and what it makes of an epoch."""
     epoch = _epoch_seconds(dry_run, timing)
-    updates, threads = dry_run.batches.num_batches(1), dry_run.num_threads
+    updates, threads = dry_run.dealing.num_updates(1), dry_run.num_threads
     return [
         f"speed of {timing.updates} updates with {threads} thread{'s' if threads > 1 else ''}",
         *([f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}"] if timing.src_tokens else []),
         f"  {'target tokens/s':34}{timing.tgt_tokens / timing.seconds:>14,.0f}",
-        f"  {'target tokens a batch':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
-        f"  (batch_size {dry_run.batch_size:,})",
+        f"  {'target tokens an update':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
+        f"  (batch_size {dry_run.batch_size:,}{_times(dry_run.dealing.size)})",
         f"  {'seconds an update':34}{timing.seconds / timing.updates:>14.3f}",
         f"  {'updates an epoch':34}{updates:>14,}",
         f"  {'hours an epoch':34}{epoch / 3600:>14.2f}  ({format_seconds(epoch)})",
     ]
 
 
+def _times(size: int) -> str:
+    return f", {size} batches an update" if size > 1 else ""
+
+
 def _time(dry_run: DryRun, timing: Timing) -> list[str]:
     """How long to each limit, the first one marked."""
     settings = dry_run.settings
     epoch = _epoch_seconds(dry_run, timing)
-    per_update = epoch / dry_run.batches.num_batches(1)
+    per_update = epoch / dry_run.dealing.num_updates(1)
     limits = [(f"{settings.epochs} epochs (training.epochs)", settings.epochs * epoch)]
     if settings.updates is not None:
         limits.append((f"{settings.updates:,} updates (training.updates)", settings.updates * per_update))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.inference.loading import resolve_threads
 from nmt.rnn.devices import choose_device
-from nmt.rnn.profile import Profile, operation, recording
+from nmt.rnn.profile import Profile, recording
 from nmt.train.batch_size import choose_batch_size, warm_up
+from nmt.train.dealing import Dealing, SingleBatch
 from nmt.train.lengths import auto_lengths, fixed_training
 from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import check_trainable
@@ -23,6 +24,7 @@ from nmt.train.update import Updater
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.network import Network
+    from nmt.train.dealing import UpdateBatches
     from nmt.train.optimizer import Optimizer
     from nmt.train.task import Batches, Task
 
@@ -65,36 +67,36 @@ class DryRun:
         say("compiling or loading the code, which the first run on a machine does for a minute or two")
         warm_up(self.model, self.task, self.num_threads)
         self.batch_size = self._choose(say)
-        self.batches: Batches = self.task.batches(self.batch_size)
-        self.settings = fixed_training(config.training, self.batches)
-        if chosen := auto_lengths(config.training, self.settings, self.batches):
+        size = config.training.batch_multiplier
+        self.batches: Batches = self.task.batches(self.batch_size, size)
+        self.dealing = Dealing(self.batches, size, config.seed)
+        self.settings = fixed_training(config.training, self.dealing)
+        if chosen := auto_lengths(config.training, self.settings, self.dealing):
             say(chosen)
         self.schedule = make_schedule(self.settings)
         self._updater = Updater(config, self.model, self.optimizer, self.num_threads)
         self._number = 0
 
     def update(self, batch: Any) -> None:
-        """Do one update."""
-        self._number += 1
-        self._updater.update(batch, self._number, self.schedule.learning_rate(self._number))
+        """Do one update with one batch."""
+        self._update(SingleBatch(batch))
 
     def measure(self, updates: int, *, warm_up: int, seconds: float = float("inf")) -> Timing:
-        """Time updates on the first batches of training, after some that only warm up; with their profile.
+        """Time updates as training begins with, after some that only warm up; with their profile.
 
         It ends early when `seconds` are over, after a warm-up and three updates at least.
         """
-        batches = self._endless()
+        updates_to_do = self._endless()
         for _ in range(warm_up):
-            self.update(next(batches))
+            self._update(next(updates_to_do))
         done = src_tokens = tgt_tokens = 0
         with recording(self.model.device.clock()) as profile:
             began = time.perf_counter()
             while done < updates and (done < 3 or time.perf_counter() - began < seconds):
-                with operation("making batches"):
-                    batch = next(batches)
-                self.update(batch)
+                batches = next(updates_to_do)
+                self._update(batches)
                 done += 1
-                src_tokens, tgt_tokens = src_tokens + batch.num_src_tokens, tgt_tokens + batch.num_tgt_tokens
+                src_tokens, tgt_tokens = src_tokens + batches.num_src_tokens, tgt_tokens + batches.num_tgt_tokens
             self.model.device.synchronize()
             took = time.perf_counter() - began
         return Timing(done, took, src_tokens, tgt_tokens, profile)
@@ -110,6 +112,10 @@ class DryRun:
         say(f"batch_size: auto is {size:,} target tokens: {reason}")
         return size
 
-    def _endless(self) -> Iterator[Any]:
+    def _update(self, batches: UpdateBatches | SingleBatch) -> None:
+        self._number += 1
+        self._updater.update(batches, self._number, self.schedule.learning_rate(self._number))
+
+    def _endless(self) -> Iterator[UpdateBatches]:
         for epoch in count(1):
-            yield from self.batches.epoch(epoch)
+            yield from self.dealing.left(TrainingState(epoch=epoch))

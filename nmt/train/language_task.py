@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nmt.data.text import TextCorpus
     from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
+    from nmt.train.ranks import Ranks
 
 
 class LanguageTask:
@@ -59,10 +60,11 @@ class LanguageTask:
         model.initialize(self.config.seed, self.corpus.target_counts(size))
         return model
 
-    def batches(self, size: int) -> StreamBatches:
-        """See `Task`: by sentence, `size` streams; by token, as many as make so many tokens an update."""
+    def batches(self, size: int, parts: int = 1) -> StreamBatches:
+        """See `Task`: by sentence, `size` streams; by token, as many as make so many tokens a batch. An update has
+        `parts` times as many."""
         training = self.config.training
-        return self._streams(self.corpus, size, training.shuffle)
+        return self._streams(self.corpus, size, training.shuffle, parts)
 
     def smallest_batch(self) -> Segment:
         """See `Task`."""
@@ -71,14 +73,17 @@ class LanguageTask:
 
         return StreamBatches(TokenRows.from_lists([[4]]), 1, 1).batch(0, 0)
 
-    def validator(self, model: LanguageModel, size: int, num_threads: int, check: Callable[[], None]) -> Validator:
-        """See `Task`. The text is divided into as many streams as for training, each beginning from nothing."""
+    def validator(
+        self, model: LanguageModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
+    ) -> Validator:
+        """See `Task`. The text is divided into as many streams as for training, each beginning from nothing; with ranks
+        into so many for each of them."""
         if self._dev is None:
             raise RuntimeError("only the training text is loaded")
-        return Validator(list(self._streams(self._dev, size, False).epoch(0)), check)
+        return Validator(list(self._streams(self._dev, size, False, ranks.size).epoch(0)), check, ranks)
 
-    def test(self, model: LanguageModel, num_threads: int, check: Callable[[], None]) -> dict[str, Score]:
-        """See `Task`. The text is one stream."""
+    def test(self, model: LanguageModel, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
+        """See `Task`. The text is one stream, which every rank reads."""
         from nmt.data.streams import StreamBatches
 
         if self._test is None:
@@ -88,13 +93,13 @@ class LanguageTask:
         found = Validator(segments, check).losses(model, num_threads)
         return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
 
-    def _streams(self, corpus: TextCorpus, size: int, shuffle: bool) -> StreamBatches:
+    def _streams(self, corpus: TextCorpus, size: int, shuffle: bool, parts: int = 1) -> StreamBatches:
         """A text as parallel streams; `size` counts streams, or the tokens of a segment of all of them."""
         from nmt.data.streams import StreamBatches
 
         training = self.config.training
         streams = size if training.batch_type == "sentence" else max(1, size // training.bptt)
-        return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle)
+        return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle, parts=parts)
 
 
 _TEST_STEPS = 512

@@ -6,6 +6,7 @@ The numbers are those of the Multi30k recipe, which was tuned by hand (29,000 pa
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from nmt.config import FixedTraining
@@ -13,7 +14,7 @@ from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
     from nmt.config import TrainingConfig
-    from nmt.train.task import Batches
+    from nmt.train.dealing import Dealing
 
 PASSES = 12.5
 """Passes over the corpus that `updates: auto` makes ..."""
@@ -25,12 +26,13 @@ MOST_BETWEEN = 2000
 """Updates from one validation to the next, where no number of updates divides into VALIDATIONS parts."""
 
 
-def fixed_training(settings: TrainingConfig, batches: Batches) -> FixedTraining:
-    """The settings with numbers for updates, warm-up and validation_freq, for this corpus in these batches.
+def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
+    """The settings with numbers for updates, warm-up and validation_freq, for this corpus in these batches, and with
+    the learning rate that goes with so many of them an update.
 
     Raises ConfigError: The learning rate's warm-up is longer than the run that the corpus allows.
     """
-    a_pass = batches.num_batches(1)
+    a_pass = dealing.num_updates(1)
     at_most = settings.epochs * a_pass
     updates = _auto_updates(a_pass, at_most) if settings.updates == "auto" else settings.updates
     warmup = _warmup(settings, min(at_most, updates or at_most))
@@ -42,15 +44,25 @@ def fixed_training(settings: TrainingConfig, batches: Batches) -> FixedTraining:
             f"training.learning_rate_warmup must be below the {updates} updates that this corpus gets with updates: "
             f"auto, got {warmup}; write auto"
         )
-    numbers = {"updates": updates, "learning_rate_warmup": warmup, "validation_freq": every}
+    rate = settings.learning_rate * rate_factor(settings.learning_rate_scaling, dealing.size)
+    numbers = {"updates": updates, "learning_rate_warmup": warmup, "validation_freq": every, "learning_rate": rate}
     return FixedTraining.model_validate(settings.model_dump() | numbers)
 
 
-def auto_lengths(settings: TrainingConfig, fixed: FixedTraining, batches: Batches) -> str | None:
+def rate_factor(scaling: str, batches_an_update: int) -> float:
+    """What the learning rate is multiplied by where an update has several batches.
+
+    linear: Goyal et al. 2017, section 2.1, for sgd; sqrt: Krizhevsky 2014, section 3.2, which keeps the variance of a
+    step, and suits adam (Malladi et al. 2022).
+    """
+    return {"none": 1.0, "sqrt": math.sqrt(batches_an_update), "linear": float(batches_an_update)}[scaling]
+
+
+def auto_lengths(settings: TrainingConfig, fixed: FixedTraining, dealing: Dealing) -> str | None:
     """In words what stands for every auto, None where there is none."""
     names = ("updates", "learning_rate_warmup", "validation_freq")
     chosen = [f"{name} {getattr(fixed, name):,}" for name in names if getattr(settings, name) == "auto"]
-    return f"auto: {', '.join(chosen)}, by {batches.num_batches(1):,} updates a pass" if chosen else None
+    return f"auto: {', '.join(chosen)}, by {dealing.num_updates(1):,} updates a pass" if chosen else None
 
 
 def _auto_updates(a_pass: int, at_most: int) -> int:

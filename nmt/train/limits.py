@@ -53,6 +53,7 @@ def progress(
     num_batches: int,
     elapsed: float,
     validation_seconds: float,
+    of_update: int = 1,
 ) -> float:
     """Return the share of the run that was over when update `state.update` began, from 0 to 1.
 
@@ -65,8 +66,9 @@ def progress(
         num_batches: Of the epoch under way; the others are taken to have as many.
         elapsed: Seconds by the clock, former runs included.
         validation_seconds: What the last validation took: there is one more after the last update.
+        of_update: Batches of the update under way.
     """
-    shares = [(state.epoch - 1 + (state.position - 1) / num_batches) / settings.epochs]
+    shares = [(state.epoch - 1 + (state.position - of_update) / num_batches) / settings.epochs]
     if settings.updates is not None:
         shares.append((state.update - 1) / settings.updates)
     if settings.max_minutes is not None:
@@ -98,7 +100,8 @@ def seconds_left(
             yet.
         elapsed: Seconds by the clock, former runs included.
     """
-    updates = num_batches - state.position + (settings.epochs - state.epoch) * num_batches
+    batches = num_batches - state.position + (settings.epochs - state.epoch) * num_batches
+    updates = -(-batches // state.batches_an_update)
     if settings.updates is not None:
         updates = min(updates, settings.updates - state.update)
     seconds = updates * seconds_per_update if updates > 0 else 0.0

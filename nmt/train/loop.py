@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.train.explosion import MAX_IN_A_ROW
 from nmt.train.limits import progress, seconds_left, stop_reason
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from nmt.config import Config, FixedTraining
     from nmt.model.network import LossStats, Network
     from nmt.train.checkpoint_manager import CheckpointManager
+    from nmt.train.dealing import Dealing, UpdateBatches
     from nmt.train.explosion import LossLimit
     from nmt.train.interrupt import StopRequest
     from nmt.train.optimizer import Optimizer
     from nmt.train.progress import Stopwatch
+    from nmt.train.ranks import Ranks
     from nmt.train.report import Reporter
     from nmt.train.schedule import Constant
     from nmt.train.state import TrainingState
-    from nmt.train.task import Batches
     from nmt.train.validation import Validator
 
 SAVE_SECONDS = 300.0
@@ -40,7 +41,7 @@ class Parts:
     settings: FixedTraining
     """Its training section, with a number for every auto."""
     num_threads: int
-    batches: Batches
+    dealing: Dealing
     model: Network
     optimizer: Optimizer
     schedule: Constant
@@ -51,6 +52,7 @@ class Parts:
     loss_limit: LossLimit
     stop: StopRequest
     watch: Stopwatch
+    ranks: Ranks
 
 
 class Loop:
@@ -72,7 +74,7 @@ class Loop:
         self._norm = math.nan
         self._rate = 0.0
         self._is_cooling = False
-        self._updater = Updater(parts.config, parts.model, parts.optimizer, parts.num_threads)
+        self._updater = Updater(parts.config, parts.model, parts.optimizer, parts.num_threads, parts.ranks)
         self._broken_in_row = 0
         self._validation_seconds = 0.0
 
@@ -101,28 +103,29 @@ class Loop:
 
     def _train(self) -> str:
         """Go on epoch by epoch until there is a reason to stop, which is returned."""
-        state, batches = self.state, self.parts.batches
+        state, dealing = self.state, self.parts.dealing
         while True:
-            self._num_batches = batches.num_batches(state.epoch)
+            self._num_batches = dealing.batches.num_batches(state.epoch)
             reason = self._stop_reason()
             if reason:
                 return reason
-            for batch in batches.epoch(state.epoch, start=state.position):
-                self._update(batch)
+            for batches in dealing.left(state):
+                self._update(batches)
                 reason = self._after_update()
                 if reason:
                     return reason
-            state.epoch, state.position = state.epoch + 1, 0
+            state.epoch, state.position, state.dealt = state.epoch + 1, 0, []
 
-    def _update(self, batch: Any) -> None:
+    def _update(self, batches: UpdateBatches) -> None:
         """Do one update and note what it did; one that is not finite is skipped."""
         parts, state = self.parts, self.state
         state.update += 1
-        state.position += 1
-        self._rate = self._learning_rate()
+        state.position += len(batches)
+        self._rate = self._learning_rate(len(batches))
+        parts.ranks.begin(state.update)
         began = time.monotonic()
         with parts.watch.measure("training"):
-            done = self._updater.update(batch, state.update, self._rate)
+            done = self._updater.update(batches, state.update, self._rate)
         if not done.is_finite:
             self._skip(done.stats, done.norm)
             return
@@ -131,18 +134,19 @@ class Loop:
         else:
             self._broken_in_row = 0
         self._norm = done.norm
-        state.src_tokens += batch.num_src_tokens
-        state.tgt_tokens += batch.num_tgt_tokens
-        parts.reporter.add(batch, done.stats, time.monotonic() - began)
+        state.src_tokens += batches.num_src_tokens
+        state.tgt_tokens += batches.num_tgt_tokens
+        parts.reporter.add(batches, done.stats, time.monotonic() - began)
 
-    def _learning_rate(self) -> float:
+    def _learning_rate(self, of_update: int) -> float:
         """Return the rate of the update under way, and say so where it begins to fall."""
         done = progress(
             self.state,
             self.settings,
             num_batches=self._num_batches,
-            elapsed=self._elapsed,
+            elapsed=self._elapsed_for_all,
             validation_seconds=self._validation_seconds,
+            of_update=of_update,
         )
         factor = cooldown_factor(self.settings, done)
         if factor < 1 and not self._is_cooling:
@@ -169,10 +173,12 @@ class Loop:
         """Report, validate and save as due; return the reason to stop, if any."""
         parts, state, settings = self.parts, self.state, self.settings
         self._report()
+        is_old = parts.stop.agree(parts.checkpoints.age > SAVE_SECONDS)
         parts.stop.check()
         if state.update % settings.validation_freq == 0:
             self._validate()
-        elif parts.checkpoints.age > SAVE_SECONDS and not self._broken_in_row:
+            parts.stop.agree()
+        elif is_old and not self._broken_in_row:
             self.save_last()
         parts.stop.check()
         return self._stop_reason()
@@ -218,7 +224,7 @@ class Loop:
             if parts.loss_limit.is_broken(scores["loss"]):
                 raise parts.loss_limit.give_up(f"validation at update {state.update}", f"{scores['loss']:.4g}")
             scores |= parts.validator.scores(parts.reporter.live)
-        self._validation_seconds = time.monotonic() - began
+        self._validation_seconds = parts.ranks.first_says(time.monotonic() - began)
         is_first = not state.validated_update
         is_best = is_better(metric, scores, state.best_scores)
         state.validated_update = state.update
@@ -246,9 +252,14 @@ class Loop:
             self.state,
             self.settings,
             self.parts.schedule,
-            elapsed=self._elapsed,
+            elapsed=self._elapsed_for_all,
             validation_seconds=self._validation_seconds,
         )
+
+    @property
+    def _elapsed_for_all(self) -> float:
+        """The seconds by rank 0's clock, where something is decided by them. Called by all ranks."""
+        return self._elapsed if self.settings.max_minutes is None else self.parts.ranks.first_says(self._elapsed)
 
     @property
     def _elapsed(self) -> float:

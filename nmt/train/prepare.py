@@ -22,6 +22,7 @@ from nmt.storage.model_folder import (
     save_subwords,
     subword_names,
 )
+from nmt.train.guard import MARK
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -56,6 +57,8 @@ def own_folder(folder: Path) -> Iterator[None]:
                 f"and no {CONFIG_NAME}; choose another one, or move that file away"
             )
         remove_temporaries(folder)
+        for mark in folder.glob(f"{MARK}-*"):
+            mark.unlink(missing_ok=True)
         yield
     finally:
         os.close(handle)  # and with it the lock goes, as it does when the process dies

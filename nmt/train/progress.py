@@ -20,17 +20,18 @@ class TrainingLog:
     """Writes lines to terminal and model folder. What cannot be written never ends a run.
 
     Args:
-        folder: The model folder.
+        folder: The model folder; None where no file is to be written.
         terminal: Where a person reads along; None for nowhere.
     """
 
-    def __init__(self, folder: Path, terminal: TextIO | None = None) -> None:
+    def __init__(self, folder: Path | None, terminal: TextIO | None = None) -> None:
         self._terminal: TextIO | None = terminal
         self._is_live = terminal is not None and terminal.isatty()
         self._live_shown = False
         self._files: dict[str, TextIO] = {}
-        for name in (LOG_NAME, METRICS_NAME):
-            self._open(folder / name)
+        if folder is not None:
+            for name in (LOG_NAME, METRICS_NAME):
+                self._open(folder / name)
 
     def line(self, text: str) -> None:
         """Write one line everywhere a person reads."""

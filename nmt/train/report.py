@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.train.progress import TrainingLog, format_seconds, perplexity
 
 if TYPE_CHECKING:
     from nmt.model.network import LossStats
+    from nmt.train.dealing import UpdateBatches
     from nmt.train.state import TrainingState
     from nmt.train.validation import Validator
 
@@ -46,7 +47,7 @@ class Reporter:
         self._is_warm = False
         self._live_at = 0.0
 
-    def add(self, batch: Any, stats: LossStats, seconds: float) -> None:
+    def add(self, batches: UpdateBatches, stats: LossStats, seconds: float) -> None:
         """Add one update that was not skipped; `seconds` is the time of its training step alone.
 
         The first one of a run compiles or loads the kernels: its time would drown the others'.
@@ -56,10 +57,10 @@ class Reporter:
         sums.nll += stats.nll
         sums.loss += stats.loss
         sums.correct += stats.correct
-        sums.tokens += batch.num_tgt_tokens
+        sums.tokens += batches.num_tgt_tokens
         if self._is_warm:
-            sums.timed_src_tokens += batch.num_src_tokens
-            sums.timed_tgt_tokens += batch.num_tgt_tokens
+            sums.timed_src_tokens += batches.num_src_tokens
+            sums.timed_tgt_tokens += batches.num_tgt_tokens
             sums.seconds += seconds
         self._is_warm = True
 

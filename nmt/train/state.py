@@ -14,7 +14,7 @@ class TrainingState:
     """The position of a run. An epoch and an update are counted from 1, so 0 means none yet."""
 
     update: int = 0
-    """Batches trained on, skipped ones included."""
+    """Changes of the parameters, skipped ones included."""
     epoch: int = 1
     """The epoch under way."""
     position: int = 0
@@ -38,6 +38,10 @@ class TrainingState:
     """Score and update of the numbered best checkpoints (keep_best_ckpts)."""
     batch_size: int = 0
     """What batch_size: auto chose for this run; 0 where a number is set."""
+    batches_an_update: int = 1
+    """Batches whose gradients make an update: training.batch_multiplier times the ranks."""
+    dealt: list[tuple[int, int]] = field(default_factory=list)
+    """How former runs dealt the beginning of this epoch: batches an update, and how many batches were used so."""
     corpus: list[int] = field(default_factory=list)
     """Pairs and target tokens of the training corpus: has it changed since?"""
 
@@ -51,16 +55,24 @@ class TrainingState:
         names = {entry.name for entry in dataclasses.fields(cls)}
         state = cls(**{name: value for name, value in values.items() if name in names})
         state.kept = [(float(score), int(update)) for score, update in state.kept]
+        state.dealt = [(int(size), int(count)) for size, count in state.dealt]
         return state
 
 
 def update_seed(seed: int, update: int) -> int:
-    """Return the seed of the dropout masks of one update, in [0, 2**62).
+    """Return the seed of the dropout masks of one update's first batch, in [0, 2**62).
 
     A function of the two numbers and nothing else, so that a resumed run draws the masks it would
     have drawn. The mixing is splitmix64's (Steele, Lea & Flood 2014, figure 17).
     """
     return _mix(_mix(seed & _MASK) + update) >> 2
+
+
+def batch_seed(seed: int, update: int, place: int) -> int:
+    """Return the seed of the dropout masks of one of the batches of an update, counted from 0: the first one's is the
+    update's."""
+    found = update_seed(seed, update)
+    return update_seed(found, place) if place else found
 
 
 def _mix(value: int) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.rnn.device import Device
     from nmt.train.progress import TrainingLog
+    from nmt.train.ranks import Ranks
     from nmt.train.validation import Validator
 
 
@@ -36,11 +37,17 @@ class Corpus(Protocol):
 class Batches(Protocol):
     """The corpus dealt into batches, epoch by epoch."""
 
+    in_order: bool
+    """Whether batches go on where others ended, and have to be used as they come."""
+
     def num_batches(self, epoch: int = 0) -> int:
         """Batches in an epoch."""
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
         """Target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
+
+    def tokens(self, epoch: int = 0) -> np.ndarray:
+        """Source and target tokens of every batch of an epoch: int64 [batches, 2]."""
 
     def batch(self, epoch: int, number: int) -> Any:
         """One batch of an epoch, counted from 0."""
@@ -69,26 +76,31 @@ class Task(Protocol):
     def build_model(self, device: Device) -> Network:
         """A fresh model."""
 
-    def batches(self, size: int) -> Batches:
-        """The corpus in batches of `size`, as training.batch_type counts it."""
+    def batches(self, size: int, parts: int = 1) -> Batches:
+        """The corpus in batches of `size`, as training.batch_type counts it; `parts` of them make an update."""
 
     def smallest_batch(self) -> Any:
         """A batch of one word, to load or compile everything with."""
 
-    def validator(self, model: Network, size: int, num_threads: int, check: Callable[[], None]) -> Validator:
-        """What measures the model between updates; `check` is called now and then, and raises to stop early."""
+    def validator(
+        self, model: Network, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
+    ) -> Validator:
+        """What measures the model between updates; `check` is called now and then, and raises to stop early. Ranks
+        divide the work."""
 
-    def test(self, model: Network, num_threads: int, check: Callable[[], None]) -> dict[str, Score]:
-        """Scores of the model on data.test; none where that is not configured."""
+    def test(self, model: Network, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
+        """Scores of the model on data.test; none where that is not configured. Called by all ranks, which may divide
+        the work."""
 
 
-def load_task(config: Config, folder: Path, log: TrainingLog) -> Task:
+def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> Task:
     """Read all texts and cut them into subwords, which are trained or copied into the folder first if need be.
 
     Args:
         config: The settings.
         folder: The model folder.
         log: Told how much there is and what was left out.
+        ranks: Rank 0 trains the subwords, the others read them. Called by all.
 
     Raises:
         DataError: A text or subword model is missing, damaged or does not fit its partner.
@@ -96,7 +108,8 @@ def load_task(config: Config, folder: Path, log: TrainingLog) -> Task:
     """
     from nmt.train.prepare import sides_of_run
 
-    return _kind(config)(config, *sides_of_run(config, folder, log.line)).held_out(log.line)
+    sides = ranks.first_then_others(lambda: sides_of_run(config, folder, log.line))
+    return _kind(config)(config, *sides).held_out(log.line)
 
 
 def load_dry_run_task(config: Config, say: Callable[[str], None]) -> Task:

@@ -20,6 +20,7 @@ from nmt.storage.model_folder import (
 )
 from nmt.train.batch_size import choose_batch_size
 from nmt.train.checkpoint_manager import CheckpointManager
+from nmt.train.dealing import Dealing
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.lengths import auto_lengths, fixed_training
@@ -27,6 +28,7 @@ from nmt.train.loop import Loop, Parts
 from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import check_trainable, own_folder, save_config
 from nmt.train.progress import Stopwatch, TrainingLog, format_seconds
+from nmt.train.ranks import Ranks
 from nmt.train.report import Reporter, format_scores
 from nmt.train.resume import SavedRun, load_saved_run
 from nmt.train.schedule import make_schedule
@@ -67,6 +69,8 @@ class Trainer:
         threads: Cores to use; None takes the configured number, or all.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
         terminal: Where progress is shown; None for nowhere.
+        ranks: The processes that train this model together; None for this one by itself. Each makes a Trainer and calls
+            `run`; rank 0 writes, and shows progress.
     """
 
     def __init__(
@@ -76,14 +80,18 @@ class Trainer:
         threads: int | None = None,
         device: str | None = None,
         terminal: TextIO | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         check_trainable(config)
         self.config = config
+        self._ranks = ranks or Ranks()
         self._device = choose_device(device or config.device)
         self.folder = Path(config.model_dir)
+        if threads is None and config.threads is None:
+            threads = self._ranks.threads
         self._num_threads = resolve_threads(threads, config)
         self._terminal = terminal
-        self._stop = StopRequest()
+        self._stop = StopRequest(self._ranks)
 
     def run(self) -> TrainingResult:
         """Train until a limit, early stopping or a signal ends it.
@@ -92,22 +100,50 @@ class Trainer:
             NMTError: A file, a setting or the folder is not usable, the disk is full, or the loss
                 is out of hand. The last good checkpoint stays.
         """
-        watch = Stopwatch()
-        with own_folder(self.folder), contextlib.closing(self._open_log()) as log:
+        watch, ranks = Stopwatch(), self._ranks
+        with contextlib.ExitStack() as stack:
+            log = ranks.first_then_others(lambda: self._open(stack))
             try:
+                ranks.watch(self.folder)
                 saved = load_saved_run(self.folder, self.config)
-                task = load_task(self.config, self.folder, log)
+                task = load_task(self.config, self.folder, log, ranks)
                 parts = self._set_up(task, saved, log, watch)
-                save_config(self.folder, self.config)
+                self._check_alike(parts, task)
+                if ranks.rank == 0:
+                    save_config(self.folder, self.config)
                 elapsed_before = saved.state.elapsed if saved else 0.0
                 with self._stop:
-                    return self._train(Loop(parts, elapsed_before), log, task)
+                    result = self._train(Loop(parts, elapsed_before), log, task)
+                ranks.end()
+                return result
             except NMTError as error:
                 log.note(f"Error: {error}")
                 raise
 
-    def _open_log(self) -> TrainingLog:
-        return TrainingLog(self.folder, self._terminal)
+    def _open(self, stack: contextlib.ExitStack) -> TrainingLog:
+        """The log, and in rank 0 the folder, which is its own until the stack is closed."""
+        is_first = self._ranks.rank == 0
+        if is_first:
+            stack.enter_context(own_folder(self.folder))
+        log = TrainingLog(self.folder, self._terminal) if is_first else TrainingLog(None)
+        return stack.enter_context(contextlib.closing(log))
+
+    def _check_alike(self, parts: Parts, task: Task) -> None:
+        """Raise CheckpointError where a rank has read another text, other settings or another checkpoint than rank 0:
+        its files are not the same ones."""
+        mine = {
+            "settings": self.config.model_dump(exclude={"threads"}),
+            "training text": task.fingerprint,
+            "subwords": subwords_digest(*task.subwords),
+            "checkpoint": (parts.state.update, parts.state.position, parts.state.batch_size),
+        }
+        for rank, others in enumerate(self._ranks.all_say(mine)):
+            for name, value in self._ranks.first_says(mine).items():
+                if others[name] != value:
+                    raise CheckpointError(
+                        f"rank {rank}: must have the {name} of rank 0, got other ones; let all machines see the same "
+                        "files"
+                    )
 
     def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
         """Make or restore all parts of the run, and tell the log what they are."""
@@ -116,21 +152,22 @@ class Trainer:
         model = task.build_model(self._device)
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
         state = saved.state if saved else TrainingState()
-        task.save_statistics(self.folder)
+        if self._ranks.rank == 0:
+            task.save_statistics(self.folder)
         batch_size = self._batch_size(state, model, optimizer, task, log)
-        batches = task.batches(batch_size)
-        settings = fixed_training(config.training, batches)
+        dealing = self._dealing(task, batch_size)
+        settings = fixed_training(config.training, dealing)
         schedule = make_schedule(settings)
         parts = Parts(
             config=config,
             settings=settings,
             num_threads=threads,
-            batches=batches,
+            dealing=dealing,
             model=model,
             optimizer=optimizer,
             schedule=schedule,
             state=state,
-            validator=task.validator(model, batch_size, threads, self._stop.check),
+            validator=task.validator(model, batch_size, threads, self._stop.check_here, self._ranks),
             checkpoints=CheckpointManager(
                 self.folder,
                 config,
@@ -139,23 +176,33 @@ class Trainer:
                 optimizer=optimizer,
                 schedule=schedule,
                 state=state,
+                ranks=self._ranks,
             ),
             reporter=Reporter(log, config.training.label_smoothing),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
             stop=self._stop,
             watch=watch,
+            ranks=self._ranks,
         )
-        if chosen := auto_lengths(config.training, settings, batches):
+        if chosen := auto_lengths(config.training, settings, dealing):
             log.line(chosen)
         log.line(
             f"model {config.name}: {model.num_params:,} parameters, {_vocabularies(config, task)}, "
-            f"{_whereabouts(self._device, threads)}, in {self.folder}"
+            f"{_whereabouts(self._device, threads, self._ranks.size)}, in {self.folder}"
         )
+        for warning in self._ranks.warnings(threads):
+            log.line(warning)
         if saved is not None:
             _check_subwords(saved, digest)
             _restore(parts, saved, task.fingerprint, log)
+        dealing.resume(state)
         state.corpus = task.fingerprint
         return parts
+
+    def _dealing(self, task: Task, batch_size: int) -> Dealing:
+        """The corpus dealt to updates, of which every rank computes as many batches."""
+        ranks, size = self._ranks, self._ranks.size * self.config.training.batch_multiplier
+        return Dealing(task.batches(batch_size, size), size, self.config.seed, rank=ranks.rank, ranks=ranks.size)
 
     def _batch_size(
         self, state: TrainingState, model: Network, optimizer: Optimizer, task: Task, log: TrainingLog
@@ -165,7 +212,8 @@ class Trainer:
         if given != "auto":
             state.batch_size = 0
             return given
-        size, reason = choose_batch_size(self.config, state, model, optimizer, task, self._num_threads)
+        found = choose_batch_size(self.config, state, model, optimizer, task, self._num_threads)
+        size, reason = self._ranks.first_says(found)
         log.line(f"batch_size: auto is {size:,} target tokens: {reason}")
         state.batch_size = size
         return size
@@ -185,6 +233,7 @@ class Trainer:
             if self.config.data.test is not None:
                 test_scores = self._score_test(loop.parts, task, log)
         except Interrupted:
+            self._stop.agree()
             reason = "a signal"
             loop.save_last()
             log.line(
@@ -207,7 +256,7 @@ class Trainer:
         if parts.state.best_update:
             tensors, _ = read_checkpoint(best, prefix=PARAMS_PREFIX)
             set_params(parts.model, tensors, best)
-        scores = task.test(parts.model, self._num_threads, self._stop.check)
+        scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
         figures = {name: score.score for name, score in scores.items()}
         log.line(f"test {self.config.data.test}: {format_scores(figures)}")
         log.event("test", update=parts.state.best_update, **figures)
@@ -219,8 +268,9 @@ def _vocabularies(config: Config, task: Task) -> str:
     return f"vocabularies of {src:,} and {tgt:,}" if config.task == "translation" else f"a vocabulary of {tgt:,}"
 
 
-def _whereabouts(device: Device, threads: int) -> str:
-    return f"{threads} thread{'s' if threads > 1 else ''}" if device.name == "cpu" else f"device {device.name}"
+def _whereabouts(device: Device, threads: int, ranks: int) -> str:
+    each = f"{threads} thread{'s' if threads > 1 else ''}" if device.name == "cpu" else f"device {device.name}"
+    return each if ranks == 1 else f"{ranks} ranks with {each} each"
 
 
 def _check_subwords(saved: SavedRun, digest: str) -> None:
@@ -243,7 +293,7 @@ def _restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog)
     for note in saved.changes.notes:
         log.line(f"changed since the checkpoint: {note}")
     if saved.changes.batches or state.corpus != corpus:
-        state.position = 0
+        state.position, state.dealt = 0, []
         log.line(f"the training batches are others now: epoch {state.epoch} starts again")
     best = f", best {metric} {state.best_scores[metric]:.2f}" if state.best_update else ""
     log.line(

@@ -10,7 +10,7 @@ from nmt.evaluate import Score, score_translations
 from nmt.inference.translator import Translator
 from nmt.storage.length_model import LengthModel, save_length_model
 from nmt.storage.model_folder import LENGTHS_NAME, build_model
-from nmt.train.validation import TranslationValidator
+from nmt.train.validation import TranslationValidator, translations
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nmt.data.corpus import ParallelCorpus, Side
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
+    from nmt.train.ranks import Ranks
 
 
 class TranslationTask:
@@ -63,8 +64,8 @@ class TranslationTask:
         model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
         return model
 
-    def batches(self, size: int) -> TrainBatches:
-        """See `Task`."""
+    def batches(self, size: int, parts: int = 1) -> TrainBatches:
+        """See `Task`; how many make an update changes nothing."""
         from nmt.data.batches import TrainBatches
 
         training = self.config.training
@@ -78,7 +79,7 @@ class TranslationTask:
         return make_batch([[4]], [[4]], [0], self.config.model.encoder.boundaries)
 
     def validator(
-        self, model: TranslationModel, size: int, num_threads: int, check: Callable[[], None]
+        self, model: TranslationModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
     ) -> TranslationValidator:
         """See `Task`."""
         from nmt.data.batches import TrainBatches
@@ -87,15 +88,17 @@ class TranslationTask:
         kind, around = self.config.training.batch_type, self.config.model.encoder.boundaries
         batches = list(TrainBatches(dev, size, kind, shuffle=False, boundaries=around).epoch(0))
         translator = self._translator(model, num_threads)
-        return TranslationValidator(batches, translator, dev.src_texts, dev.references, check)
+        return TranslationValidator(batches, translator, dev.src_texts, dev.references, check, ranks)
 
-    def test(self, model: TranslationModel, num_threads: int, check: Callable[[], None]) -> dict[str, Score]:
+    def test(
+        self, model: TranslationModel, num_threads: int, check: Callable[[], None], ranks: Ranks
+    ) -> dict[str, Score]:
         """See `Task`."""
         if self._test is None:
             return {}
         translator = self._translator(model, num_threads)
-        found = translator.translate_nbest(self._test.src_texts, n_best=1, on_batch=lambda count: check())
-        return score_translations([translations[0].text for translations in found], self._test.references)
+        found = translations(translator, self._test.src_texts, lambda count: check(), ranks)
+        return score_translations(found, self._test.references)
 
     def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
         src, tgt = self.subwords

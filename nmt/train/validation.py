@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.evaluate import score_translations
 from nmt.train.progress import perplexity
+from nmt.train.ranks import Ranks, interleaved
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Translator
@@ -22,10 +23,14 @@ class Validator:
     Args:
         batches: Of the set, in order.
         check: Called between batches; raises to stop early.
+        ranks: Among whom the work is divided; None for nobody. All of them must call.
     """
 
-    def __init__(self, batches: Sequence[Any], check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, batches: Sequence[Any], check: Callable[[], None] = lambda: None, ranks: Ranks | None = None
+    ) -> None:
         self.batches = batches
+        self.ranks = ranks or Ranks()
         self.signatures: dict[str, str] = {}
         """sacrebleu's, of each score that has one."""
         self._check = check
@@ -33,12 +38,22 @@ class Validator:
     def losses(self, model: Network, num_threads: int) -> dict[str, float]:
         """Return `loss` (mean negative log-likelihood of a token, in nats), `ppl`, `accuracy`."""
         nll, tokens, correct = 0.0, 0, 0
-        for batch in self.batches:
-            stats = model.loss(batch, num_threads)
-            nll, tokens, correct = nll + stats.nll, tokens + stats.tokens, correct + stats.correct
-            self._check()
+        for own in interleaved(self.ranks.collect(lambda: self._losses(model, num_threads))):
+            nll, tokens, correct = nll + own[0], tokens + own[1], correct + own[2]
         loss = nll / max(1, tokens)
         return {"loss": loss, "ppl": perplexity(loss), "accuracy": correct / max(1, tokens)}
+
+    def _losses(self, model: Network, num_threads: int) -> list[tuple[float, int, int]]:
+        """Sums of each of this rank's batches: negative log-likelihood, tokens, correct guesses."""
+        found = []
+        for batch in self.batches[self.ranks.rank :: self.ranks.size]:
+            if batch.num_tgt_tokens:
+                stats = model.loss(batch, num_threads)
+                found.append((stats.nll, stats.tokens, stats.correct))
+            else:
+                found.append((0.0, 0, 0))
+            self._check()
+        return found
 
     def scores(self, show: Callable[[str], None] = lambda text: None) -> dict[str, float]:
         """Return what else is measured; `show` is told now and then how far that is."""
@@ -53,7 +68,7 @@ class TranslationValidator(Validator):
     """The same with translations.
 
     Args:
-        batches, check: See `Validator`.
+        batches, check, ranks: See `Validator`.
         translator: Has the model.
         sources: The source lines as a person wrote them; the translator cleans them.
         references: The target lines, cleaned and lower-cased as configured.
@@ -66,8 +81,9 @@ class TranslationValidator(Validator):
         sources: Sequence[str],
         references: Sequence[str],
         check: Callable[[], None] = lambda: None,
+        ranks: Ranks | None = None,
     ) -> None:
-        super().__init__(batches, check)
+        super().__init__(batches, check, ranks)
         self.translator, self.sources, self.references = translator, sources, references
         self.hypotheses: list[str] = []
         """The translations of the last validation."""
@@ -78,12 +94,11 @@ class TranslationValidator(Validator):
 
         def after_batch(count: int) -> None:
             nonlocal done
-            done += count
-            show(f"validation  {done} of {len(self.sources)} sentences translated")
+            done += count * self.ranks.size  # about as far as the others are
+            show(f"validation  {min(done, len(self.sources))} of {len(self.sources)} sentences translated")
             self._check()
 
-        found = self.translator.translate_nbest(self.sources, n_best=1, on_batch=after_batch)
-        self.hypotheses = [translations[0].text for translations in found]
+        self.hypotheses = translations(self.translator, self.sources, after_batch, self.ranks)
         scores = score_translations(self.hypotheses, self.references, metrics=("bleu", "chrf"))
         self.signatures = {name: score.signature for name, score in scores.items()}
         return {name: score.score for name, score in scores.items()}
@@ -95,6 +110,18 @@ class TranslationValidator(Validator):
                 yield f"  source      {self.sources[index]}"
                 yield f"  reference   {self.references[index]}"
                 yield f"  hypothesis  {self.hypotheses[index]}"
+
+
+def translations(
+    translator: Translator, sources: Sequence[str], on_batch: Callable[[int], None], ranks: Ranks
+) -> list[str]:
+    """Return the best translation of every source; each rank makes its share of them, and gets all. Called by all."""
+
+    def own() -> list[str]:
+        found = translator.translate_nbest(sources[ranks.rank :: ranks.size], n_best=1, on_batch=on_batch)
+        return [ranked[0].text for ranked in found]
+
+    return interleaved(ranks.collect(own))
 
 
 def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:

@@ -98,7 +98,7 @@ MISTAKES = {
     "no folder": (["nowhere"], 1, "nowhere: must be a folder that nmt-train wrote, got nothing"),
     "not a model": (["{setup}"], 1, "without config.yaml"),
     "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: must be a text file"),
-    "a folder": (["{model}", "{setup}"], 1, "must be a text file, got a folder"),
+    "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
     "no output folder": (["{model}", "-o", "nowhere/out"], 1, "nowhere/out: must be writable"),
     "n-best over beam": (
         ["{model}", "--n-best", "3", "--beam-size", "2"],

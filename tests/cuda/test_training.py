@@ -60,7 +60,7 @@ def trained(device, updates, config):
     model.initialize(7)
     optimizer = make_optimizer(config.training, model.params, 1, device)
     updater = Updater(config, model, optimizer, 1)
-    losses = [updater.update(batch(n % 2, 3), n, 0.02) for n in range(1, updates + 1)]
+    losses = [updater.update_with(batch(n % 2, 3), n, 0.02) for n in range(1, updates + 1)]
     return model, [one.stats.loss / one.stats.tokens for one in losses], optimizer
 
 
@@ -98,7 +98,7 @@ def test_an_update_that_is_not_finite_is_left_out(device):
     model.initialize(7)
     model.params["output.b"][3] = np.nan
     before = device.download(model.params["output.W"]).copy()
-    outcome = Updater(config, model, make_optimizer(config.training, model.params, 1, device), 1).update(
+    outcome = Updater(config, model, make_optimizer(config.training, model.params, 1, device), 1).update_with(
         batch(0), 1, 0.1
     )
     assert not outcome.is_finite

@@ -87,15 +87,35 @@ class TranslationModel:
         pass
 
     def loss_and_gradients(
-        self, batch: Any, *, seed: int, label_smoothing: float, threads: int, into: Any = None
+        self,
+        batch: Any,
+        *,
+        seed: int,
+        label_smoothing: float,
+        threads: int,
+        into: Any = None,
+        tokens: int | None = None,
+        ready: Any = None,
     ) -> tuple[LossStats, dict[str, np.ndarray]]:
         self.calls += 1
         time.sleep(self.seconds)
         keep = np.random.default_rng(seed).random(batch.src.shape) < 0.9
         stats, grads = self._pass(batch, keep)
+        for grad in grads.values():
+            grad *= batch.num_tgt_tokens / (tokens or batch.num_tgt_tokens)
+        if into is not None:
+            for name, grad in grads.items():
+                into[name][...] = grad
+            grads = into
         if self.calls in self.broken_calls:
             stats.loss = stats.nll = float("nan")
         return stats, grads
+
+    def gradient_group(self) -> dict[str, np.ndarray]:
+        return {name: np.zeros_like(param) for name, param in self.params.items()}
+
+    def touched_rows(self, batches: Any) -> dict[str, np.ndarray]:
+        return {}
 
     def loss(self, batch: Any, threads: int) -> LossStats:
         return self._pass(batch, np.ones(batch.src.shape, dtype=bool))[0]

@@ -12,8 +12,10 @@ from nmt.errors import ConfigError
 from nmt.train import batch_size
 from nmt.train.batch_size import SIZES, choose_batch_size, forecast
 from nmt.train.cost_report import cost_report
+from nmt.train.dealing import Dealing
 from nmt.train.dry_run import DryRun
 from nmt.train.profile_table import OTHER, profile_page
+from nmt.train.ranks_plan import bytes_of, efficiency
 from nmt.train.state import TrainingState
 from nmt.train.trainer import Trainer
 from tests.small_models import DECODER, ENCODER
@@ -153,3 +155,17 @@ def test_a_trial_reads_a_run_and_leaves_it_as_it_is(tmp_path: Path) -> None:
     DryRun(settings(tmp_path), 1, said.append).measure(1, warm_up=0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert not any("subwords" in line for line in said), "those of the folder are used"
+
+
+def test_a_plan_for_ranks_is_bounded_by_compute_and_by_the_network(tmp_path: Path) -> None:
+    tried = dry_run(tmp_path)
+    page = cost_report(tried, 4)
+    assert "4 ranks, each on its own" in page and "4 batches an update" in page
+    sizes = bytes_of(tried.model, Dealing(tried.batches, 4), "float32")
+    whole = sum(array.nbytes for array in tried.model.params.values())
+    assert sizes.dense == whole and sizes.early + sizes.late <= whole
+    half = bytes_of(tried.model, Dealing(tried.batches, 4), "bfloat16")
+    assert half.early + half.late == (sizes.early + sizes.late) / 2
+    assert efficiency(1.0, sizes, [1, 2], 1e12) == pytest.approx([1.0, 1.0], abs=1e-2)
+    slow = efficiency(1e-3, sizes, [1, 2, 8, 64], 1e5)
+    assert slow == sorted(slow, reverse=True) and slow[0] == 1.0 and slow[-1] < 0.1

@@ -12,11 +12,12 @@ from tests.test_config import CONFIGS
 
 @dataclass
 class Batches:
-    """A corpus of which no more is known than its batches."""
+    """A corpus of which no more is known than its updates."""
 
     count: int
+    size: int = 1
 
-    def num_batches(self, epoch=0):
+    def num_updates(self, epoch=0):
         return self.count
 
 

@@ -1,0 +1,346 @@
+"""Several processes that train one model: `mpiexec -n N nmt-train`. Where there is no MPI most of this is left out."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from nmt.errors import DeviceError
+from nmt.train.checkpoint import load_checkpoint
+from nmt.train.launch import join_ranks, launched_size
+from nmt.train.ranks import Ranks, interleaved
+from nmt.train.reduction import Reduction
+from tests.train import fake_model
+
+ROOT = Path(__file__).parents[2]
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+
+try:
+    import importlib.metadata
+
+    importlib.metadata.version("mpi4py")
+    HAS_MPI = MPIEXEC.exists()
+except importlib.metadata.PackageNotFoundError:
+    HAS_MPI = False
+needs_mpi = pytest.mark.skipif(not HAS_MPI, reason="needs mpi4py and mpiexec: pip install 'recurrent-nmt[mpi]'")
+
+
+# ------------------------------------------------------------------ what needs no MPI
+
+
+def test_a_process_by_itself_is_rank_0_of_1():
+    ranks = Ranks()
+    assert (ranks.rank, ranks.size, ranks.all_say(3), ranks.first_says(4)) == (0, 1, [3], 4)
+    assert ranks.collect(lambda: 5) == [5] and ranks.reduction({}, "float32") is None and not ranks.warnings(2)
+
+
+@pytest.mark.parametrize("shares", [[[0]], [[0, 3, 6], [1, 4], [2, 5]], [[0], [1], []]])
+def test_shares_are_put_together_again(shares):
+    assert interleaved(shares) == list(range(sum(map(len, shares))))
+
+
+@pytest.mark.parametrize(
+    ("environment", "size"),
+    [
+        ({}, 1),
+        ({"PMI_SIZE": "4"}, 4),
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, 2),
+        ({"PMI_SIZE": "x"}, 1),
+        ({"PMI_SIZE": "0"}, 1),
+    ],
+)
+def test_what_a_launcher_leaves_in_the_environment(environment, size):
+    assert launched_size(environment) == size
+
+
+def test_ranks_without_mpi_are_a_line_of_error(monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "3")
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.delitem(sys.modules, "nmt.train.mpi_ranks", raising=False)
+    with pytest.raises(DeviceError, match="mpiexec: 3 ranks must have the package mpi4py .* pip install"):
+        join_ranks()
+
+
+class Post:
+    """Where the threads of a test that play ranks leave what they send."""
+
+    def __init__(self, size):
+        import threading
+
+        self.size, self.barrier, self.held = size, threading.Barrier(size), [None] * size
+
+    def exchange(self, rank, value):
+        self.held[rank] = value
+        self.barrier.wait()
+        found = list(self.held)
+        self.barrier.wait()
+        return found
+
+
+class Wire:
+    """A rank's end of it."""
+
+    class Over:
+        def Test(self):  # noqa: N802 - MPI's name
+            return True
+
+    def __init__(self, post, rank):
+        self.post, self.rank, self.size = post, rank, post.size
+
+    def scatter_parts(self, sent, received, counts):
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        parts = self.post.exchange(self.rank, [sent[a:b].copy() for a, b in zip(starts, starts[1:], strict=False)])
+        received[:] = np.concatenate([one[self.rank] for one in parts])
+        return self.Over()
+
+    def gather_parts(self, own, received, counts):
+        received[:] = np.concatenate(self.post.exchange(self.rank, own.copy()))
+        return self.Over()
+
+    def either(self, bits):
+        return np.bitwise_or.reduce(self.post.exchange(self.rank, bits.copy()))
+
+
+def reduce_in_threads(size, wire_dtype="float32", rows=None, updates=2):
+    """Sums by `size` ranks of arrays of odd sizes, with what each had; the arrays of all ranks, and their bytes."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    post = Post(size)
+    shapes = {"table": (50, 3), "encoder.W": (7, 5), "encoder.b": (1,), "output.W": (1 << 20, 2)}
+
+    def work(rank):
+        arrays = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+        reduction = Reduction(Wire(post, rank), arrays, wire_dtype)
+        given = []
+        for update in range(updates):
+            rng = np.random.default_rng([rank, update])
+            reduction.begin({} if rows is None else {"table": rows[rank]})
+            for array in arrays.values():
+                array[...] = rng.standard_normal(array.shape)
+            if rows is not None:
+                arrays["table"][~rows[rank]] = 0
+            given.append({name: array.copy() for name, array in arrays.items()})
+            reduction.ready("output")
+            reduction.ready("encoder")
+            reduction.finish()
+        return given[-1], arrays, reduction.traffic
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(work, range(size)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_sums_are_those_of_one_process_bit_for_bit(size):
+    found = reduce_in_threads(size)
+    for name in found[0][1]:
+        expected = found[0][0][name].copy()
+        for given, _, _ in found[1:]:
+            expected += given[name]
+        for _, arrays, _ in found:
+            np.testing.assert_array_equal(arrays[name], expected, err_msg=name)
+    whole = sum(array.nbytes for array in found[0][1].values())
+    assert sum(traffic.sent_bytes for *_, traffic in found) == 2 * (size - 1) * whole
+
+
+def test_rows_that_nobody_has_are_not_sent():
+    rows = [np.arange(50) < 5, np.arange(50) % 10 == 0]
+    found, dense = reduce_in_threads(2, rows=rows), reduce_in_threads(2)
+    expected = found[0][0]["table"] + found[1][0]["table"]
+    for _, arrays, _ in found:
+        np.testing.assert_array_equal(arrays["table"], expected)
+    saved = sum(one[2].sent_bytes for one in dense) - sum(one[2].sent_bytes for one in found)
+    assert saved == 2 * (50 - 9) * 3 * 4 - 2 * 7, "of 50 rows 9 are sent, and which they are in 7 bytes"
+
+
+def test_bfloat16_halves_the_bytes_and_all_ranks_have_the_same():
+    pytest.importorskip("ml_dtypes")
+    found, dense = reduce_in_threads(3, "bfloat16"), reduce_in_threads(3)
+    for name in found[0][1]:
+        expected = sum(given[name] for given, _, _ in found)
+        np.testing.assert_allclose(found[0][1][name], expected, atol=2**-8 * 3 * 4, err_msg=name)
+        for _, arrays, _ in found[1:]:
+            np.testing.assert_array_equal(arrays[name], found[0][1][name])
+    assert 2 * sum(one[2].sent_bytes for one in found) == sum(one[2].sent_bytes for one in dense)
+
+
+def test_what_goes_wrong_on_the_wire_is_raised_where_somebody_sees_it():
+    class Broken(Wire):
+        def scatter_parts(self, sent, received, counts):
+            raise ConnectionError("no wire")
+
+    reduction = Reduction(Broken(Post(1), 0), {"a": np.zeros(3, np.float32)})
+    reduction.begin({})
+    with pytest.raises(ConnectionError, match="no wire"):
+        reduction.finish()
+
+
+# ------------------------------------------------------------------ processes
+
+
+def setup(folder: Path, **training) -> Path:
+    settings = fake_model.write_setup(folder, early_stopping_metric="loss", **training)
+    settings["data"]["test"] = str(folder / "test")
+    (folder / "c.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return folder / "c.yaml"
+
+
+def start(config: Path, ranks: int, *options: str, seconds: float = 0.0, command: str = "") -> subprocess.Popen[str]:
+    script = command or str(ROOT / "tests" / "train" / "fake_model.py")
+    launcher = [str(MPIEXEC), "-n", str(ranks)] if ranks > 1 else []
+    return subprocess.Popen(
+        [*launcher, sys.executable, script, "nmt-train", str(config), *options],
+        env={**os.environ, "NMT_FAKE_SECONDS": str(seconds)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(config: Path, ranks: int, *options: str, **more) -> tuple[int, str, str]:
+    process = start(config, ranks, *options, **more)
+    output, errors = process.communicate(timeout=120)
+    return process.returncode, output, errors
+
+
+def arrays_of(folder: Path) -> dict[str, np.ndarray]:
+    params, optimizer, metadata = load_checkpoint(folder / "last.safetensors")
+    return {**params, **optimizer, "steps": np.array(metadata["state"]["update"])}
+
+
+def assert_same(one: Path, other: Path) -> None:
+    mine, others = arrays_of(one), arrays_of(other)
+    assert mine.keys() == others.keys()
+    for name, array in mine.items():
+        np.testing.assert_array_equal(array, others[name], err_msg=name)
+
+
+def events(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@needs_mpi
+@pytest.mark.parametrize("count", [2, 3])
+def test_ranks_are_one_process_with_as_many_batches(tmp_path, count):
+    """All bits of the parameters and the optimizer; losses and scores of every event; twice."""
+    config = setup(tmp_path)
+    code, output, errors = run(config, count)
+    assert code == 0, errors
+    assert output.count("best\t") == 1 and output.count("test\t") == 3, "one rank speaks"
+    assert f"{count} ranks with 1 thread each" in errors
+    assert run(config, 1, "--set", f"training.batch_multiplier={count}", "--set", f"model_dir={tmp_path}/alone")[0] == 0
+    assert run(config, count, "--set", f"model_dir={tmp_path}/again")[0] == 0
+    for other in ("alone", "again"):
+        assert_same(tmp_path / "model", tmp_path / other)
+        for mine, others in zip(events(tmp_path / "model"), events(tmp_path / other), strict=True):
+            timed = {"time", "elapsed", "seconds", "src_tokens_per_second", "tgt_tokens_per_second"}
+            assert {k: v for k, v in mine.items() if k not in timed} == {
+                k: v for k, v in others.items() if k not in timed
+            }
+
+
+@needs_mpi
+def test_a_mistake_is_one_line(tmp_path):
+    config = setup(tmp_path)
+    code, output, errors = run(config, 3, "--set", f"data.dev={tmp_path}/none")
+    assert code != 0 and not output
+    assert errors.count("Error: ") == 1 and "none.xx" in errors
+
+
+def ranks_of(launcher: subprocess.Popen[str]) -> dict[int, int]:
+    """Processes of the ranks that a launcher has started, by rank."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            parents = [int((entry / "stat").read_text().rpartition(")")[2].split()[1])]
+            parents.append(int(Path(f"/proc/{parents[0]}/stat").read_text().rpartition(")")[2].split()[1]))
+            command = (entry / "cmdline").read_bytes()
+        except (OSError, ValueError, IndexError):
+            continue
+        named = [value for value in environment if value.startswith(b"PMI_RANK=")]
+        if launcher.pid in parents and named and b"guard.py" not in command:
+            found[int(named[0].removeprefix(b"PMI_RANK="))] = int(entry.name)
+    return found
+
+
+def wait_for_a_checkpoint(folder: Path, process: subprocess.Popen[str]) -> None:
+    """Until the run that was started has written one."""
+    path = folder / "last.safetensors"
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    while process.poll() is None and (not path.exists() or path.stat().st_mtime_ns == before):
+        time.sleep(0.01)
+
+
+def kill_one(config: Path, ranks: int, victim: str, seconds: float) -> tuple[float, str, str]:
+    """Kill a rank, the writer or mpiexec when updates are done; seconds to the end of all, the log, the errors."""
+    folder = config.parent / "model"
+    log = folder / "train.log"
+    told = log.read_text(encoding="utf-8").count("died") if log.exists() else 0
+    process = start(config, ranks, seconds=0.01)
+    try:
+        wait_for_a_checkpoint(folder, process)
+        time.sleep(seconds)
+        assert process.poll() is None, process.stderr.read()
+        of_rank = ranks_of(process)
+        assert len(of_rank) == ranks
+        target = {"rank": of_rank[ranks - 1], "writer": of_rank[0], "mpiexec": process.pid}[victim]
+        began = time.monotonic()
+        os.kill(target, signal.SIGKILL)
+        while any(Path(f"/proc/{pid}").exists() and not is_zombie(pid) for pid in of_rank.values()):
+            assert time.monotonic() - began < 30
+            time.sleep(0.01)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode != 0
+    finally:
+        process.kill()
+    until = time.monotonic() + 10
+    while log.read_text(encoding="utf-8").count("died") == told and time.monotonic() < until:
+        time.sleep(0.05)
+    return time.monotonic() - began, log.read_text(encoding="utf-8"), errors
+
+
+def is_zombie(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return True
+
+
+@needs_mpi
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the ranks")
+def test_a_dead_rank_ends_all_with_a_line_and_any_number_goes_on(tmp_path):
+    config = setup(tmp_path, epochs=200, validation_freq=3, early_stopping_patience=None)
+    for number, (ranks, victim) in enumerate([(2, "rank"), (3, "writer"), (2, "mpiexec")], start=1):
+        _, log, _ = kill_one(config, ranks, victim, random.random() / 5)  # noqa: S311 - not a secret
+        told = [line for line in log.splitlines() if "Error: " in line]
+        assert len(told) == number, told
+        assert " died in update " in told[-1]
+        if victim != "mpiexec":
+            assert f"rank {ranks - 1 if victim == 'rank' else 0} of {ranks} " in told[-1]
+    last = load_checkpoint(tmp_path / "model" / "last.safetensors")[2]["state"]
+    code, _, errors = run(config, 1, "--set", f"training.updates={last['update'] + 5}")
+    assert code == 0 and "resuming from" in errors
+    assert not list((tmp_path / "model").glob(".*"))
+
+
+@needs_mpi
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_all_ranks_after_the_same_update(tmp_path, number):
+    config = setup(tmp_path, epochs=6, validation_freq=3)
+    assert run(config, 2, "--set", f"model_dir={tmp_path}/whole")[0] == 0
+    process = start(config, 2, seconds=0.01)
+    wait_for_a_checkpoint(tmp_path / "model", process)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert "the same command goes on from" in errors
+    assert errors.count("stopping after this update") == 1 and " died " not in errors
+    assert run(config, 2)[0] == 0
+    assert_same(tmp_path / "model", tmp_path / "whole")
