@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Train nothing: run a few batches and print parameters, memory, speed and how long training will take.",
 )
+@click.option(
+    "--check-data",
+    is_flag=True,
+    help="Train nothing: look at all texts and print what is wrong with them; exit code 1 where training cannot work.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 @version_option()
 def train(
     config_file: str,
@@ -54,19 +60,22 @@ def train(
     seed: int | None,
     profile_updates: int | None,
     plan: bool,
+    check_data: bool,
+    as_json: bool,
 ) -> None:
     """Train a translator, or a language model, as CONFIG.yaml says.
 
     The model goes to the folder its model_dir names. The same command goes on where an earlier run
     stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a second
     one exits at once. Progress goes to standard error, and with more detail to train.log and
-    metrics.jsonl in the folder; standard output gets the results. --plan and --profile write no
-    file and make no folder: they print to standard output.
+    metrics.jsonl in the folder; standard output gets the results. --plan, --profile and --check-data
+    write no file and make no folder: they print to standard output.
 
     \b
     Examples:
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
         nmt-train configs/quickstart.yaml --plan
+        nmt-train configs/quickstart.yaml --check-data
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     from nmt.config import load_config  # what is slow to load waits until there is work to do
@@ -74,6 +83,11 @@ def train(
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
     config = load_config(config_file, overrides)
+    if as_json and not check_data:
+        raise click.UsageError("--json goes with --check-data.")
+    if check_data:
+        _check_data(config, as_json)
+        return
     if plan or profile_updates is not None:
         _try(config, threads, device, profile_updates, plan)
         return
@@ -89,6 +103,21 @@ def train(
         say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
+
+
+def _check_data(config: Config, as_json: bool) -> None:
+    """Print what is wrong with the texts. Ends with code 1 where training cannot work with them."""
+    import json
+
+    from nmt.cli.meter import showing
+    from nmt.cli.streams import say
+    from nmt.train.data_check import check_data
+
+    with showing() as show:
+        found = check_data(config, show)
+    say(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if as_json else found.page())
+    if found.errors:
+        sys.exit(1)
 
 
 def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:

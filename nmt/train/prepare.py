@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,7 +110,7 @@ def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tu
         DataError: A text or subword model is missing or damaged.
         CheckpointError: The folder cannot be written, or lost its subwords.
     """
-    _check_files(config)
+    check_files(config)
     found = _found_sides(config, folder)
     if found is not None:
         return found
@@ -122,16 +123,41 @@ def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tu
 
 def sides_of_dry_run(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
     """The same without writing anything: new subwords stay in memory."""
-    _check_files(config)
+    check_files(config)
     return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)
 
 
-def _check_files(config: Config) -> None:
-    """Find a missing file before minutes go into training subwords."""
+def check_files(config: Config) -> None:
+    """Find a missing file before minutes go into training subwords. Raises DataError."""
     data = config.data
     for prefix in filter(None, (data.train, data.dev, data.test)):
         for side in (data.src, data.tgt) if config.task == "translation" else (data.tgt,):
             text_file(f"{prefix}.{side.lang}")
+
+
+def sides_of_sample(config: Config, sample: list[list[str]], say: Callable[[str], None]) -> tuple[Side, Side]:
+    """Both sides, with the subwords that a run left or that the settings name; else trained on some cleaned lines, the
+    first of each side, in memory. The same twice for one language.
+
+    Raises:
+        DataError: The settings ask for subwords that the lines cannot give.
+    """
+    from nmt.data.auto_subwords import auto_subwords
+    from nmt.data.corpus import Side
+    from nmt.data.subwords import Subwords
+
+    if (found := _found_sides(config, Path(config.model_dir))) is not None:
+        return found
+    data = config.data
+    settings = data.subwords
+    files = [settings.model_file] if settings.joint else [settings.src_model_file, settings.tgt_model_file]
+    texts = [[line for lines in sample for line in lines]] if settings.joint else sample
+    models = [
+        Subwords.from_file(file) if file else auto_subwords(settings, partial(iter, lines), say)
+        for file, lines in zip(files, texts, strict=True)
+    ]
+    target = Side(data.tgt, models[-1])
+    return (Side(data.src, models[0]) if config.task == "translation" else target), target
 
 
 def _new_sides(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
@@ -162,11 +188,12 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
     if not all((folder / name).is_file() for name in (CONFIG_NAME, *names)):
         return False
     left, wanted = load_folder_config(folder).data, config.data
-    return (left.train, left.src, left.tgt, left.subwords) == (
+    return (left.train, left.src, left.tgt, left.subwords, left.filter) == (
         wanted.train,
         wanted.src,
         wanted.tgt,
         wanted.subwords,
+        wanted.filter,
     )
 
 

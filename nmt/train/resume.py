@@ -26,6 +26,7 @@ _BATCHES = (
     "seed",
     "data.train",
     "data.*.max_length",
+    "data.filter.*",
     "training.batch_size",
     "training.batch_type",
     "training.bptt",

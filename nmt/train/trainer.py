@@ -20,6 +20,7 @@ from nmt.storage.model_folder import (
 )
 from nmt.train.batch_size import choose_batch_size
 from nmt.train.checkpoint_manager import CheckpointManager
+from nmt.train.data_check import check_before_training
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.lengths import auto_lengths, fixed_training
@@ -96,6 +97,8 @@ class Trainer:
         with own_folder(self.folder), contextlib.closing(self._open_log()) as log:
             try:
                 saved = load_saved_run(self.folder, self.config)
+                if saved is None and self.config.data.check:
+                    check_before_training(self.config, self.folder, log)
                 task = load_task(self.config, self.folder, log)
                 parts = self._set_up(task, saved, log, watch)
                 save_config(self.folder, self.config)
