@@ -29,9 +29,8 @@ def test_a_page_and_json(run: Run, tmp_path: Path) -> None:
     page = run("nmt-train", config, "--check-data")
     assert page.code == 0, page.err
     assert page.lines[0].startswith(f"data: looked at 200 of {tmp_path / 'train'}, 20 of {tmp_path / 'dev'}")
-    assert f"warning: {tmp_path / 'train.xx'}: 1 of 200 lines (0.5%) hold tags or entities of HTML" in "\n".join(
-        page.lines
-    )
+    warning = f"warning: {tmp_path / 'train.xx'}: 1 of 200 lines (0.5%) hold tags or entities of HTML"
+    assert any(line.startswith(warning) for line in page.lines)
     assert "           17  w1 <br> w2" in page.lines
     found = json.loads(run("nmt-train", config, "--check-data", "--json").out)
     (markup,) = [one for one in found["findings"] if one["name"] == "markup"]
@@ -58,15 +57,8 @@ def test_a_run_tells_each_warning_once_and_keeps_them(run: Run, tmp_path: Path) 
     assert "markup" in {one["name"] for one in kept["findings"]}
     again = run("nmt-train", config, "--set", "training.epochs=5")
     assert "resuming from" in again.err and "hold tags" not in again.err
-    options = [
-        "--set",
-        "data.check=false",
-        "--set",
-        f"model_dir={tmp_path / 'other'}",
-        "--set",
-        "data.filter.markup=true",
-    ]
-    silent = run("nmt-train", config, *options)
+    settings = ["data.check=false", f"model_dir={tmp_path / 'other'}", "data.filter.markup=true"]
+    silent = run("nmt-train", config, *(word for setting in settings for word in ("--set", setting)))
     assert silent.code == 0 and "hold tags" not in silent.err
     assert "left out by data.filter: 1 markup" in silent.err
 
