@@ -56,12 +56,11 @@ def examine(
     held_out = {prefix: Text(prefix, configs) for prefix in dict.fromkeys(filter(None, (data.dev, data.test)))}
     result = Findings()
     kept = {prefix: _whole(text) for prefix, text in held_out.items()}
-    overlaps = [Overlap(text, kept[prefix]) for prefix, text in held_out.items() if text.prefix != train.prefix]
+    overlap = Overlap([(text, kept[prefix]) for prefix, text in held_out.items() if prefix != train.prefix])
     duplicates, sample = Duplicates(), _Sample(len(configs))
     for block in train.blocks(limit):
         duplicates.add(block)
-        for overlap in overlaps:
-            overlap.add(block)
+        overlap.add(block)
         sample.add(block)
         rate = train.total / max(1e-9, time.monotonic() - began)
         show(f"data: {train.total:,} training lines looked at, {rate:,.0f}/s")
@@ -70,7 +69,7 @@ def examine(
     result.findings += found([duplicates.finding(train)])
     for text in held_out.values():
         result.findings += text.findings()
-    result.findings += found([overlap.finding(train) for overlap in overlaps])
+    result.findings += overlap.findings(train)
     result.findings += [_same_text(text) for text in held_out.values() if text.prefix == train.prefix]
     result.counts = {text.prefix: text.total for text in (train, *held_out.values())}
     if sides is not None and not result.errors:

@@ -73,51 +73,63 @@ class Duplicates:
 
 
 class Overlap:
-    """Looks for the lines of a held-out text in the training text.
+    """Looks for the lines of held-out texts in the training text.
 
     Args:
-        text: The held-out text.
-        sides: Its cleaned lines, of both sides or of one.
+        texts: The held-out texts, each with its cleaned lines, of both sides or of one.
     """
 
-    def __init__(self, text: Text, sides: Sequence[Sequence[str]]) -> None:
-        self._text = text
-        self._sides = sides
-        self._lines = OverlapIndex(sides[0])
-        self._pairs = OverlapIndex(_joined(sides))
+    def __init__(self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]]) -> None:
+        self._texts = list(texts)
+        self._lines = OverlapIndex([line for _, sides in texts for line in sides[0]])
+        self._pairs = OverlapIndex([pair for _, sides in texts for pair in _joined(sides)])
         self._examples: dict[int, tuple[Likeness, int]] = {}
 
     def add(self, block: Block) -> None:
         """Look at a block of the training text."""
+        if not self._texts:
+            return
         for match in self._lines.look(block.clean[0]):
             best = self._examples.get(match.held_out)
             if best is None or best[0] < match.likeness:
                 self._examples[match.held_out] = (match.likeness, block.start + match.number)
         self._pairs.look(_joined(block.clean), near=False)
 
-    def finding(self, train: Text) -> Finding | None:
-        """What there is to tell."""
-        likeness, pairs = self._lines.likeness, self._pairs.likeness == Likeness.EXACT
+    def findings(self, train: Text) -> list[Finding]:
+        """What there is to tell of each text."""
+        told, start = [], 0
+        for text, sides in self._texts:
+            if (finding := self._finding(train, text, start, len(sides[0]))) is not None:
+                told.append(finding)
+            start += len(sides[0])
+        return told
+
+    def _finding(self, train: Text, text: Text, start: int, size: int) -> Finding | None:
+        """What there is to tell of the text whose lines are `size` ones of all, from number `start` on."""
+        likeness = self._lines.likeness[start : start + size]
+        pairs = self._pairs.likeness[start : start + size] == Likeness.EXACT
         exact, near = int((likeness == Likeness.EXACT).sum()), int((likeness == Likeness.NEAR).sum())
         if not exact + near:
             return None
-        both = int(pairs.sum())
-        noun = "source lines" if len(self._sides) == 2 else "lines"
-        whole = f" ({both:,} of them with the same translation)" if len(self._sides) == 2 else ""
-        most_alike = sorted(self._examples, key=lambda number: (-self._examples[number][0], not pairs[number], number))
+        is_pair = len(text.sides) == 2
+        whole = f" ({int(pairs.sum()):,} of them with the same translation)" if is_pair else ""
+        # Of equal lines the first alone has its place, which may be one of another text.
+        here = [number - start for number in self._examples if start <= number < start + size]
+        most_alike = sorted(here, key=lambda number: (-self._examples[start + number][0], not pairs[number], number))
         examples = []
         for number in most_alike[:SHOWN]:
-            kind, line = self._examples[number]
+            kind, line = self._examples[start + number]
             what = "as" if kind == Likeness.EXACT else "nearly as"
             examples.append(Example(number + 1, f"{what} line {line + 1} of {train.files[0]}"))
+        lines = "source lines" if is_pair else "lines"
         return Finding(
             "overlap",
             "warning",
-            self._text.where,
+            text.where,
             exact + near,
-            len(self._sides[0]),
-            f"have {noun} that are in the training text: {exact:,} letter for letter{whole}, {near:,} nearly so",
-            "pairs" if len(self._sides) == 2 else "lines",
+            size,
+            f"have {lines} that are in the training text: {exact:,} letter for letter{whole}, {near:,} nearly so",
+            "pairs" if is_pair else "lines",
             tuple(examples),
             "scores on them tell what was learned by heart; data.filter.overlap leaves them out of training",
         )
