@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (
     *("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize"),
     "cache",
+    "report",
+    "sweep",
 )
 # The page must not depend on the terminal of whoever runs this.
 HELP_WIDTH = 96

@@ -30,6 +30,7 @@ SAYS = {
     "precompile": "machine code for the wheel",
     "train": "loss curve to checkpoint",
     "inference": "text in, text out",
+    "report": "runs as one page",
     "doctor": "a look at a corpus",
     "storage": "models on disk",
     "model": "cells wired together",

@@ -26,6 +26,8 @@ COMMANDS = (
     "bundle",
     "quantize",
     "cache",
+    "report",
+    "sweep",
 )
 # Files that a page tells its reader to write; tests below write and run them.
 OF_PAGES = {"my_cells.py"}

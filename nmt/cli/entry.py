@@ -133,3 +133,13 @@ def generate() -> Any:
 def cache() -> Any:
     """nmt-cache."""
     return _run("cache")
+
+
+def report() -> Any:
+    """nmt-report."""
+    return _run("report")
+
+
+def sweep() -> Any:
+    """nmt-sweep."""
+    return _run("sweep")

@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     help="Start of all random numbers.",
 )
 @click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default=False,
+    help="Train N times, with this seed and those after it, in folders of model_dir; print mean and deviation.",
+)
+@click.option(
     "--profile",
     "profile_updates",
     type=click.IntRange(min=1),
@@ -58,6 +65,7 @@ def train(
     threads: int | None,
     device: str | None,
     seed: int | None,
+    seeds: int | None,
     profile_updates: int | None,
     plan: bool,
     check_data: bool,
@@ -68,7 +76,8 @@ def train(
     The model goes to the folder its model_dir names. The same command goes on where an earlier run
     stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a second
     one exits at once. Progress goes to standard error, and with more detail to train.log and
-    metrics.jsonl in the folder; standard output gets the results. --plan, --profile and --check-data
+    metrics.jsonl in the folder; standard output gets the results. --seeds is the sweep of nmt-sweep
+    over seeds alone. --plan, --profile and --check-data
     write no file and make no folder: they print to standard output.
 
     \b
@@ -83,6 +92,11 @@ def train(
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
     config = load_config(config_file, overrides)
+    if seeds is not None:
+        if plan or profile_updates is not None or check_data:
+            raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
+        _train_seeds(config_file, overrides, seeds, threads, device)
+        return
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
     if check_data:
@@ -103,6 +117,20 @@ def train(
         say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
     if result.signal is not None:
         sys.exit(128 + result.signal)
+
+
+def _train_seeds(
+    config_file: str, overrides: tuple[str, ...], seeds: int, threads: int | None, device: str | None
+) -> None:
+    """Train with several seeds, one after another, and print what came of them."""
+    from nmt.cli.sweep import run_sweep
+    from nmt.train.sweep import plan
+
+    folder, jobs = plan(config_file, overrides, [], seeds, None)
+    options = [word for text in overrides for word in ("--set", text)]
+    options += [] if threads is None else ["--threads", str(threads)]
+    options += [] if device is None else ["--device", device]
+    run_sweep(config_file, folder, jobs, options, processes=1)
 
 
 def _check_data(config: Config, as_json: bool) -> None:

@@ -329,9 +329,9 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
 
 def _plot(path: Path, translation: Translation) -> None:
     """Write the attention of a translation as an SVG file, where there is a detail."""
-    from nmt.cli.attention_plot import attention_svg
     from nmt.cli.streams import write_errors
     from nmt.files import write_bytes
+    from nmt.report.attention_plot import attention_svg
 
     detail = translation.detail
     if detail is None:

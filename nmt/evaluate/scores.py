@@ -101,6 +101,23 @@ def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> l
     return [[row[number] if number < len(row) else None for row in rows] for number in range(most)]
 
 
+def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resamples: int = 300) -> float:
+    """Half of the width of the 95 % confidence interval of BLEU, by bootstrap over the lines (Koehn 2004).
+
+    As sacrebleu's, at a fraction of its time and memory: how often each line is drawn is one multinomial draw, and the
+    sums of a resample are one product of matrices. The same lines give the same figure.
+    """
+    import numpy as np
+
+    metric = make_metric("bleu", False, "13a")
+    lines = np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.int64)
+    random = np.random.default_rng(12345)
+    shares = np.full(len(lines), 1 / len(lines))
+    sums = [random.multinomial(len(lines), shares) @ lines for _ in range(resamples)]
+    low, high = np.quantile([metric._compute_score_from_stats(row.tolist()).score for row in sums], (0.025, 0.975))
+    return float(high - low) / 2
+
+
 def sentence_utility(name: str) -> Utility:
     """A measure of one sentence against another, in percent: `chrf`, or `bleu` with effective order."""
     from sacrebleu.metrics import BLEU, CHRF

@@ -25,6 +25,7 @@ from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.lengths import auto_lengths, fixed_training
 from nmt.train.loop import Loop, Parts
+from nmt.train.machine import machine
 from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import check_trainable, own_folder, save_config
 from nmt.train.progress import Stopwatch, TrainingLog, format_seconds
@@ -154,6 +155,16 @@ class Trainer:
             f"model {config.name}: {model.num_params:,} parameters, {_vocabularies(config, task)}, "
             f"{_whereabouts(self._device, threads)}, in {self.folder}"
         )
+        log.event(
+            "start",
+            name=config.name,
+            parameters=model.num_params,
+            vocabularies=[subwords.vocab_size for subwords in task.subwords],
+            batch_size=batch_size,
+            device=self._device.name,
+            threads=threads,
+            machine=machine(),
+        )
         if saved is not None:
             _check_subwords(saved, digest)
             _restore(parts, saved, task.fingerprint, log)
@@ -212,8 +223,9 @@ class Trainer:
             set_params(parts.model, tensors, best)
         scores = task.test(parts.model, self._num_threads, self._stop.check)
         figures = {name: score.score for name, score in scores.items()}
+        signatures = {name: score.signature for name, score in scores.items()}
         log.line(f"test {self.config.data.test}: {format_scores(figures)}")
-        log.event("test", update=parts.state.best_update, **figures)
+        log.event("test", update=parts.state.best_update, **figures, signatures=signatures)
         return scores
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.evaluate import score_translations
+from nmt.evaluate import bleu_interval, score_translations
 from nmt.train.progress import perplexity
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class Validator:
         self.batches = batches
         self.signatures: dict[str, str] = {}
         """sacrebleu's, of each score that has one."""
+        self.intervals: dict[str, float] = {}
+        """Half of the width of the 95 % confidence interval of the last scores that have one."""
         self._check = check
 
     def losses(self, model: Network, num_threads: int) -> dict[str, float]:
@@ -44,8 +46,8 @@ class Validator:
         """Return what else is measured; `show` is told now and then how far that is."""
         return {}
 
-    def samples(self, indices: Sequence[int]) -> Iterator[str]:
-        """Yield lines that show what the model made of some sentences in the last `scores`."""
+    def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
+        """Yield texts by name that show what the model made of some sentences in the last `scores`."""
         yield from ()
 
 
@@ -85,16 +87,19 @@ class TranslationValidator(Validator):
         found = self.translator.translate_nbest(self.sources, n_best=1, on_batch=after_batch)
         self.hypotheses = [translations[0].text for translations in found]
         scores = score_translations(self.hypotheses, self.references, metrics=("bleu", "chrf"))
+        self.intervals = {"bleu": bleu_interval(self.hypotheses, self.references)}
         self.signatures = {name: score.signature for name, score in scores.items()}
         return {name: score.score for name, score in scores.items()}
 
-    def samples(self, indices: Sequence[int]) -> Iterator[str]:
+    def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
         """See `Validator`: with what a person made of them."""
         for index in indices:
             if index < len(self.hypotheses):
-                yield f"  source      {self.sources[index]}"
-                yield f"  reference   {self.references[index]}"
-                yield f"  hypothesis  {self.hypotheses[index]}"
+                yield {
+                    "source": self.sources[index],
+                    "reference": self.references[index],
+                    "hypothesis": self.hypotheses[index],
+                }
 
 
 def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
