@@ -19,6 +19,7 @@ from nmt.storage.model_folder import (
     subwords_digest,
 )
 from nmt.train.batch_size import choose_batch_size
+from nmt.train.board import Board
 from nmt.train.checkpoint_manager import CheckpointManager
 from nmt.train.data_check import check_before_training
 from nmt.train.explosion import LossLimit
@@ -32,6 +33,7 @@ from nmt.train.progress import Stopwatch, TrainingLog, format_seconds
 from nmt.train.report import Reporter, format_scores
 from nmt.train.resume import SavedRun, load_saved_run
 from nmt.train.schedule import make_schedule
+from nmt.train.start import start_from
 from nmt.train.state import TrainingState
 from nmt.train.task import load_task
 
@@ -111,7 +113,8 @@ class Trainer:
                 raise
 
     def _open_log(self) -> TrainingLog:
-        return TrainingLog(self.folder, self._terminal)
+        board = Board(self.folder) if self.config.training.tensorboard else None
+        return TrainingLog(self.folder, self._terminal, board)
 
     def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
         """Make or restore all parts of the run, and tell the log what they are."""
@@ -120,6 +123,8 @@ class Trainer:
         model = task.build_model(self._device)
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
         state = saved.state if saved else TrainingState()
+        if saved is None and config.training.load_model is not None:
+            log.line(start_from(config, model, optimizer))
         task.save_statistics(self.folder)
         batch_size = self._batch_size(state, model, optimizer, task, log)
         batches = task.batches(batch_size)
