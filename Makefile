@@ -1,6 +1,6 @@
 # Needs python3 (3.11 or newer) and make; everything else goes into .venv.
 # Variables to override: PYTHON (python3), VENV (.venv), PIP, EXTRAS (what to install besides), PYTEST_ARGS;
-# for a card: GPU_PYTHON (python3, with the extra [cuda]), OUT (build/gpu).
+# for a GPU: GPU_PYTHON (python3, with the extra [cuda]), OUT (build/gpu).
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,9 +10,9 @@ PYTEST_ARGS ?=
 EXTRAS ?= dev
 GPU_PYTHON ?= $(PYTHON)
 OUT ?= build/gpu
-# What a card is tested with: its own tests, and of the others the cases that name it.
+# What a GPU is tested with: its own tests, and of the others the cases that name it.
 GPU_TESTS := tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py tests/rows/test_device_rows.py \
-  -k "cuda or card or device_rows"
+  -k "cuda or on_a_gpu or device_rows"
 # Renewed when pyproject.toml changes.
 STAMP := $(VENV)/.installed
 
@@ -34,8 +34,8 @@ help:
 	@echo 'make check   lint, format, types, who imports whom'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
-	@echo 'make test-gpu   run the tests of tests/cuda on a card'
-	@echo 'make bench-gpu  measure on a card, beside PyTorch; tables into $(OUT)'
+	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
+	@echo 'make bench-gpu  measure on a GPU, beside PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
 	@echo 'make docs    write docs/commands.md, the settings reference, the pictures and the links of the tour from the code'
 	@echo 'make setup   only make $(VENV) and install into it'
@@ -79,7 +79,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Scripts that know --quick get it: minutes instead of an hour. Those for a card are for bench-gpu.
+# Scripts that know --quick get it: minutes instead of an hour. Those for a GPU are for bench-gpu.
 bench: $(STAMP)
 	@set -e; for script in benchmarks/[!_]*.py; do \
 	  [ -f "$$script" ] || { echo 'benchmarks/ holds no script'; exit 0; }; \
@@ -87,7 +87,7 @@ bench: $(STAMP)
 	  quick=$$(grep -q -e '"--quick"' "$$script" && echo --quick || true); \
 	  echo "== $$script $$quick"; $(BIN)/python "$$script" $$quick; done
 
-# On a machine with a card and what the extra [cuda] names; nothing is installed.
+# On a machine with a GPU and what the extra [cuda] names; nothing is installed.
 test-gpu:
 	@mkdir -p $(OUT)
 	NMT_TEST_DEVICE=cuda $(GPU_PYTHON) -m pytest -q -rs -p no:cacheprovider $(GPU_TESTS) $(PYTEST_ARGS) > $(OUT)/tests.txt 2>&1; \
@@ -97,7 +97,7 @@ test-gpu:
 	    NMT_TEST_DEVICE=cuda compute-sanitizer --tool $$tool --error-exitcode 9 --log-file $(OUT)/$$tool.txt \
 	      $(GPU_PYTHON) -m pytest -q -p no:cacheprovider tests/cuda/test_persistent.py -k test_layer || exit 1; \
 	    tail -n 1 $(OUT)/$$tool.txt; done; \
-	else echo 'compute-sanitizer is not installed: races on the card were not looked for'; fi
+	else echo 'compute-sanitizer is not installed: races on the GPU were not looked for'; fi
 
 bench-gpu:
 	@mkdir -p $(OUT)

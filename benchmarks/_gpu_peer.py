@@ -1,4 +1,4 @@
-"""PyTorch's recurrent layers on a card, cuDNN inside, as a peer of `gpu.py`."""
+"""PyTorch's recurrent layers on a GPU, cuDNN inside, as a peer of `gpu.py`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How fast is a card at whole recurrent layers, beside PyTorch's (cuDNN) on the same card?
+"""How fast is a GPU at whole recurrent layers, beside PyTorch's (cuDNN) on the same GPU?
 
 Every contender gets the same weights and inputs. Outputs and gradients are compared with those of our operators on the
 processor first; what disagrees is not timed. Then each is called again and again, with the launches as a program would
 make them, and the fastest of the turns counts. Beside whole operators, the persistent kernels alone: microseconds a
-step. Needs the extra [cuda], a card, and for the peers PyTorch; what is missing is said in the table.
+step. Needs the extra [cuda], a GPU, and for the peers PyTorch; what is missing is said in the table.
 
 Run: python benchmarks/gpu.py [--out FOLDER] [--quick]
 """
@@ -154,8 +154,7 @@ def _microseconds(layer: Any, shape: Shape, runtime: Any) -> dict[str, float]:
         return runtime.upload(rng.standard_normal(size).astype("f4") / np.float32(H**0.5))
 
     W_h, b_h, a, d_y = draw(H, G * H), draw(3 * H), draw(T, N, G * H), draw(T, N, H)
-    states = tuple(draw(N, H) for _ in range(2 if layer.cell == "lstm" else 1))
-    d_last = tuple(draw(N, H) for _ in states)
+    states, d_last = (draw(2 if layer.cell == "lstm" else 1, N, H) for _ in range(2))
     run = layer.forward(W_h, a, lengths, states, b_h=b_h)
     calls = {
         "forward": lambda: layer.forward(W_h, a, lengths, states, b_h=b_h),
@@ -171,8 +170,8 @@ def line(row: dict[str, Any]) -> str:
 
 
 def versions(runtime: Any) -> dict[str, str]:
-    """Of the card, its driver and what runs here."""
-    found = {"card": runtime.card, "driver": str(runtime.xp.cuda.runtime.driverGetVersion())}
+    """Of the GPU, its driver and what runs here."""
+    found = {"gpu": runtime.gpu_name, "driver": str(runtime.xp.cuda.runtime.driverGetVersion())}
     for name in ("numba", "numba-cuda", "cupy-cuda13x", "nvidia-cublas", "torch", "nvidia-cudnn-cu13"):
         try:
             found[name] = metadata.version(name)

@@ -1,8 +1,8 @@
-"""How fast a whole translation model trains and translates on a card, beside the same model in PyTorch?
+"""How fast a whole translation model trains and translates on a GPU, beside the same model in PyTorch?
 
 Random sentences with lengths as in real corpora, random parameters. Before anything is timed, the loss of one batch is
 compared with PyTorch's and with the processor's. Random models hardly ever end a sentence, so every search runs to the
-maximum length: the same steps for both. `--check` instead trains twice, on the processor and on the card, and compares
+maximum length: the same steps for both. `--check` instead trains twice, on the processor and on the GPU, and compares
 the losses of every update and the translations.
 """
 

@@ -1,4 +1,4 @@
-"""Does a recipe learn the same and translate the same on the processor and on a card? Real text, the user's commands.
+"""Does a recipe learn the same and translate the same on the processor and on a GPU? Real text, the user's commands.
 
 Trains CONFIG on both devices from one seed with `nmt-train`, and compares the loss of every update; then translates the
 recipe's test text on both with the model that the first one left, and compares the lines. A line may differ where two
@@ -17,7 +17,7 @@ from typing import Any
 
 from nmt.config import load_config
 
-# Relative. A card sums in another order: some 1e-6 in the first update, and each begins where the ones before have led.
+# Relative. A GPU sums in another order: some 1e-6 in the first update, and each begins where the ones before have led.
 LOSS_TOLERANCE = 0.01
 # Of a hypothesis' score, which is a sum of some 15 log-probabilities: below this two of them are a tie.
 TIE = 1e-3

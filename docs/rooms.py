@@ -45,7 +45,7 @@ SAYS = {
     "stepping": "one step at a time",
     "scan": "any cell over time",
     "devices": "chooses one",
-    "kernels": "processor and card; Numba",
+    "kernels": "processor and GPU; Numba",
     "device": "what one can do",
     "interpreter": "what a cell means",
     "rows": "rows of a run",

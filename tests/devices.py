@@ -1,6 +1,6 @@
-"""The devices that a test may be parametrised over: the processor, and a card, or what stands for one.
+"""The devices that a test may be parametrised over: the processor, and a GPU, or what stands for one.
 
-`place` is a name, `cpu` or `cuda`. The card is that of this machine where NMT_TEST_DEVICE is `cuda`, else the emulator.
+`place` is a name, `cpu` or `cuda`. The GPU is that of this machine where NMT_TEST_DEVICE is `cuda`, else the emulator.
 """
 
 import os
@@ -8,12 +8,12 @@ from functools import lru_cache
 
 import pytest
 
-ON_CARD = os.environ.get("NMT_TEST_DEVICE") == "cuda"
+ON_GPU = os.environ.get("NMT_TEST_DEVICE") == "cuda"
 PLACES = ("cpu", "cuda")
 
 
 @lru_cache(maxsize=1)
-def _card():
+def _first_gpu():
     from nmt.rnn.kernels.cuda.runtime import CupyRuntime
 
     return CupyRuntime()
@@ -21,8 +21,8 @@ def _card():
 
 def runtime_with(multiprocessors=None, seed=None):
     """A runtime; the emulator with this many multiprocessors, in the order of `seed`."""
-    if ON_CARD:
-        return _card()
+    if ON_GPU:
+        return _first_gpu()
     pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
     from tests.cuda_emulator import EmulatedRuntime
 

@@ -30,7 +30,7 @@ import numpy as np
 from nmt import Translator
 from nmt.rnn import Scan, Weights, initial_params
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.kernels import modules
+from nmt.rnn.kernels.generated import generated_loop
 from nmt.rnn.kernels.store import store
 from nmt.rnn.scan import plan_cache
 from nmt.rnn.stepping import compiled_step
@@ -143,7 +143,7 @@ class Interrupts:
         folder.mkdir()
         store.cache_clear()
         os.environ["NMT_CACHE_DIR"] = str(folder)
-        modules._loaded.clear()
+        generated_loop.cache_clear()
         plan_cache.compile_step.cache_clear()
         compiled_step.compile_step.cache_clear()
 

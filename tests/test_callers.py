@@ -8,7 +8,7 @@ import pytest
 from nmt.decode import SearchOptions, search
 from nmt.rnn import tuning
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.kernels import modules
+from nmt.rnn.kernels.cuda import modules
 from nmt.rnn.profile import operation, recording
 from nmt.rnn.scan import short_runs
 from tests import small_models

@@ -231,6 +231,17 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     assert subprocess.run(tied, **options).stdout.splitlines()[-1] == "TiedCell: all 12 hold"
 
 
+def test_code_that_the_page_of_settings_shows_stands_where_it_says():
+    page = ROOT / "docs" / "add-a-setting.md"
+    blocks = code_blocks(page, "python")
+    assert len(blocks) == 3
+    for block in blocks:
+        place, code = block.removeprefix("# ").split("\n", 1)
+        standing = [line.strip() for line in (ROOT / place).read_text("utf-8").splitlines()]
+        shown = [line.strip() for line in code.strip().splitlines()]
+        assert any(standing[at : at + len(shown)] == shown for at in range(len(standing))), code
+
+
 def test_operators_as_their_page_says():
     """The examples run one after the other, and the table's keywords exist."""
     from nmt.rnn import GRU, LSTM, RNN, layouts

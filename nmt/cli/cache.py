@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -76,22 +77,22 @@ def _clear(folder: Path) -> None:
 
 
 def _fill(models: tuple[str, ...], threads: int | None) -> None:
+    from functools import partial
     from time import perf_counter
 
     from nmt.cli.streams import tell
     from nmt.precompile.jobs import fill_for_model, run_job_aside, standard_jobs
     from nmt.rnn.cores import default_threads
 
-    begun, jobs = perf_counter(), list(standard_jobs())
     count = threads or default_threads()
-    for n, path in enumerate(models, 1):
-        fill_for_model(Path(path), count)
-        tell(f"{n} of {len(models)}: {path}, {perf_counter() - begun:.0f} s")
-    if not models:
-        for n, job in enumerate(jobs, 1):
-            run_job_aside(job, count)
-            left = (perf_counter() - begun) / n * (len(jobs) - n)
-            tell(f"{n} of {len(jobs)}: {job.name}, {left:.0f} s left")
+    work: list[tuple[str, Callable[[], None]]]
+    work = [(path, partial(fill_for_model, Path(path), count)) for path in models]
+    work = work or [(job.name, partial(run_job_aside, job, count)) for job in standard_jobs()]
+    begun = perf_counter()
+    for n, (name, compile_all) in enumerate(work, 1):
+        compile_all()
+        left = (perf_counter() - begun) / n * (len(work) - n)
+        tell(f"{n} of {len(work)}: {name}, {left:.0f} s left")
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def device_option() -> Callable[[Any], Any]:
         "--device",
         type=click.Choice(["cpu", "cuda", "auto"]),
         show_default="device of the config, there cpu",
-        help="Where to compute: the processor, a graphics card, or the card if there is a usable one.",
+        help="Where to compute: the processor, a GPU, or the GPU if there is a usable one.",
     )
 
 
@@ -174,9 +174,14 @@ def compute_dtype_option() -> Callable[[Any], Any]:
     )
 
 
+def running_options() -> Callable[[Any], Any]:
+    """Return the options of all commands that run a model: how and where, whose cells, and `--version`."""
+    return _together(compute_dtype_option(), threads_option(), device_option(), cells_option(), version_option())
+
+
 def beam_options() -> Callable[[Any], Any]:
-    """Return the options of the search that two commands share."""
-    options = [
+    """Return the options of the search that several commands share."""
+    return _together(
         click.option(
             "--beam-size",
             type=WholeSetting("decoding.beam_size", 1, 1000),
@@ -197,7 +202,11 @@ def beam_options() -> Callable[[Any], Any]:
             help="Sentences translated together: speed, not results.",
         ),
         checkpoint_option(),
-    ]
+    )
+
+
+def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what decorates a command with all of these, in this order."""
 
     def decorate(function: Any) -> Any:
         for option in reversed(options):

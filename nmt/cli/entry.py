@@ -74,72 +74,31 @@ def _end(number: int, frame: FrameType | None) -> None:
 _end.never_raises = True  # type: ignore[attr-defined]  # see nmt.interruption.uninterrupted
 
 
-def _run(name: str) -> Any:
-    """Run a command of nmt.cli so that signals end it properly from its first import to its last line."""
-    hold_standard_streams()
-    end_by_signals()
-    command = getattr(import_module(f"nmt.cli.{name}"), name)
-    try:
-        return command(prog_name=f"nmt-{name}")
-    finally:
-        ignore_signals()
+def _command(name: str) -> Any:
+    """What runs a command of nmt.cli so that signals end it properly from its first import to its last line."""
+
+    def run() -> Any:
+        hold_standard_streams()
+        end_by_signals()
+        command = getattr(import_module(f"nmt.cli.{name}"), name)
+        try:
+            return command(prog_name=f"nmt-{name}")
+        finally:
+            ignore_signals()
+
+    run.__name__ = name
+    return run
 
 
-def train() -> Any:
-    """nmt-train."""
-    return _run("train")
-
-
-def translate() -> Any:
-    """nmt-translate."""
-    return _run("translate")
-
-
-def evaluate() -> Any:
-    """nmt-evaluate."""
-    return _run("evaluate")
-
-
-def score() -> Any:
-    """nmt-score."""
-    return _run("score")
-
-
-def quantize() -> Any:
-    """nmt-quantize."""
-    return _run("quantize")
-
-
-def average() -> Any:
-    """nmt-average."""
-    return _run("average")
-
-
-def shortlist() -> Any:
-    """nmt-shortlist."""
-    return _run("shortlist")
-
-
-def bundle() -> Any:
-    """nmt-bundle."""
-    return _run("bundle")
-
-
-def generate() -> Any:
-    """nmt-generate."""
-    return _run("generate")
-
-
-def cache() -> Any:
-    """nmt-cache."""
-    return _run("cache")
-
-
-def report() -> Any:
-    """nmt-report."""
-    return _run("report")
-
-
-def sweep() -> Any:
-    """nmt-sweep."""
-    return _run("sweep")
+train = _command("train")
+translate = _command("translate")
+evaluate = _command("evaluate")
+score = _command("score")
+quantize = _command("quantize")
+average = _command("average")
+shortlist = _command("shortlist")
+bundle = _command("bundle")
+generate = _command("generate")
+cache = _command("cache")
+report = _command("report")
+sweep = _command("sweep")

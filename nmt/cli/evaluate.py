@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import (
-    Command,
-    beam_options,
-    cells_option,
-    compute_dtype_option,
-    device_option,
-    threads_option,
-    version_option,
-)
+from nmt.cli.command import Command, beam_options, running_options
 from nmt.cli.search_options import language_model_options
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
 
@@ -82,11 +74,7 @@ class MetricNames(click.ParamType):
 @click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
 @language_model_options()
 @beam_options()
-@compute_dtype_option()
-@threads_option()
-@device_option()
-@cells_option()
-@version_option()
+@running_options()
 def evaluate(
     model_dir: str | None,
     src: str | None,

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import (
-    Command,
-    WholeSetting,
-    beam_options,
-    cells_option,
-    compute_dtype_option,
-    device_option,
-    threads_option,
-    version_option,
-)
+from nmt.cli.command import Command, WholeSetting, beam_options, running_options
 from nmt.cli.formats import FORMATS, finite, output_of
 from nmt.cli.search_options import search_options, tell_unused
 
@@ -70,11 +61,7 @@ _CHUNK_BATCHES = 8
 )
 @click.option("--sampling/--no-sampling", default=True, help="Draw lines, or search the most probable.")
 @beam_options()
-@compute_dtype_option()
-@threads_option()
-@device_option()
-@cells_option()
-@version_option()
+@running_options()
 def generate(model_dir: str, source: str | None, **options: Any) -> None:
     """Write lines with the language model in MODEL_DIR (written by nmt-train with task: lm).
 

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import (
-    Command,
-    WholeSetting,
-    cells_option,
-    checkpoint_option,
-    compute_dtype_option,
-    device_option,
-    threads_option,
-    version_option,
-)
+from nmt.cli.command import Command, WholeSetting, checkpoint_option, running_options
 from nmt.cli.formats import finite
 from nmt.cli.search_options import language_model_options
 
@@ -47,11 +38,7 @@ _CHUNK = 2048
 )
 @language_model_options()
 @checkpoint_option()
-@compute_dtype_option()
-@threads_option()
-@device_option()
-@cells_option()
-@version_option()
+@running_options()
 def score(
     model_dir: str,
     src: str | None,

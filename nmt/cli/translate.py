@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.command import (
-    Command,
-    WholeSetting,
-    beam_options,
-    cells_option,
-    compute_dtype_option,
-    device_option,
-    threads_option,
-    version_option,
-)
+from nmt.cli.command import Command, WholeSetting, beam_options, running_options
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
 from nmt.cli.search_options import language_model_options, search_options, tell_unused
 
@@ -86,11 +77,7 @@ _CHUNK_BATCHES = 32
 )
 @language_model_options()
 @click.option("--resume", is_flag=True, help="Write to the output file as it goes, and continue one half done.")
-@compute_dtype_option()
-@threads_option()
-@device_option()
-@cells_option()
-@version_option()
+@running_options()
 def translate(model_dir: str, source: str, **options: Any) -> None:
     """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train), or in a file of
     nmt-bundle.

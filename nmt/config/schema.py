@@ -29,7 +29,7 @@ class Config(Section):
     )
     device: Literal["cpu", "cuda", "auto"] = Field(
         default="cpu",
-        description="Where to compute: the processor, a graphics card (extra [cuda]), or the card if there is a usable "
+        description="Where to compute: the processor, a GPU (extra [cuda]), or the GPU if there is a usable "
         "one. Any model runs on either.",
     )
     compute_dtype: Literal["float32", "bfloat16", "int8"] = Field(

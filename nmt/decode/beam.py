@@ -46,14 +46,14 @@ class BeamCell:
 
     def __post_init__(self) -> None:
         count = len(self.limits)
-        self._names = np.zeros(count, np.int64)  # the decoder's
+        self._sentence_ids = np.zeros(count, np.int64)  # the decoder's own
         self._steps = np.zeros(count, np.int64)
         self._room = np.full(count, self.beam_size, np.int64)  # places in the beam
         self._to_beat = np.full(count, -np.inf)  # the n-th best score of a finished hypothesis
 
-    def extend(self, beam: Beam | None, sentence: np.ndarray, names: np.ndarray, first: Beam) -> Beam:
+    def extend(self, beam: Beam | None, sentence: np.ndarray, sentence_ids: np.ndarray, first: Beam) -> Beam:
         """Let the sentences of `first`, a beam of one hypothesis each, empty or as long as all of them, take part."""
-        self._names[sentence] = names
+        self._sentence_ids[sentence] = sentence_ids
         self._hypotheses.update((n, []) for n in sentence.tolist())
         self._steps[sentence] = first.words.shape[1]
         for n in sentence[self.limits[sentence] <= 0].tolist():
@@ -64,8 +64,8 @@ class BeamCell:
 
     def step(self, beam: Beam) -> Beam:
         """Extend every live hypothesis by one token and keep the best."""
-        names = self._names[beam.sentence]
-        outputs, states = self.decoder.step(beam.tokens, beam.states, beam.parent, names)
+        sentence_ids = self._sentence_ids[beam.sentence]
+        outputs, states = self.decoder.step(beam.tokens, beam.states, beam.parent, sentence_ids)
         bounds = run_bounds(beam.sentence)
         live = beam.sentence[bounds[:-1]]
         parent, tokens, sums, extra = self.selector.choose(self, beam, outputs, live, bounds)
@@ -130,7 +130,7 @@ class BeamCell:
         return self._steps[sentence]
 
     def _leave(self, sentence: np.ndarray) -> None:
-        self.decoder.release(self._names[sentence])
+        self.decoder.release(self._sentence_ids[sentence])
         self._ended += sentence.tolist()
 
     def ended(self) -> list[tuple[int, list[Hypothesis]]]:
@@ -176,19 +176,19 @@ class _Waiting:
     """Encoded sentences in order, a row each, of which the first `taken` are in work."""
 
     sentence: np.ndarray
-    names: np.ndarray
+    sentence_ids: np.ndarray
     states: States
     tokens: np.ndarray
     taken: int = 0
 
     def take(self, count: int) -> tuple[np.ndarray, np.ndarray, Beam]:
         rows = slice(self.taken, self.taken + count)
-        self.taken = min(len(self.names), self.taken + count)
+        self.taken = min(len(self.sentence_ids), self.taken + count)
         sentence, tokens = self.sentence[rows], self.tokens[rows]
         states = {name: v[rows] for name, v in self.states.items()}
         words = np.zeros((len(tokens), 0), np.int32)
         first = Beam(states, np.arange(len(tokens)), tokens, np.zeros(len(tokens)), sentence, words)
-        return sentence, self.names[rows], first
+        return sentence, self.sentence_ids[rows], first
 
 
 def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -201,14 +201,14 @@ def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[in
     working = 0
     while True:
         while working < size:
-            if waiting is None or waiting.taken == len(waiting.names):
+            if waiting is None or waiting.taken == len(waiting.sentence_ids):
                 block = next(blocks, None)
                 if block is None:
                     break
-                names, states, tokens = cell.decoder.admit(block.src_ids, block.candidates)
-                waiting = _Waiting(block.sentences, names, states, tokens)
-            sentence, names, first = waiting.take(size - working)
-            beam = cell.extend(beam, sentence, names, first)
+                sentence_ids, states, tokens = cell.decoder.admit(block.src_ids, block.candidates)
+                waiting = _Waiting(block.sentences, sentence_ids, states, tokens)
+            sentence, sentence_ids, first = waiting.take(size - working)
+            beam = cell.extend(beam, sentence, sentence_ids, first)
             working += len(sentence)
             done = cell.ended()
             working -= len(done)

@@ -1,4 +1,4 @@
-"""Beam search that stays on a card: sentences in blocks of fixed size, a step of all beams without the host.
+"""Beam search that stays on a GPU: sentences in blocks of fixed size, a step of all beams without the host.
 
 The rules are those of `beam.BeamCell` and its selectors, so that translations are the same; what differs is who does
 the work. There a sentence that ends makes room for the next one; here a block of sentences of like lengths runs until
@@ -21,7 +21,7 @@ from nmt.decode.options import SearchOptions
 from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.sampling import sample_keys
 from nmt.errors import DeviceError
-from nmt.rnn.arrays.beam_rules import BeamRules, Drawing
+from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules, Drawing
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.kernels.search_rules import tokens_wanted
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
@@ -40,12 +40,12 @@ KNOWN = {
     *("word_reward", "coverage_penalty", "sampling", "prefixes"),
     *("glossary_bonus", "diversity_strength"),  # of what is refused when it is asked for
 }
-"""Fields of `SearchOptions` that a card serves."""
+"""Fields of `SearchOptions` that a GPU serves."""
 
 
 @dataclass(frozen=True)
 class BlockSearch:
-    """Search on a card with all that was asked for; raises DeviceError for what only the processor can do."""
+    """Search on a GPU with all that was asked for; raises DeviceError for what only the processor can do."""
 
     model: SearchModel
     beam_size: int
@@ -124,8 +124,8 @@ class BlockSearch:
             tokens, scores, plain = self.device.choose_tokens(log_probs, rules, beams, places, decoder.memory)
         if self.options.coverage_penalty:
             self.device.coverage_bonus(decoder.coverage(), self.options.coverage_penalty, beams.bonus)
-        settings: dict[str, Any] = {"n_best": self.n_best, "reward": self.options.word_reward, "rules": rules}
-        self.device.beam_step(tokens, scores, plain, beams, eos=EOS_ID, never=BOS_ID, **settings)
+        choice = BeamChoice(EOS_ID, BOS_ID, self.n_best, self.options.word_reward)
+        self.device.beam_step(tokens, scores, plain, beams, choice, rules)
         decoder.follow(beams.parents)
 
     def _rules(self, src_ids: Sequence[Sequence[int]], block: list[int], T: int) -> BeamRules | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nmt.decode.hypotheses import Decoder, ScoringModel, States
+from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, States, TokenIds
 from nmt.rnn.kernels.choose import top_tokens
 
 if TYPE_CHECKING:
@@ -46,20 +46,15 @@ class Ensemble:
         decoders = [m.search_decoder(threads, coverage_of) for m in self.models]
         return EnsembleDecoder(decoders, partial(averaged, average=self.average))
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
-        """What search on a card needs."""
+    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
+        """What search on a GPU needs."""
         decoders = [m.block_decoder(src_ids, K, coverage_of) for m in self.models]
         combine = partial(self.device.average_log_probs, kind=self.average)
         return EnsembleBlockDecoder(decoders, self.device, combine)
 
     def forced_log_probs(
-        self,
-        src_ids: Sequence[Sequence[int]],
-        tgt_ids: Sequence[Sequence[int]],
-        *,
-        attention: bool = False,
-        threads: int | None = None,
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
+    ) -> ForcedScores:
         """Scores of given tokens and the mean of the attentions; see `ScoringModel`."""
         found = [m.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads) for m in self.models]
         scores = [averaged(one, self.average) for one in zip(*(f[0] for f in found), strict=True)]
@@ -74,7 +69,7 @@ class EnsembleDecoder:
     def __init__(self, decoders: Sequence[Decoder], combine: Combine) -> None:
         self.decoders, self.combine = list(decoders), combine
         self.eos_id = self.decoders[0].eos_id
-        self._names = np.zeros((len(self.decoders), 0), np.int64)  # each decoder's own, by ours
+        self._sentence_ids = np.zeros((len(self.decoders), 0), np.int64)  # each decoder's own, by ours
         self._widths: list[int] = []
 
     def admit(
@@ -82,14 +77,14 @@ class EnsembleDecoder:
     ) -> tuple[np.ndarray, States, np.ndarray]:
         """See `Decoder`."""
         admitted = [d.admit(src_ids, candidates) for d in self.decoders]
-        names = self._names.shape[1] + np.arange(len(src_ids))
-        self._names = np.concatenate([self._names, np.stack([a[0] for a in admitted])], axis=1)
-        return names, self._joined([a[1] for a in admitted]), admitted[0][2]
+        sentence_ids = self._sentence_ids.shape[1] + np.arange(len(src_ids))
+        self._sentence_ids = np.concatenate([self._sentence_ids, np.stack([a[0] for a in admitted])], axis=1)
+        return sentence_ids, self._joined([a[1] for a in admitted]), admitted[0][2]
 
-    def release(self, names: np.ndarray) -> None:
+    def release(self, sentence_ids: np.ndarray) -> None:
         """See `Decoder`."""
-        for decoder, own in zip(self.decoders, self._names, strict=True):
-            decoder.release(own[names])
+        for decoder, own in zip(self.decoders, self._sentence_ids, strict=True):
+            decoder.release(own[sentence_ids])
 
     def close(self) -> None:
         """See `Decoder`."""
@@ -103,14 +98,14 @@ class EnsembleDecoder:
         """See `SearchDecoder`: each of the decoders has its own candidates."""
 
     def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
         """See `Decoder`."""
         found = []
-        for n, (decoder, own) in enumerate(zip(self.decoders, self._names, strict=True)):
+        for n, (decoder, own) in enumerate(zip(self.decoders, self._sentence_ids, strict=True)):
             start = f"{n}."
             one = {k.removeprefix(start): v for k, v in states.items() if k.startswith(start)}
-            found.append(decoder.step(tokens, one, parent, own[names]))
+            found.append(decoder.step(tokens, one, parent, own[sentence_ids]))
         self._widths = [outputs.shape[1] for outputs, _ in found]
         return np.concatenate([outputs for outputs, _ in found], axis=1), self._joined([s for _, s in found])
 
@@ -135,7 +130,7 @@ class EnsembleDecoder:
 
 
 class EnsembleBlockDecoder:
-    """Block decoders side by side, on a card; `combine` as of `EnsembleDecoder`, for arrays of the device."""
+    """Block decoders side by side, on a GPU; `combine` as of `EnsembleDecoder`, for arrays of the device."""
 
     def __init__(self, decoders: Sequence[Any], device: Device, combine: Callable[[list[Any]], Any]) -> None:
         self.decoders, self.combine, self._device = list(decoders), combine, device

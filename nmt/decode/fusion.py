@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nmt.decode.ensemble import EnsembleBlockDecoder, EnsembleDecoder
-from nmt.decode.hypotheses import Decoder, ScoringModel, SearchModel, States
+from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, SearchModel, States, TokenIds
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class LineModel(SearchModel, Protocol):
     """A language model as a search hears it."""
 
-    def line_log_probs(self, lines: Sequence[Sequence[int]], threads: int | None = None) -> list[np.ndarray]:
+    def line_log_probs(self, lines: TokenIds, threads: int | None = None) -> list[np.ndarray]:
         """The log-probabilities [T] of the tokens of lines, each by itself, with the EOS where it has one."""
 
 
@@ -53,8 +53,8 @@ class Fusion:
         prior = _LineDecoder(self.language_model.search_decoder(threads))
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
-        """What search on a card needs."""
+    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
+        """What search on a GPU needs."""
         decoder = self.model.block_decoder(src_ids, K, coverage_of)
         prior = _LineBlockDecoder(self.language_model, len(src_ids), K)
         return _FusionBlockDecoder([decoder, prior], self.device, self._weighted_sum)
@@ -66,13 +66,8 @@ class Fusion:
         return score
 
     def forced_log_probs(
-        self,
-        src_ids: Sequence[Sequence[int]],
-        tgt_ids: Sequence[Sequence[int]],
-        *,
-        attention: bool = False,
-        threads: int | None = None,
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
+    ) -> ForcedScores:
         """Scores of given tokens, and the attention of the translation model; see `ScoringModel`."""
         scores, weights = self.model.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads)
         said = self.language_model.line_log_probs(tgt_ids, threads)
@@ -94,10 +89,10 @@ class _LineDecoder:
         return self._decoder.admit([[] for _ in src_ids], candidates)
 
     def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
         """See `Decoder`. A translation begins with BOS, a line after the EOS of the one before it."""
-        return self._decoder.step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, names)
+        return self._decoder.step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, sentence_ids)
 
 
 class _FusionBlockDecoder(EnsembleBlockDecoder):

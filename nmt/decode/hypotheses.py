@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 States = dict[str, np.ndarray]
+TokenIds = Sequence[Sequence[int]]
+"""Of each sentence."""
+ForcedScores = tuple[list[np.ndarray], list[np.ndarray]]
+"""See `ScoringModel.forced_log_probs`."""
 
 
 @dataclass(frozen=True)
@@ -36,26 +40,26 @@ def best_of(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
 
 
 class Decoder(Protocol):
-    """What search needs to know of a model. Sentences have names that the decoder gives them."""
+    """What search needs to know of a model. It gives each sentence that comes in an id."""
 
     eos_id: int
 
     def admit(
         self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Sentences' names [B], and the states and token before the first step, one row a sentence. Where there are
+        """The sentences' ids [B], and the states and token before the first step, one row a sentence. Where there are
         `candidates`, int32 in rising order for each sentence, no other tokens are for it: they have no probability."""
 
-    def release(self, names: np.ndarray) -> None:
+    def release(self, sentence_ids: np.ndarray) -> None:
         """These sentences are not asked for any more."""
 
     def close(self) -> None:
         """Nothing is asked for any more."""
 
     def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """Row r reads tokens[r], continues states[parent[r]], is of sentence names[r] -> outputs [R, H], states
+        """Row r reads tokens[r], continues states[parent[r]], is of sentence_ids[r] -> outputs [R, H], states
         after."""
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
@@ -74,7 +78,7 @@ class SearchDecoder(Decoder, Protocol):
         """The plain search as one computation; None where it has to go step by step."""
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
-        """The output layer of all candidates of the sentences admitted, their lists, and the names, rising, of the
+        """The output layer of all candidates of the sentences admitted, their lists, and the ids, rising, of the
         sentences that have them; None where there are no candidates."""
 
 
@@ -89,21 +93,16 @@ class SearchModel(Protocol):
         """Its decoder, a step at a time. With coverage_of, the longest source in tokens with EOS, there is a state
         `coverage`: the attention each source position has got, -1 where there is none."""
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> Any:
-        """Its decoder for these sentences with K rows each, on a card; the sentences are encoded."""
+    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> Any:
+        """Its decoder for these sentences with K rows each, on a GPU; the sentences are encoded."""
 
 
 class ScoringModel(SearchModel, Protocol):
     """A model that can score given translations, too."""
 
     def forced_log_probs(
-        self,
-        src_ids: Sequence[Sequence[int]],
-        tgt_ids: Sequence[Sequence[int]],
-        *,
-        attention: bool = False,
-        threads: int | None = None,
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
+    ) -> ForcedScores:
         """The log-probabilities [T] of given tokens (EOS among them where it is meant) of each source (without EOS)
         and, with `attention`, the attention [T, S] with which they were predicted, S counting EOS; arrays of the
         host."""

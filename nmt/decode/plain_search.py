@@ -41,7 +41,7 @@ def run_loop(
             return
         working = loop.run(more=more)
         ended = loop.ended()
-        decoder.release(np.array([one.name for one in ended], np.int64))
+        decoder.release(np.array([one.sentence_id for one in ended], np.int64))
         yield [(one.sentence, _translations(one.hypotheses, n_best)) for one in ended]
 
 
@@ -50,14 +50,14 @@ def _wait(
 ) -> list[tuple[int, list[Hypothesis]]]:
     """Encode a block and let its sentences wait; those that may not say anything have ended."""
     sentences = block.sentences
-    names, states, tokens = decoder.admit(block.src_ids, block.candidates)
+    sentence_ids, states, tokens = decoder.admit(block.src_ids, block.candidates)
     there = limits[sentences] > 0
-    decoder.release(names[~there])
+    decoder.release(sentence_ids[~there])
     chosen = sentences[there]
     if len(chosen):
         lengths = None if expected is None else expected[chosen]
         kept = {name: state[there] for name, state in states.items()}
-        loop.wait(chosen, names[there], kept, tokens[there], limits[chosen], lengths)
+        loop.wait(chosen, sentence_ids[there], kept, tokens[there], limits[chosen], lengths)
         if (narrowed := decoder.narrowed()) is not None:
             layer, lists, owners = narrowed
             loop.narrow(layer, lists, owners)

@@ -37,7 +37,7 @@ class Session:
     """
 
     def __init__(self, model: SearchModel, src_ids: Sequence[int], threads: int = 1) -> None:
-        """`src_ids` without EOS. Raises DeviceError for a model on a card."""
+        """`src_ids` without EOS. Raises DeviceError for a model on a GPU."""
         if model.device.name != "cpu":
             raise DeviceError(
                 f"session: must run on the processor, got the device {model.device.name}; use device cpu, every model "
@@ -53,7 +53,7 @@ class Session:
         self._candidates = candidates
         self._decoder: Decoder = self._model.search_decoder(self._threads)
         narrow = None if candidates is None else [np.array(candidates, np.int32)]
-        self._names, states, token = self._decoder.admit([self.src_ids], narrow)
+        self._sentence_ids, states, token = self._decoder.admit([self.src_ids], narrow)
         self._typed: list[int] = []
         self._places: dict[int, _Place] = {0: _Place(states, token, 0.0)}
         self._gap = 1  # places are kept at multiples of it
@@ -99,7 +99,7 @@ class Session:
         )
         zero, words = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
         first = Beam(place.states, zero, place.token, np.array([place.log_prob]), zero, words)
-        beam = cell.extend(None, zero, self._names, first)
+        beam = cell.extend(None, zero, self._sentence_ids, first)
         for token in prefix:
             selector.follow(beam.extra, np.array([token], np.int32))
         if "log_prob" in beam.extra:
@@ -119,7 +119,7 @@ class Session:
         start = max(self._places)
         place = self._places[start]
         for at, token in enumerate(prefix[start:], start=start + 1):
-            outputs, states = self._decoder.step(place.token, place.states, np.zeros(1, np.int64), self._names)
+            outputs, states = self._decoder.step(place.token, place.states, np.zeros(1, np.int64), self._sentence_ids)
             log_prob = place.log_prob + float(self._decoder.log_probs(outputs)[0, token])
             kept = {name: array.copy() for name, array in states.items()}
             place = _Place(kept, np.array([token], np.int32), log_prob)
@@ -155,5 +155,5 @@ class _Kept:
         self.admit, self.step, self.close = decoder.admit, decoder.step, decoder.close
         self.best_tokens, self.log_probs = decoder.best_tokens, decoder.log_probs
 
-    def release(self, names: np.ndarray) -> None:
+    def release(self, sentence_ids: np.ndarray) -> None:
         """The session keeps it."""

@@ -91,7 +91,7 @@ class Translator(TranslationPipeline):
                 lies below a module is allowed with it.
 
         Raises:
-            DeviceError: There is no usable card, and the device is `cuda`.
+            DeviceError: There is no usable GPU, and the device is `cuda`.
             CheckpointError: The folder or a file in it is missing, damaged, or does not fit the
                 rest.
             ConfigError: An argument is none of those, or its config.yaml was changed into something impossible, or

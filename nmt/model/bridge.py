@@ -8,6 +8,7 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
+from nmt.model.batch_pass import BatchPass
 from nmt.model.cells import decoder_layers, encoder_cells
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.weights import Weights
@@ -60,9 +61,7 @@ class Bridge:
             return {}
         return {k: v for name, scan in self.scans.items() for k, v in under(name, scan.cell.params()).items()}
 
-    def forward(
-        self, weights: Weights, final: list[States], *, training: bool, allocate: Any, threads: int
-    ) -> tuple[States, dict[str, Tape | None]]:
+    def forward(self, weights: Weights, final: list[States], how: BatchPass) -> tuple[States, dict[str, Tape | None]]:
         """The decoder's first states by name, and tapes."""
         if self.kind == "zero":
             return {}, {}
@@ -71,11 +70,16 @@ class Bridge:
         states, tapes = {}, {}
         for name, (layer, state) in self.routes.items():
             x = self.xp.ascontiguousarray(final[layer][state])[None]
-            if not training and self._short[name].takes(x, _ONE_STEP):
-                states[name] = self._short[name](weights.view(name), x, threads)[0][0]
+            if not how.training and self._short[name].takes(x, _ONE_STEP):
+                states[name] = self._short[name](weights.view(name), x, how.threads)[0][0]
                 continue
             result = self.scans[name].forward(
-                weights.view(name), x, training=training, allocate=allocate, label=f"bridge.{name}", threads=threads
+                weights.view(name),
+                x,
+                training=how.training,
+                allocate=how.allocate,
+                label=f"bridge.{name}",
+                threads=how.threads,
             )
             states[name], tapes[name] = result.y[0], result.tape
         return states, tapes

@@ -25,10 +25,10 @@ class NarrowOutput:
     threads: int
     _live: dict[int, np.ndarray] = field(default_factory=dict)
 
-    def admit(self, names: np.ndarray, candidates: Sequence[np.ndarray]) -> None:
+    def admit(self, sentence_ids: np.ndarray, candidates: Sequence[np.ndarray]) -> None:
         """Sentences [B] with their candidates, int32 in rising order and at least one."""
-        self._live |= dict(zip(names.tolist(), candidates, strict=True))
-        self._names = np.fromiter(self._live, np.int64)
+        self._live |= dict(zip(sentence_ids.tolist(), candidates, strict=True))
+        self._sentence_ids = np.fromiter(self._live, np.int64)
         lists = list(self._live.values())
         every = np.concatenate(lists)
         used = np.zeros(len(self.layer.weights[self.layer.bias]), np.bool_)
@@ -42,21 +42,23 @@ class NarrowOutput:
         self._longest = max(map(len, lists))
         self._narrow = narrowed(self.layer, self._ids)
 
-    def release(self, names: np.ndarray) -> None:
+    def release(self, sentence_ids: np.ndarray) -> None:
         """These sentences are translated; the layer loses their candidates when the next ones come in."""
-        for name in names.tolist():
-            del self._live[name]
+        for sentence_id in sentence_ids.tolist():
+            del self._live[sentence_id]
 
     def best_tokens(
-        self, outputs: np.ndarray, names: np.ndarray, first: int, places: int
+        self, outputs: np.ndarray, sentence_ids: np.ndarray, first: int, places: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `Decoder.best_tokens`; names [R] of the rows' sentences."""
-        return self.device.best_candidates(outputs, self._narrow, self._lists(names), first, places, self.threads)
+        """See `Decoder.best_tokens`; sentence_ids [R]."""
+        lists = self._lists(sentence_ids)
+        return self.device.best_candidates(outputs, self._narrow, lists, first, places, self.threads)
 
-    def log_probs(self, outputs: np.ndarray, names: np.ndarray) -> np.ndarray:
+    def log_probs(self, outputs: np.ndarray, sentence_ids: np.ndarray) -> np.ndarray:
         """See `Decoder.log_probs`; -inf for all but a row's candidates."""
         vocab_size = len(self.layer.weights[self.layer.bias])
-        return self.device.candidate_log_probs(outputs, self._narrow, self._lists(names), vocab_size, self.threads)
+        lists = self._lists(sentence_ids)
+        return self.device.candidate_log_probs(outputs, self._narrow, lists, vocab_size, self.threads)
 
     @property
     def narrow(self) -> OutputLayer:
@@ -64,17 +66,17 @@ class NarrowOutput:
         return self._narrow
 
     @property
-    def names(self) -> np.ndarray:
+    def sentence_ids(self) -> np.ndarray:
         """Of the sentences whose lists there are, rising."""
-        return self._names
+        return self._sentence_ids
 
     @property
     def lists(self) -> CandidateLists:
         """All of them, of no rows yet."""
-        return self._lists(self._names[:0])
+        return self._lists(self._sentence_ids[:0])
 
-    def _lists(self, names: np.ndarray) -> CandidateLists:
-        of = np.searchsorted(self._names, names)
+    def _lists(self, sentence_ids: np.ndarray) -> CandidateLists:
+        of = np.searchsorted(self._sentence_ids, sentence_ids)
         return CandidateLists(self._ids, self._places, self._bias, self._starts, of, self._longest)
 
 

@@ -58,18 +58,18 @@ class StepDecoder:
         self._counted = {"place": 1} if self._table else {}
         self._narrow: NarrowOutput | None = None
         self._memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # of a step's input
-        self._names = np.zeros(0, np.int64)  # of the sentences of the last step's rows
+        self._sentence_ids = np.zeros(0, np.int64)  # of the sentences of the last step's rows
 
-    def _narrow_to(self, names: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
+    def _narrow_to(self, sentence_ids: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
         """These sentences come in, with candidates (see `Decoder.admit`) for all that come or for none."""
         if candidates is not None:
             self._narrow = self._narrow or NarrowOutput(self.network.device, self.network.output_layer, self.threads)
-            self._narrow.admit(names, candidates)
+            self._narrow.admit(sentence_ids, candidates)
 
-    def release(self, names: np.ndarray) -> None:
+    def release(self, sentence_ids: np.ndarray) -> None:
         """These sentences are not asked for any more."""
         if self._narrow is not None:
-            self._narrow.release(names)
+            self._narrow.release(sentence_ids)
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
         """The search of this decoder as one computation; None where a step wants more than the engine's."""
@@ -86,10 +86,10 @@ class StepDecoder:
         return self._steps.loop
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
-        """The output layer of all candidates of the sentences that `admit` took in, their lists, and the names of the
+        """The output layer of all candidates of the sentences that `admit` took in, their lists, and the ids of the
         sentences that have them, rising; None where there are no candidates."""
         narrow = self._narrow
-        return None if narrow is None else (narrow.narrow, narrow.lists, narrow.names)
+        return None if narrow is None else (narrow.narrow, narrow.lists, narrow.sentence_ids)
 
     def close(self) -> None:
         """The search is over: what was prepared for its steps is the next one's."""
@@ -98,20 +98,20 @@ class StepDecoder:
             self._idle.append(self._steps)
 
     def step(
-        self, tokens: np.ndarray, states: States, parent: np.ndarray, names: np.ndarray
+        self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """Rows tokens [R] continuing states[parent] of the sentences names [R] -> outputs [R, H] and states after."""
-        self._names = names
+        """Rows tokens [R] continuing states[parent] of sentence_ids [R] -> outputs [R, H] and states after."""
+        self._sentence_ids = sentence_ids
         self._memory.reset()
         if self._table is None:
             words, word = distinct(tokens)
             x = self.network.embed("tgt", words, self.threads, self._memory)
-            return self._stepper.step(x, states, names, word=word, parent=parent)
+            return self._stepper.step(x, states, sentence_ids, word=word, parent=parent)
         place = states["place"][parent]
         words, word = np.unique(np.stack([tokens, place[:, 0].astype(tokens.dtype)]), axis=1, return_inverse=True)
         x = self.network.embed("tgt", words[0], self.threads, self._memory)
         x += self._table.rows(self.network.weights, words[1])
-        y, after = self._stepper.step(x, states, names, word=word.reshape(-1), parent=parent)
+        y, after = self._stepper.step(x, states, sentence_ids, word=word.reshape(-1), parent=parent)
         return y, after | {"place": place + 1}
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
@@ -120,7 +120,7 @@ class StepDecoder:
         places = min(places, self.network.vocab_sizes["tgt"])
         with operation("output layer: best tokens"):
             if self._narrow is not None:
-                return self._narrow.best_tokens(outputs, self._names, first_token, places)
+                return self._narrow.best_tokens(outputs, self._sentence_ids, first_token, places)
             layer = self.network.output_layer
             return self.network.device.best_tokens(outputs, layer, first_token, places, self.threads)
 
@@ -128,7 +128,7 @@ class StepDecoder:
         """The log-probabilities of all tokens [R, V], for rules that change them."""
         with operation("output layer: log-probabilities"):
             if self._narrow is not None:
-                return self._narrow.log_probs(outputs, self._names)
+                return self._narrow.log_probs(outputs, self._sentence_ids)
             return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
 
 
@@ -147,23 +147,23 @@ class ModelDecoder(StepDecoder):
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
         """Encode sentences (ids without EOS), with candidates (see `Decoder.admit`) for all that come or for none.
-        Returns their names [B], and the states and token before the first step, one row a sentence."""
+        Returns their ids [B], and the states and token before the first step, one row a sentence."""
         src, lengths = pad_sources(src_ids)
         source = self._encode(src, lengths, self.threads)
         captured = {"memory": source.memory}
         if self._positions:
             captured["positions"] = positions(self.network.device, source.memory, self._positions)
-        names = self._stepper.admit(captured, source.lengths)
-        self._narrow_to(names, candidates)
-        zero = {name: np.zeros((len(names), width), self.network.dtype) for name, width in self._states.items()}
+        sentence_ids = self._stepper.admit(captured, source.lengths)
+        self._narrow_to(sentence_ids, candidates)
+        zero = {name: np.zeros((len(sentence_ids), width), self.network.dtype) for name, width in self._states.items()}
         if self._positions:
             zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
-        return names, zero | source.states, np.full(len(names), BOS_ID, np.int32)
+        return sentence_ids, zero | source.states, np.full(len(sentence_ids), BOS_ID, np.int32)
 
-    def release(self, names: np.ndarray) -> None:
+    def release(self, sentence_ids: np.ndarray) -> None:
         """These sentences are translated."""
-        self._stepper.release(names)
-        super().release(names)
+        self._stepper.release(sentence_ids)
+        super().release(sentence_ids)
 
 
 class LanguageDecoder(StepDecoder):
@@ -177,16 +177,16 @@ class LanguageDecoder(StepDecoder):
     def admit(
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Read texts, with candidates as of `ModelDecoder.admit`. Returns their names [B], and the states and token
+        """Read texts, with candidates as of `ModelDecoder.admit`. Returns their ids [B], and the states and token
         before the first step, one row a text. Nothing is kept of texts but their rows' states."""
-        names = np.arange(self._count, self._count + len(src_ids))
+        sentence_ids = np.arange(self._count, self._count + len(src_ids))
         self._count += len(src_ids)
-        self._narrow_to(names, candidates)
-        return names, self._read(src_ids, self.threads), last_tokens(src_ids)
+        self._narrow_to(sentence_ids, candidates)
+        return sentence_ids, self._read(src_ids, self.threads), last_tokens(src_ids)
 
 
 class BlockDecoder:
-    """A network's decoder for a block of sentences that stay until all have ended, K rows each: search on a card."""
+    """A network's decoder for a block of sentences that stay until all have ended, K rows each: search on a GPU."""
 
     def __init__(self, network: Network, stepper: FixedStepper, first: np.ndarray) -> None:
         """`first`: the tokens before the first step, int32 [N], of the host."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.config import ModelConfig
+from nmt.model.batch_pass import BatchPass
 from nmt.model.cells import encoder_cells
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.weights import Weights
@@ -44,17 +45,7 @@ class Encoder(Protocol):
     def runs(self, S: int) -> Iterator[tuple[str, Scan, int, int]]:
         """As `LayeredScan.runs`, of every run over sources of S positions; for `nmt.model.footprint`."""
 
-    def forward(
-        self,
-        weights: Weights,
-        x: np.ndarray,
-        lengths: np.ndarray,
-        *,
-        training: bool,
-        seed: int,
-        allocate: Any,
-        threads: int,
-    ) -> Encoded:
+    def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
         """x [S, B, E] with each row's length -> memory and final states."""
 
     def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
@@ -87,20 +78,18 @@ class ConvEncoder:
         """See `Encoder`."""
         return self.whole.runs(S)
 
-    def forward(
-        self,
-        weights: Weights,
-        x: np.ndarray,
-        lengths: np.ndarray,
-        *,
-        training: bool,
-        seed: int,
-        allocate: Any,
-        threads: int,
-    ) -> Encoded:
+    def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
         """See `Encoder`."""
-        options: dict[str, Any] = {"training": training, "seed": seed, "allocate": allocate, "label": "encoder"}
-        result = self.whole.forward(weights, x, lengths=lengths, threads=threads, **options)
+        result = self.whole.forward(
+            weights,
+            x,
+            lengths=lengths,
+            training=how.training,
+            seed=how.seed,
+            allocate=how.allocate,
+            label="encoder",
+            threads=how.threads,
+        )
         return Encoded(result.y, [{}], result.tape)
 
     def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
@@ -139,20 +128,10 @@ class RecurrentEncoder:
             for direction in self.directions:
                 yield f"{layer}.{direction}", scan, S, 0
 
-    def forward(
-        self,
-        weights: Weights,
-        x: np.ndarray,
-        lengths: np.ndarray,
-        *,
-        training: bool,
-        seed: int,
-        allocate: Any,
-        threads: int,
-    ) -> Encoded:
+    def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
         """See `Encoder`."""
-        if not training and not self.residual and self._short.takes(x, lengths):
-            return self._forward_short(weights, x, threads)
+        if not how.training and not self.residual and self._short.takes(x, lengths):
+            return self._forward_short(weights, x, how.threads)
         final: list[States] = []
         tapes: list[list[Tape | None]] = []
         for layer, scan in enumerate(self.scans):
@@ -162,11 +141,11 @@ class RecurrentEncoder:
                     x,
                     lengths=lengths,
                     reverse=direction == "backward",
-                    training=training,
-                    seed=seed * 64 + layer * 2 + n,
-                    allocate=allocate,
+                    training=how.training,
+                    seed=how.seed * 64 + layer * 2 + n,
+                    allocate=how.allocate,
                     label=f"encoder.{layer}.{direction}",
-                    threads=threads,
+                    threads=how.threads,
                 )
                 for n, direction in enumerate(self.directions)
             ]

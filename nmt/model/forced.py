@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.model.source_encoder import Source
 
+TokenIds = Sequence[Sequence[int]]
+"""Of each sentence."""
+ForcedScores = tuple[list[np.ndarray], list[np.ndarray]]
+"""Log-probabilities [T] of each sentence's tokens, and attention [T, S] where it was asked for."""
+
 _ROWS = 256
 """Rows whose log-probabilities of all tokens exist at a time."""
 
 
 def forced_log_probs(
-    model: Network, source: Source, tgt_ids: Sequence[Sequence[int]], *, attention: bool, threads: int
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    model: Network, source: Source, tgt_ids: TokenIds, *, attention: bool, threads: int
+) -> ForcedScores:
     """Log-probabilities of target tokens, and the attention weights with which they were predicted.
 
     source: sentences that the model has encoded. tgt_ids: tokens of each, EOS among them where it is meant. Returns

@@ -8,13 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.config import ModelConfig
+from nmt.model.batch_pass import BatchPass
 from nmt.model.cells import language_cells
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import token_log_probs
 from nmt.model.network import LossStats, Network, Run, Targets, real_positions
 from nmt.model.padding import pad_targets
 from nmt.rnn.arrays.flat_arrays import Group
-from nmt.rnn.arrays.workspace import Fresh, Workspace
+from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cell import under
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
@@ -117,7 +118,7 @@ class LanguageModel(Network):
         return LanguageDecoder(self, self.continue_from, threads or default_threads())
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """What search on a card needs, the sources being texts to go on from. There is no coverage."""
+        """What search on a GPU needs, the sources being texts to go on from. There is no coverage."""
         return language_block(self, src_ids, self.continue_from(src_ids, 1), K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:
@@ -129,32 +130,22 @@ class LanguageModel(Network):
             tgt_in[: len(tokens), b] = tokens
         return self.read(tgt_in, lengths, threads=threads).final
 
-    def _run(
-        self,
-        batch: StreamSegment,
-        *,
-        training: bool,
-        seed: int,
-        label_smoothing: float,
-        threads: int,
-        gradients: Group | None,
-        allocate: Workspace,
-    ) -> LossStats:
+    def _run(self, batch: StreamSegment, how: BatchPass, label_smoothing: float, gradients: Group | None) -> LossStats:
         """See `Network._run`; a segment goes on from the states of the one before it, training and `loss` apart."""
         result = self.read(
             batch.tgt_in,
             batch.tgt_lengths,
-            None if batch.starts else self._states[training],
-            threads=threads,
-            training=training,
-            seed=seed,
-            allocate=allocate,
+            None if batch.starts else self._states[how.training],
+            threads=how.threads,
+            training=how.training,
+            seed=how.seed,
+            allocate=how.allocate,
         )
-        self._states[training] = result.final
+        self._states[how.training] = result.final
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients, allocate)
+        sums, d_y = self._output(result.y, rows, batch, how, label_smoothing, gradients)
         if gradients is None or d_y is None:
             return self._stats(sums, len(rows))
         d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
-        self.embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
+        self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
         return self._stats(sums, len(rows))

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.config import ModelConfig
+from nmt.model.batch_pass import BatchPass
 from nmt.model.positions import embedding_deviation, make_positions
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
 from nmt.rnn.arrays.quantised import Quantised, quantise
@@ -261,7 +262,16 @@ class Network:
         )
         return stats, gradients
 
-    def _run_batch(self, batch: Any, *, threads: int | None, **options: Any) -> LossStats:
+    def _run_batch(
+        self,
+        batch: Any,
+        *,
+        training: bool,
+        seed: int,
+        label_smoothing: float,
+        threads: int | None,
+        gradients: Group | None,
+    ) -> LossStats:
         """`_run` in memory that no other call has. After an error, or an interruption, the memory is not used again:
         somebody might still hold a piece of it."""
         try:
@@ -269,25 +279,17 @@ class Network:
         except IndexError:
             workspace = Workspace(self.device.xp)
         workspace.reset()
-        stats = self._run(batch, threads=threads or default_threads(), allocate=workspace, **options)
+        how = BatchPass(training, seed, workspace, threads or default_threads())
+        stats = self._run(batch, how, label_smoothing, gradients)
         self._idle_workspaces.append(workspace)
         return stats
 
-    def _run(
-        self,
-        batch: Any,
-        *,
-        training: bool,
-        seed: int,
-        label_smoothing: float,
-        threads: int,
-        gradients: Group | None,
-        allocate: Workspace,
-    ) -> LossStats:
+    def _run(self, batch: Any, how: BatchPass, label_smoothing: float, gradients: Group | None) -> LossStats:
+        """Loss of a batch; adds to the gradients where they are given."""
         raise NotImplementedError
 
     def _stats(self, sums: Any, tokens: int) -> LossStats:
-        """Read last of all: on a card this waits for the whole batch."""
+        """Read last of all: on a GPU this waits for the whole batch."""
         nll, loss, correct = self.device.download(sums).tolist()
         return LossStats(nll, loss, tokens, int(correct))
 
@@ -296,10 +298,9 @@ class Network:
         y: np.ndarray,
         rows: np.ndarray,
         batch: Targets,
+        how: BatchPass,
         label_smoothing: float,
-        threads: int,
         gradients: Group | None,
-        allocate: Workspace,
     ) -> tuple[Any, np.ndarray | None]:
         """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
         device, layer, H = self.device, self.output_layer, y.shape[-1]
@@ -310,10 +311,10 @@ class Network:
             into = OutputGradients(device.xp.empty_like(h), gradients[layer.matrix], gradients[layer.bias])
         targets = batch.tgt_out.reshape(-1)[rows]
         scale = 1.0 / max(1, len(rows))
-        sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, threads)
+        sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads)
         if into is None:
             return sums, None
-        d_y = allocate(y.shape, self.dtype)
+        d_y = how.allocate(y.shape, self.dtype)
         with operation("output layer gradients: scattering rows"):
             device.spread_rows(into.h, rows, d_y.reshape(-1, H))
         return sums, d_y

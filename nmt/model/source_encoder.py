@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from nmt.model.batch_pass import BatchPass
 from nmt.model.encoder import Encoded, Encoder, States
 from nmt.model.network import Network
 from nmt.rnn.arrays.flat_arrays import Group
@@ -43,22 +43,13 @@ class SourceEncoder:
     def __init__(self, network: Network, encoder: Encoder) -> None:
         self._network, self._encoder = network, encoder
 
-    def forward(
-        self, src: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any, threads: int
-    ) -> EncodedRows:
+    def forward(self, src: np.ndarray, lengths: np.ndarray, how: BatchPass) -> EncodedRows:
         """Read src [S, B] of the host with each row's length [B]."""
         network = self._network
         order = np.argsort(-lengths, kind="stable")
         src = src[:, order]
-        encoded = self._encoder.forward(
-            network.weights.view("encoder"),
-            network.embed_sequence("src", src, threads, allocate),
-            lengths[order],
-            training=training,
-            seed=seed,
-            allocate=allocate,
-            threads=threads,
-        )
+        x = network.embed_sequence("src", src, how.threads, how.allocate)
+        encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths[order], how)
         take, back = network.device.take_rows, network.device.index(np.argsort(order, kind="stable"))
         final = [{name: take(state, back) for name, state in layer.items()} for layer in encoded.final]
         return EncodedRows(take(encoded.memory, back), final, order, src, encoded)

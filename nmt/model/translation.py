@@ -3,17 +3,18 @@ batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from nmt.config import ModelConfig
+from nmt.model.batch_pass import BatchPass
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
-from nmt.model.forced import forced_log_probs
+from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import LossStats, Network, Run, Targets, real_positions
 from nmt.model.padding import pad_sources
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
@@ -90,18 +91,15 @@ class TranslationModel(Network):
     def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
         """Encode src [S, B] for search; rows stay in their order."""
         allocate = Workspace(self.device.xp, tuning.SENTENCE_BYTES)
-        threads = threads or default_threads()
-        return self._encode(src, lengths, training=False, seed=0, allocate=allocate, threads=threads)[0]
+        return self._encode(src, lengths, BatchPass(False, 0, allocate, threads or default_threads()))[0]
 
     def _encode(
-        self, src: np.ndarray, lengths: np.ndarray, *, training: bool, seed: int, allocate: Any, threads: int
+        self, src: np.ndarray, lengths: np.ndarray, how: BatchPass
     ) -> tuple[Source, EncodedRows, dict[str, Tape | None]]:
         """Encode src [S, B] and make the decoder's first states; with what the encoder and the bridge need for the way
         back."""
-        rows = self._source.forward(src, lengths, training=training, seed=seed, allocate=allocate, threads=threads)
-        states, tapes = self.bridge.forward(
-            self.weights.view("bridge"), rows.final, training=training, allocate=allocate, threads=threads
-        )
+        rows = self._source.forward(src, lengths, how)
+        states, tapes = self.bridge.forward(self.weights.view("bridge"), rows.final, how)
         return Source(rows.memory, lengths, self._decoder_states(states)), rows, tapes
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
@@ -110,58 +108,45 @@ class TranslationModel(Network):
         return ModelDecoder(self, self.encode, threads or default_threads(), coverage_of)
 
     def forced_log_probs(
-        self,
-        src_ids: Sequence[Sequence[int]],
-        tgt_ids: Sequence[Sequence[int]],
-        *,
-        attention: bool = False,
-        threads: int | None = None,
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
+    ) -> ForcedScores:
         """The log-probabilities [T] of given tokens, EOS among them where it is meant, of each source, without EOS; and
         with `attention` the attention [T, S] with which they were predicted; see `nmt.model.forced`."""
         threads = threads or default_threads()
         source = self.encode(*pad_sources(src_ids), threads)
         return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)
 
-    def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """What search on a card needs of the model: these sentences encoded, with K rows each."""
+    def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
+        """What search on a GPU needs of the model: these sentences encoded, with K rows each."""
         return translation_block(self, self.encode(*pad_sources(src_ids)), K, coverage_of)
 
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}
 
-    def _run(
-        self,
-        batch: SentencePairs,
-        *,
-        training: bool,
-        seed: int,
-        label_smoothing: float,
-        threads: int,
-        gradients: Group | None,
-        allocate: Workspace,
-    ) -> LossStats:
+    def _run(self, batch: SentencePairs, how: BatchPass, label_smoothing: float, gradients: Group | None) -> LossStats:
         """See `Network._run`. Encoder and decoder draw their dropout from seeds of their own."""
-        options: dict[str, Any] = {"training": training, "allocate": allocate, "threads": threads}
-        source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, seed=2 * seed, **options)
+        of_source = replace(how, seed=2 * how.seed)
+        source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
         result = self.decoder.forward(
             self.weights.view("decoder"),
-            self.embed_sequence("tgt", batch.tgt_in, threads, allocate),
+            self.embed_sequence("tgt", batch.tgt_in, how.threads, how.allocate),
             source.states,
             lengths=batch.tgt_lengths,
             captured={"memory": source.memory},
             source_lengths=source.lengths,
-            seed=2 * seed + 1,
+            training=how.training,
+            seed=2 * how.seed + 1,
+            allocate=how.allocate,
             label="decoder",
-            **options,
+            threads=how.threads,
         )
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, label_smoothing, threads, gradients, allocate)
+        sums, d_y = self._output(result.y, rows, batch, how, label_smoothing, gradients)
         if gradients is None or d_y is None or result.tape is None:
             return self._stats(sums, len(rows))
         d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
         d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"))
-        self.embedding_gradient("tgt", batch.tgt_in, d.x, threads, gradients)
-        self._source.backward(encoded, d.captured["memory"], d_final, gradients, threads)
+        self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
+        self._source.backward(encoded, d.captured["memory"], d_final, gradients, how.threads)
         return self._stats(sums, len(rows))

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from nmt.precompile.jobs import standard_jobs
-from nmt.precompile.packs import ALL_LEVELS, compile_here, make_packs, pack_here, recipes_of
+from nmt.precompile.packs import compile_here, make_packs, pack_here, recipes_of
+from nmt.rnn.kernels.features import LEVELS
 
 
 def _say(line: str) -> None:
@@ -23,7 +24,7 @@ def main(work: str, *args: str) -> None:
         pack_here(Path(path), recipes)
     else:
         folder, *levels = args
-        make_packs(recipes_of(standard_jobs(), _say), Path(folder), levels or ALL_LEVELS, _say)
+        make_packs(recipes_of(standard_jobs(), _say), Path(folder), levels or tuple(LEVELS), _say)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ models here stand for all like them.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,8 +40,8 @@ def standard_jobs() -> Iterator[Job]:
     """Models that the wheel has code for."""
     for cell in _USUAL:
         yield from _typed(cell, _translation(cell), thorough=True)
-        for change in (_with_dropout, _deep, _no_feeding, _general, _dot):
-            yield from _typed(f"{cell}, {change.__name__.strip('_')}", change(_translation(cell)))
+        for name, change in _CHANGES.items():
+            yield from _typed(f"{cell}, {name}", change(_translation(cell)))
     for cell in _OTHERS:
         yield from _typed(cell, _translation(cell))
     for layers in (1, 2):
@@ -80,14 +81,18 @@ def _no_feeding(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _general(settings: dict[str, Any]) -> dict[str, Any]:
-    settings["model"]["decoder"]["attention"] = "general"
+def _attention(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
+    settings["model"]["decoder"]["attention"] = kind
     return settings
 
 
-def _dot(settings: dict[str, Any]) -> dict[str, Any]:
-    settings["model"]["decoder"]["attention"] = "dot"
-    return settings
+_CHANGES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "dropout": _with_dropout,
+    "deep": _deep,
+    "no feeding": _no_feeding,
+    "general": partial(_attention, "general"),
+    "dot": partial(_attention, "dot"),
+}
 
 
 def _language_model(layers: int) -> dict[str, Any]:
@@ -106,7 +111,10 @@ def fill_for_model(model: Path, threads: int) -> None:
     from nmt.storage.saved_model import load_saved_model
 
     is_language_model = load_saved_model(model, None, task=None).config.task == "lm"
-    (_generate if is_language_model else _translate)(model, threads, False)
+    if is_language_model:
+        _generate(model, threads)
+    else:
+        _translate(model, threads, thorough=False)
 
 
 def run_job_aside(job: Job, threads: int) -> None:
@@ -115,8 +123,10 @@ def run_job_aside(job: Job, threads: int) -> None:
         run_job(job, Path(folder), threads)
 
 
-def run_job(job: Job, folder: Path, threads: int = 2) -> None:
+def run_job(job: Job, folder: Path, threads: int) -> None:
     """Train it for two updates, and translate; all files go into `folder`. Raises NMTError: the settings are wrong."""
+    from nmt.storage.quantised_model import save_quantised
+    from nmt.storage.saved_model import load_saved_model
     from nmt.train.trainer import Trainer
 
     settings = deepcopy(job.settings)
@@ -134,10 +144,11 @@ def run_job(job: Job, folder: Path, threads: int = 2) -> None:
         settings["data"]["src"] = {"lang": "a"}
     Trainer(config_from_dict(settings, job.name), threads=threads).run()
     if is_language_model:
-        _generate(folder / "model", threads, job.thorough)
-    else:
-        _translate(folder / "model", threads, job.thorough)
-        _translate_in_int8(folder, threads, job.thorough)
+        _generate(folder / "model", threads)
+        return
+    _translate(folder / "model", threads, job.thorough)
+    save_quantised(folder / "int8", load_saved_model(folder / "model", None))
+    _translate(folder / "int8", threads, job.thorough)
 
 
 def _write_texts(folder: Path) -> Path:
@@ -167,15 +178,7 @@ def _translate(model: Path, threads: int, thorough: bool) -> None:
         translator.session(lines[3]).complete("")
 
 
-def _translate_in_int8(folder: Path, threads: int, thorough: bool) -> None:
-    from nmt.storage.quantised_model import save_quantised
-    from nmt.storage.saved_model import load_saved_model
-
-    save_quantised(folder / "int8", load_saved_model(folder / "model", None))
-    _translate(folder / "int8", threads, thorough)
-
-
-def _generate(model: Path, threads: int, thorough: bool) -> None:
+def _generate(model: Path, threads: int) -> None:
     from nmt import Generator
 
     generator = Generator.load(model, threads=threads)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from nmt.precompile.jobs import Job, run_job_aside
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.features import LEVELS
 from nmt.rnn.kernels.native import Native, before_compiling
 from nmt.rnn.kernels.recipes import Recipe, native_of, recipe_of
 from nmt.rnn.kernels.store import Record, store, write_pack
@@ -42,7 +41,7 @@ def recipes_of(jobs: Iterable[Job], say: Say) -> list[Recipe]:
     return [found[key] for key in sorted(found)]
 
 
-def compile_all(recipes: Sequence[Recipe], say: Say, environment: dict[str, str]) -> None:
+def compile_all(recipes: Sequence[Recipe], environment: dict[str, str]) -> None:
     """Put what is missing into the store, on all cores."""
     count = max(1, default_threads())
     # Functions that others call come first, in one process: each of the others would compile them.
@@ -52,14 +51,14 @@ def compile_all(recipes: Sequence[Recipe], say: Say, environment: dict[str, str]
         with ThreadPoolExecutor(count) as threads:
             for done in threads.map(lambda part: _run("compile", part, environment), group):
                 done.check_returncode()
-    say(f"{environment.get('NMT_CPU', 'this processor')}: {len(recipes)} functions compiled")
 
 
 def make_packs(recipes: Sequence[Recipe], folder: Path, levels: Sequence[str], say: Say) -> None:
     """Write `LEVEL.pack` for each level into a folder."""
     for level in levels:
         environment = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": "1"}
-        compile_all(recipes, say, environment)
+        compile_all(recipes, environment)
+        say(f"{level}: {len(recipes)} functions compiled")
         path = folder / f"{level}.pack"
         _run("pack", [str(path), *recipes], environment).check_returncode()
         say(f"{path}: {path.stat().st_size:,} bytes")
@@ -88,6 +87,3 @@ def pack_here(path: Path, recipes: Sequence[Recipe]) -> None:
             raise RuntimeError(f"{recipe[:3]} was not compiled")
         records[native.source_name] = found
     write_pack(path, records)
-
-
-ALL_LEVELS = tuple(LEVELS)

@@ -237,9 +237,9 @@ def _stepped(cell: Cell, run: _Run) -> Arrays:
     states = {k: np.zeros((ROWS, *axes_of(n))) for k, n in scan.states.items()} | run.initial
     y = np.zeros((STEPS, ROWS, *axes_of(cell.output_size)))
     stepper = Stepper(scan, weights)
-    names = stepper.admit(run.captured) if run.captured else None
+    sentence_ids = stepper.admit(run.captured) if run.captured else None
     for t, x in enumerate(run.x):
         others = {k: a[t] for k, a in run.sequences.items()}
-        y[t], new = stepper.step(x, states, names, sequences=others)
+        y[t], new = stepper.step(x, states, sentence_ids, sequences=others)
         states = {k: v.copy() for k, v in new.items()}
     return _named(y, states)

@@ -1,4 +1,4 @@
-"""Where arrays lie and work is done: the processor, or a graphics card.
+"""Where arrays lie and work is done: the processor, or a GPU.
 
 What runs cells, wires layers or updates parameters is written once, with three things of a device: `xp`, a module
 with NumPy's functions for its arrays; the named operations below; and `executable`, which runs a cell's plan. Arrays
@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from nmt.rnn.arrays.beam_rules import BeamRules
+from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.quantised import Quantised
@@ -105,7 +105,7 @@ class Device:
     name: str
     xp: Any
     memory: int | None = None
-    """Bytes of the card; None for the processor, whose memory is shared with others."""
+    """Bytes of the GPU; None for the processor, whose memory is shared with others."""
     block_rows: int | None = None
     """Rows, of all steps together, of a block of time; None for tuning.BLOCK_ROWS."""
 
@@ -207,7 +207,7 @@ class Device:
     def choose_tokens(
         self, log_probs: Array, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
     ) -> tuple[Array, Array, Array]:
-        """On a card: the `places` best tokens of each row of log-probabilities [R, V], which may be overwritten, by
+        """On a GPU: the `places` best tokens of each row of log-probabilities [R, V], which may be overwritten, by
         the rules, or one that was drawn, places 1 then. Tokens [R, places], -1 where there are no more; what they
         count, and their log-probabilities."""
         raise NotImplementedError
@@ -218,31 +218,27 @@ class Device:
         scores: Array,
         plain: Array,
         state: BeamState,
-        *,
-        eos: int,
-        never: int,
-        n_best: int,
-        reward: float = 0.0,
+        choice: BeamChoice,
         rules: BeamRules | None = None,
     ) -> None:
-        """On a card: extend every live hypothesis by one token and keep the best, in place.
+        """On a GPU: extend every live hypothesis by one token and keep the best, in place.
 
-        tokens, scores and log-probabilities (`plain`) from `best_tokens` or `choose_tokens`; `never` is a token to pass
-        over; reward: added to scores for each token; rules: those of `choose_tokens`, whose words are kept.
+        tokens, scores and log-probabilities (`plain`) from `best_tokens` or `choose_tokens`; rules: those of
+        `choose_tokens`, whose words are kept.
         """
         raise NotImplementedError
 
     def average_log_probs(self, arrays: Sequence[Array], kind: Literal["log_prob", "prob"]) -> Array:
-        """On a card: the mean of several models' log-probabilities or probabilities, in the first array."""
+        """On a GPU: the mean of several models' log-probabilities or probabilities, in the first array."""
         raise NotImplementedError
 
     def coverage_bonus(self, coverage: Array, factor: float, out: Array) -> None:
-        """On a card: what the attention that each source word has got, coverage [R, n], adds to a score, into out
+        """On a GPU: what the attention that each source word has got, coverage [R, n], adds to a score, into out
         float64 [R] (see decode.penalty.final_scores)."""
         raise NotImplementedError
 
     def trace_back(self, state: BeamState) -> Array:
-        """On a card: the tokens of all ended hypotheses, int32 [N * K, T], the last one included; what lies behind is
+        """On a GPU: the tokens of all ended hypotheses, int32 [N * K, T], the last one included; what lies behind is
         arbitrary."""
         raise NotImplementedError
 

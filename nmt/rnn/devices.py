@@ -1,4 +1,4 @@
-"""Which device a run takes: the processor, the first graphics card, or what a name asks for.
+"""Which device a run takes: the processor, the first GPU, or what a name asks for.
 
 Stands above the devices and what they are made of; each is imported when it is first asked for.
 """
@@ -24,7 +24,7 @@ def cpu() -> Device:
 
 @lru_cache(maxsize=1)
 def cuda() -> Device:
-    """The first card. Raises DeviceError: the packages, the driver or a card that suffices is missing."""
+    """The first GPU. Raises DeviceError: the packages, the driver or a GPU that suffices is missing."""
     from nmt.rnn.kernels.cuda.runtime import CupyRuntime
 
     # The runtime first: without its packages the kernels cannot even be read.
@@ -35,9 +35,9 @@ def cuda() -> Device:
 
 
 def choose_device(name: str) -> Device:
-    """The device called `cpu` or `cuda`; `auto` is the card, or the processor with a word why.
+    """The device called `cpu` or `cuda`; `auto` is the GPU, or the processor with a word why.
 
-    Raises DeviceError: `cuda` was asked for and there is no usable card, or another name.
+    Raises DeviceError: `cuda` was asked for and there is no usable GPU, or another name.
     """
     if name not in ("cpu", "cuda", "auto"):
         raise DeviceError(f"device must be cpu, cuda or auto, got {name!r}")

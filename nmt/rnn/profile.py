@@ -2,7 +2,7 @@
 
 Whoever launches work wraps it in `with operation("decoder", ": time loop")`. Without a recording that is one look at a
 module's variable; with one, the time goes to the name, less the time of operations inside it: seconds of all names
-add up to the time spent in any. Times are moments of a clock: the processor's, or a card's, which knows how long its
+add up to the time spent in any. Times are moments of a clock: the processor's, or a GPU's, which knows how long its
 work took only when that is done; so they are added up when the recording ends.
 """
 
@@ -21,7 +21,7 @@ class Clock(Protocol):
     """Moments, and the time between them."""
 
     def now(self) -> Any:
-        """This moment: where a card's work, in its order, has got to."""
+        """This moment: where a GPU's work, in its order, has got to."""
 
     def seconds(self, began: Any, ended: Any) -> float:
         """Between two moments; may wait for the second."""

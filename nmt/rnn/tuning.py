@@ -1,7 +1,7 @@
 """Numbers that decide how work is done, never what comes out: thresholds, sizes of memory, how often to look.
 
 Each says which script of `benchmarks/` compares what lies on both sides of it, and on which machine, or "not
-measured": an estimate. Read them as `tuning.NAME`, so that a test can set another value. Those of a graphics card are
+measured": an estimate. Read them as `tuning.NAME`, so that a test can set another value. Those of a GPU are
 in kernels/cuda/tuning.py; those that only compiled code reads stand beside that code.
 """
 

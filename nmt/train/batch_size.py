@@ -65,8 +65,8 @@ def forecast(model: Network, optimizer: Optimizer, corpus: Corpus, batches: Batc
     largest = max(shapes, key=size)
     parameters = sum(array.nbytes for array in model.params.values())
     packed = packed_weights_bytes(model)
-    on_card = model.device.memory is not None
-    held, data = (0, 0) if on_card else (resident_bytes(), corpus.nbytes)
+    on_gpu = model.device.memory is not None
+    held, data = (0, 0) if on_gpu else (resident_bytes(), corpus.nbytes)
     fixed = {
         "parameters": parameters,
         "gradients": parameters,
@@ -103,7 +103,7 @@ def choose_batch_size(
     training = config.training
     limit, whose = training.memory_limit_bytes, "training.memory_limit"
     if limit is None and model.device.memory is not None:
-        limit, whose = model.device.memory // 2, "half of the card's memory"
+        limit, whose = model.device.memory // 2, "half of the GPU's memory"
     elif limit is None:
         limit, whose = (free_bytes() + resident_bytes()) // 2, "half of the memory that is free"
     most = max(SIZES[0], task.corpus.num_tgt_tokens // MIN_UPDATES)

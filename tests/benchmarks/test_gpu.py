@@ -1,4 +1,4 @@
-"""The benchmark of a card, its checks and tables, on the emulator."""
+"""The benchmark of a GPU, its checks and tables, on the emulator."""
 
 import importlib
 import sys
@@ -29,7 +29,7 @@ def test_rows_of_a_case(cell, gpu):
     ours = [row for row in rows if row["contender"].startswith("ours")]
     assert [row["contender"] for row in ours] == ["ours float32", "ours bfloat16"]
     assert all(row["training"] > 0 and "failed" not in row for row in ours), ours
-    # Without a card PyTorch's rows say why they are empty.
+    # Without a GPU PyTorch's rows say why they are empty.
     assert all("failed" in row for row in rows if row["contender"].startswith("torch"))
 
 

@@ -1,4 +1,4 @@
-"""`--device`, where no card can be seen: one line, and `auto` goes on without."""
+"""`--device`, where no GPU can be seen: one line, and `auto` goes on without."""
 
 import os
 
@@ -18,7 +18,7 @@ def arguments(setup, model):
 
 
 @pytest.mark.parametrize("command", ["nmt-train", "nmt-translate", "nmt-evaluate", "nmt-score"])
-def test_a_missing_card_is_one_line(run, arguments, command):
+def test_a_missing_gpu_is_one_line(run, arguments, command):
     result = run(command, *arguments[command], "--device", "cuda", env=WITHOUT)
     assert result.code == 1
     assert result.err.startswith("Error: ") and len(result.err.splitlines()) == 1

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from nmt.rnn.kernels.cuda.persistent.layer import GATES
+from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 
 
 def bfloat16(x):
@@ -19,7 +19,7 @@ def sigmoid(x):
 
 def case(cell, T, B, H, lengths=None, seed=0):
     """Arrays of a layer; lengths random unless given."""
-    rng, G = np.random.default_rng(seed), GATES[cell]
+    rng, G = np.random.default_rng(seed), CELLS[cell]
 
     def draw(*shape):
         return rng.standard_normal(shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Cells, scans and layers on a card: the tests of the processor, and what the two must have in common."""
+"""Cells, scans and layers on a GPU: the tests of the processor, and what the two must have in common."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_every_other_cell_means_what_the_interpreter_says(device, name):
 
 
 def test_every_operation_has_a_meaning_in_a_kernel():
-    """A name in an operation's form that the header of generated kernels lacks would show on a card alone."""
+    """A name in an operation's form that the header of generated kernels lacks would show on a GPU alone."""
     header: dict = {}
     exec(HEADER.format(dtype="float32"), header)
     names = {form.partition("(")[0] for op in OPS.values() if op.kind == "elementwise" and (form := op.code)}
@@ -165,7 +165,7 @@ def test_frozen_layers_drop_and_take_single_steps(device):
 def test_the_order_of_threads_never_shows(runtime, seed):
     emulator = pytest.importorskip("tests.cuda_emulator")
     if not isinstance(runtime, emulator.EmulatedRuntime):
-        pytest.skip("a card chooses its own order")
+        pytest.skip("a GPU chooses its own order")
     case = cases.draw(cases.CELLS["lstm_bahdanau_feed"](), "float32", cases.LENGTHS["mixed"])
     one, other = (cases.compiled(case, device=CudaDevice(emulator.EmulatedRuntime(s))) for s in (1, seed))
     test_scan.assert_same_bits(other[0], one[0], "output")

@@ -1,4 +1,4 @@
-"""Every kernel of the package as machine code for two generations of cards, without one: it compiles, and no thread
+"""Every kernel of the package as machine code for two generations of GPUs, without one: it compiles, and no thread
 takes more registers than it may or spills more than an address or two to memory. With -rP the table is printed."""
 
 import importlib
@@ -11,14 +11,14 @@ from nmt.rnn.kernels.cuda.compile import compile_kernel, to_ptx
 from nmt.rnn.kernels.cuda.kernel import Kernel
 from nmt.rnn.kernels.cuda.parameters import Parameters
 
-SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that cards of 9.0 keep for themselves
+SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that GPUs of 9.0 keep for themselves
 SPILLS = 32  # bytes written and read: an address or two
 CAPABILITIES = [(8, 0), (9, 0)]
 
 
 def kernels(capability):
     """By module and name: global names that are kernels, and what a module's `example_kernels` gives, or its
-    `chosen_kernels` for cards of this capability."""
+    `chosen_kernels` for GPUs of this capability."""
     found = {}
     for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         module = importlib.import_module(info.name)
@@ -37,7 +37,7 @@ KERNELS = {(name, capability): k for capability in CAPABILITIES for name, k in k
 @pytest.fixture(scope="module", autouse=True)
 def compilers():
     pytest.importorskip(
-        "cuda.bindings.nvjitlink", reason="compiling for a card needs numba-cuda: pip install -e .[cuda-compiler]"
+        "cuda.bindings.nvjitlink", reason="compiling for a GPU needs numba-cuda: pip install -e .[cuda-compiler]"
     )
 
 

@@ -1,4 +1,4 @@
-"""The memory that a scan on a card takes, against what its plan says."""
+"""The memory that a scan on a GPU takes, against what its plan says."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A language model on a card: losses, gradients, probabilities and the states carried on are those of the processor."""
+"""A language model on a GPU: losses, gradients, probabilities and the states carried on are those of the processor."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Optimizers and the gradient's norm on a card, beside the processor's."""
+"""Optimizers and the gradient's norm on a GPU, beside the processor's."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_parameters_side_by_side_take_one_launch(device, kind):
     assert whole.size > sum(p.size for p in given.values())
 
 
-def test_state_moves_to_the_card_and_back(device):
+def test_state_moves_to_the_gpu_and_back(device):
     settings = TrainingConfig(optimizer="adam")
     params = arrays(0)
     ours = make_optimizer(settings, params)

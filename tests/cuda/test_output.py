@@ -1,4 +1,4 @@
-"""The output layer and its loss on a card, beside the processor's."""
+"""The output layer and its loss on a GPU, beside the processor's."""
 
 import numpy as np
 import pytest

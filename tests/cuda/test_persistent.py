@@ -8,8 +8,9 @@ import pytest
 pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
 
 from nmt.rnn.kernels.cuda.kernel import Kernel  # noqa: E402
-from nmt.rnn.kernels.cuda.persistent import gru, layer, lstm  # noqa: E402
-from nmt.rnn.kernels.cuda.persistent.layer import GATES, PersistentLayer  # noqa: E402
+from nmt.rnn.kernels.cuda.persistent import layer, time_loop  # noqa: E402
+from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS  # noqa: E402
+from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile  # noqa: E402
 from tests.cuda import recurrent  # noqa: E402
 from tests.cuda_emulator import EmulationError  # noqa: E402
@@ -23,7 +24,7 @@ TOLERANCE = {False: 4e-3, True: 2e-5}
 def tiny(cell, exact, columns=8, hidden=32, units=16, warps=(1, 1)):
     """Two blocks for the units."""
     tiles = (
-        Tile(hidden, GATES[cell], back, units, columns, w, exact) for back, w in zip((False, True), warps, strict=True)
+        Tile(hidden, CELLS[cell], back, units, columns, w, exact) for back, w in zip((False, True), warps, strict=True)
     )
     forward, backward = tiles
     return forward, backward
@@ -34,7 +35,7 @@ def run(c, tiles, exact, seed, reverse=False):
     W_h, b_h, a, lengths, d_y = (
         None if x is None else runtime.upload(x) for x in (c.W_h, c.b_h, c.a, c.lengths, c.d_y)
     )
-    states, d_last = (tuple(runtime.upload(x) for x in given) for given in (c.states, c.d_last))
+    states, d_last = (runtime.upload(np.stack(given)) for given in (c.states, c.d_last))
     made = PersistentLayer(runtime, c.cell, *tiles)
     forward = made.forward(W_h, a, lengths, states, b_h=b_h, reverse=reverse)
     y, before = runtime.download(forward.y), runtime.download(forward.before)
@@ -107,38 +108,38 @@ def test_choice_fits_or_is_none():
     assert choose_tile(512, 4, 64, 132, (9, 0), backward=False, exact=False) is not None
 
 
-RELEASE = "            if thread == 0:\n                ptx.add_release"
+ANNOUNCE = "            _announce(flags"
 MULTIPLY = "weights, parts, warp, lane)"
 MUTANTS = {
     "blocks do not wait": ("wait(flags", "(lambda *given: None)(flags"),
     "a warp waits for one block too few": ("group * blocks + high, lane", "group * blocks + high - 1, lane"),
     "no barrier before the sums are read": (MULTIPLY + "\n{}cuda.syncthreads()", MULTIPLY),
-    "no barrier before a step is called done": ("            cuda.syncthreads()\n" + RELEASE, RELEASE),
-    "a step is never called done": (RELEASE, RELEASE.replace("thread == 0", "thread > 999")),
+    "no barrier before a step is called done": ("            cuda.syncthreads()\n" + ANNOUNCE, ANNOUNCE),
+    "a step is never called done": (ANNOUNCE, "            (lambda *given: None)(flags"),
     "waits for the step before": ("lane, uint32(s", "lane, uint32(s - 1"),
 }
 
 
-def mutant(make, tile, old, new):
+def mutant(make, cell, tile, old, new):
     """The same kernel, its source changed in one place."""
     source = inspect.getsource(make.__wrapped__).replace("@lru_cache\n", "")
     changed = source.replace(old, new)
     assert changed != source
     scope = dict(vars(inspect.getmodule(make)))
     exec(changed, scope)
-    return scope[make.__wrapped__.__name__](tile)
+    return scope[make.__wrapped__.__name__](cell, tile)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-@pytest.mark.parametrize("make", ["lstm_forward", "lstm_backward", "gru_forward", "gru_backward"])
-def test_planted_bug_is_caught(make, name, monkeypatch):
-    cell, direction = make.split("_")
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_planted_bug_is_caught(cell, direction, name, monkeypatch):
     old, new = MUTANTS[name]
     old = old.replace("{}", " " * (12 if direction == "forward" else 16))
-    original = getattr({"lstm": lstm, "gru": gru}[cell], f"{make}_kernel")
+    original = getattr(time_loop, f"{direction}_kernel")
     broken: list[Kernel] = []
     monkeypatch.setattr(
-        layer, f"{make}_kernel", lambda tile: broken.append(mutant(original, tile, old, new)) or broken[-1]
+        layer, f"{direction}_kernel", lambda *given: broken.append(mutant(original, *given, old, new)) or broken[-1]
     )
     c, tiles = recurrent.case(cell, 3, 5, 32, [3, 3, 2, 3, 3]), tiny(cell, False)
     caught = 0

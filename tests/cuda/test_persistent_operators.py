@@ -31,7 +31,7 @@ def test_layer_and_its_gradients(cell):
     runtime = runtime_with(multiprocessors=132, seed=1)
     bias = p["b_x_l0"] + (p["b_h_l0"] if cell == "lstm" else 0)
     W_h, b_h, a, d_y_, n = map(runtime.upload, (p["W_h_l0"], p["b_h_l0"], x @ p["W_x_l0"] + bias, d_y, lengths))
-    first, d_end = (tuple(runtime.upload(s[0]) for s in given) for given in (states, d_last))
+    first, d_end = (runtime.upload(np.concatenate(given)) for given in (states, d_last))
     made = PersistentLayer(runtime, cell, *tiny(cell, True))
     forward = made.forward(W_h, a, n, first, b_h=b_h)
     np.testing.assert_allclose(runtime.download(forward.y), y, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Search on a card: the best tokens of a row, a step of all beams, and whole searches beside the processor's."""
+"""Search on a GPU: the best tokens of a row, a step of all beams, and whole searches beside the processor's."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from nmt.decode import Ensemble, Sampling, SearchOptions, force, search
 from nmt.decode.penalty import length_divisor
 from nmt.errors import DeviceError
+from nmt.rnn.arrays.beam_rules import BeamChoice
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import OutputLayer
@@ -55,7 +56,7 @@ def one_step(device, tokens, scores, *, K, limit=9, n_best=1, sums=None, live=No
         beams.sums[:] = device.upload(np.array(sums))
         beams.live[:] = live
     given = device.upload(np.array(tokens, np.int32)), device.upload(np.array(scores, np.float64))
-    device.beam_step(*given, given[1], beams, eos=2, never=1, n_best=n_best)
+    device.beam_step(*given, given[1], beams, BeamChoice(2, 1, n_best))
     return beams, lambda name: device.download(getattr(beams, name)).reshape(-1).tolist()
 
 
@@ -125,7 +126,7 @@ def lively(seed=5, **options):
 
 
 def assert_same(device, models, options, *, average=None, sentences=3, **settings):
-    """The processor and the card find the same hypotheses."""
+    """The processor and the GPU find the same hypotheses."""
     sources = random_sentences(np.random.default_rng(0), sentences, 14, 4)
     settings = {"beam_size": 3, "n_best": 2, "batch_size": 2, "max_length_ratio": 1.0, "max_length_extra": 4} | settings
     found = []

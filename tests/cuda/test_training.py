@@ -1,4 +1,4 @@
-"""A tiny translator trained on a card: losses, gradients, updates and files are those of the processor."""
+"""A tiny translator trained on a GPU: losses, gradients, updates and files are those of the processor."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_loss_curve_and_translations_after_updates(device):
     assert found[0] == found[1]
 
 
-def test_a_model_moves_from_a_card_to_the_processor_and_back(device, tmp_path):
+def test_a_model_moves_from_a_gpu_to_the_processor_and_back(device, tmp_path):
     config, path = settings(), tmp_path / "last.safetensors"
     model, _, optimizer = trained(device, 1, config)
     state, numbers = optimizer.state_dict()

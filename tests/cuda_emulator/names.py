@@ -139,7 +139,7 @@ def _compare_and_set(array: Checked, index: Any, expected: Any, value: Any) -> A
 
 
 class Math:
-    """The module `math` with the results' type that of the arguments, as on a card."""
+    """The module `math` with the results' type that of the arguments, as on a GPU."""
 
     inf, nan, pi = np.inf, np.nan, np.pi
     _others = {"fabs": np.abs, "pow": np.power}  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""A card that is none: kernels by the emulator, arrays by NumPy."""
+"""A GPU that is none: kernels by the emulator, arrays by NumPy."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ EOS = 3
 
 class TableDecoder:
     """Log-probabilities of the next token depend on the sentence and the last token alone. A source is the number of
-    its table; names are numbers that say nothing."""
+    its table; sentence ids are numbers that say nothing."""
 
     eos_id = EOS
 
@@ -22,18 +22,18 @@ class TableDecoder:
         self.rows, self.sources, self.most = [], {}, 0
 
     def admit(self, src_ids, candidates=None):
-        names = 100 + 7 * np.arange(len(src_ids)) + 1000 * len(self.rows)
-        self.sources |= {int(name): n for name, (n,) in zip(names, src_ids, strict=True)}
+        sentence_ids = 100 + 7 * np.arange(len(src_ids)) + 1000 * len(self.rows)
+        self.sources |= {int(one): n for one, (n,) in zip(sentence_ids, src_ids, strict=True)}
         self.most = max(self.most, len(self.sources))
-        return names, {"count": np.zeros((len(names), 1))}, np.full(len(names), 2, np.int32)
+        return sentence_ids, {"count": np.zeros((len(sentence_ids), 1))}, np.full(len(sentence_ids), 2, np.int32)
 
-    def release(self, names):
-        for name in names.tolist():
-            del self.sources[name]
+    def release(self, sentence_ids):
+        for one in sentence_ids.tolist():
+            del self.sources[one]
 
-    def step(self, tokens, states, parent, names):
+    def step(self, tokens, states, parent, sentence_ids):
         self.rows.append(len(tokens))
-        tables = [self.sources[name] for name in names.tolist()]
+        tables = [self.sources[one] for one in sentence_ids.tolist()]
         return self.tables[tables, tokens], {"count": states["count"][parent] + 1}
 
     def best_tokens(self, outputs, first_token, places):

@@ -66,15 +66,15 @@ def test_best_candidates_against_numpy(dtype, tolerance, tied, threads):
     narrow_output.threads = threads
     rng = np.random.default_rng(1)
     lists = [np.unique(rng.integers(1, V, n)).astype(np.int32) for n in (1, 3, 97, 300, 600)]
-    names = np.array([3, 4, 7, 8, 9])
-    narrow_output.admit(names[:2], lists[:2])
-    narrow_output.admit(names[2:], lists[2:])
+    sentence_ids = np.array([3, 4, 7, 8, 9])
+    narrow_output.admit(sentence_ids[:2], lists[:2])
+    narrow_output.admit(sentence_ids[2:], lists[2:])
     rows = np.array([7, 9, 3, 8, 8, 4, 7])
     h = rng.normal(size=(len(rows), H)).astype(dtype)
     tokens, scores = narrow_output.best_tokens(h, rows, 2, 5)
     everything = narrow_output.log_probs(h, rows)
-    for r, name in enumerate(rows):
-        own = lists[names.tolist().index(name)]
+    for r, sentence_id in enumerate(rows):
+        own = lists[sentence_ids.tolist().index(sentence_id)]
         want = np.full(V, -np.inf)
         want[own] = expected(h[r], W, b, own)
         assert np.isneginf(everything[r]).tolist() == np.isneginf(want).tolist()

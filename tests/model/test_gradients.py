@@ -151,7 +151,7 @@ def test_gradients_equal_finite_differences(name):
 
 
 @pytest.mark.parametrize("name", SETUPS)
-def test_gradients_equal_a_finite_difference_on_a_card(name):
+def test_gradients_equal_a_finite_difference_on_a_gpu(name):
     """The same setups along one direction through all parameters, which has a share of every gradient; and each
     gradient beside the processor's."""
     device, batch = device_at("cuda"), small_models.batch_of(PAIRS)

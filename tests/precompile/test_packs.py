@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from nmt.precompile.jobs import standard_jobs
-from nmt.precompile.packs import ALL_LEVELS, make_packs
+from nmt.precompile.packs import make_packs
 from nmt.rnn.kernels import products, update
-from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.features import LEVELS, TARGET
+from nmt.rnn.kernels.generated import generated_loop
 from nmt.rnn.kernels.recipes import native_of, recipe_of
 from nmt.rnn.kernels.store import Pack, Record, write_pack
 from nmt.rnn.kernels.workers import close_job
@@ -72,14 +73,14 @@ def packs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.skipif(TARGET.name not in ALL_LEVELS, reason="no level of this processor is shipped")
+@pytest.mark.skipif(TARGET.name not in LEVELS, reason="no level of this processor is shipped")
 def test_what_is_in_a_pack_is_not_compiled(packs, tmp_path):
     assert work(packs, tmp_path / "empty", tmp_path) == (False, "")
     assert work(tmp_path, tmp_path / "empty", tmp_path)[0]
     assert not work(tmp_path, tmp_path / "empty", tmp_path)[0]
 
 
-@pytest.mark.skipif(TARGET.name not in ALL_LEVELS, reason="no level of this processor is shipped")
+@pytest.mark.skipif(TARGET.name not in LEVELS, reason="no level of this processor is shipped")
 def test_two_builds_give_the_same_bytes(packs, tmp_path, monkeypatch):
     """By other processes, in another order, which have compiled other things before."""
     monkeypatch.setenv("NMT_CACHE_DIR", str(tmp_path / "cache"))
@@ -91,20 +92,20 @@ def test_two_builds_give_the_same_bytes(packs, tmp_path, monkeypatch):
     assert {name: first.read(name) for name in first.index} == {name: second.read(name) for name in first.index}
 
 
-@pytest.mark.skipif(not {"avx512", "generic"} <= {*ALL_LEVELS}, reason="levels of x86")
-@pytest.mark.skipif(TARGET.name not in ALL_LEVELS, reason="no level of this processor is shipped")
+@pytest.mark.skipif(not {"avx512", "generic"} <= {*LEVELS}, reason="levels of x86")
+@pytest.mark.skipif(TARGET.name not in LEVELS, reason="no level of this processor is shipped")
 def test_every_level_is_made_on_every_machine(tmp_path, monkeypatch):
     """Whether or not it could run them."""
     monkeypatch.setenv("NMT_CACHE_DIR", str(tmp_path / "cache"))
-    make_packs(needed()[-1:], tmp_path, ALL_LEVELS, lambda line: None)
+    make_packs(needed()[-1:], tmp_path, tuple(LEVELS), lambda line: None)
     codes = set()
-    for level in ALL_LEVELS:
+    for level in LEVELS:
         pack = Pack(tmp_path / f"{level}.pack")
         codes |= {pack.read(name).code for name in pack.index}
-    assert len(codes) >= len({*ALL_LEVELS}) - 2  # of float32, what adds VNNI and bfloat16 alone may be the same
+    assert len(codes) >= len({*LEVELS}) - 2  # of float32, what adds VNNI and bfloat16 alone may be the same
 
 
-@pytest.mark.skipif(TARGET.name not in ALL_LEVELS, reason="no level of this processor is shipped")
+@pytest.mark.skipif(TARGET.name not in LEVELS, reason="no level of this processor is shipped")
 def test_a_damaged_pack_is_compiled_anew_and_said_once(packs, tmp_path):
     whole = (packs / f"{TARGET.name}.pack").read_bytes()
     for n, at in enumerate((5, 60, len(whole) - 10)):
@@ -157,17 +158,20 @@ def test_damaged_code_is_never_given_out(tmp_path, caplog):
 
 # ---------------------------------------------------------------- recipes and jobs
 
+MADE_UP = """F = float32
+
+
+def made_up(
+    part, parts, table,
+    count, array: F,
+):
+    for n in range(count):
+        array[n] = ZERO
+"""
+
 
 def test_another_process_makes_the_same_from_a_recipe():
-    module = """
-from nmt.rnn.kernels.jit import task
-@task
-def made_up(part, parts, table):
-    pass
-"""
-    from nmt.rnn.kernels.modules import load_module
-
-    generated = load_module(module, "madeup").made_up
+    generated = generated_loop(MADE_UP, "made_up")
     natives = [
         generated,
         close_job,

@@ -24,7 +24,6 @@ from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.graph import topological
-from nmt.rnn.kernels.emit_cpu import _needed
 from tests.rnn import scan_cases as cases
 from tests.rnn.scan_cases import CELLS, DECODERS, H
 
@@ -267,7 +266,7 @@ def test_sizes_are_no_part_of_the_source(make):
     keys = set()
     for sizes in ((5, 7), (3, 64), (300, 13)):
         code = Executable(plan_of(make(*sizes)), np.dtype(np.float32))
-        keys.add((code.forward_module.key, code.backward_module.key))
+        keys.add((code.forward_module.source, code.backward_module.source))
     assert len(keys) == 1
 
 
@@ -322,10 +321,3 @@ def test_cells_that_do_not_fit_are_one_line(build):
     with pytest.raises(ShapeError, match="must") as caught:
         build()
     assert "\n" not in str(caught.value)
-
-
-def test_lines_that_assign_what_nobody_reads_are_left_out():
-    loop = ["    total = ZERO", "    for j in range(d0):", "        total = max(total, x)", "    put(total)"]
-    unread = ["    y = 1", "    z = y + 1"]
-    assert _needed(["    x = 2", *unread, "    d0 = x", *loop]) == ["    x = 2", "    d0 = x", *loop]
-    assert _needed([*unread, "    a, b = z, 3"]) == [*unread, "    a, b = z, 3"]

@@ -1,4 +1,4 @@
-"""Which device a name stands for, and what is said where there is no card."""
+"""Which device a name stands for, and what is said where there is no GPU."""
 
 import logging
 
@@ -9,36 +9,36 @@ from nmt.rnn import devices
 
 
 @pytest.fixture
-def no_card(monkeypatch):
+def no_gpu(monkeypatch):
     def fail():
-        raise DeviceError("cuda: the driver must show a card, it shows none; use --device cpu")
+        raise DeviceError("cuda: the driver must show a GPU, it shows none; use --device cpu")
 
     monkeypatch.setattr(devices, "cuda", fail)
 
 
-def test_the_processor_asks_for_no_card(no_card, caplog):
+def test_the_processor_asks_for_no_gpu(no_gpu, caplog):
     assert devices.choose_device("cpu").name == "cpu"
     assert not caplog.records
 
 
-def test_auto_falls_back_and_says_why(no_card, caplog):
+def test_auto_falls_back_and_says_why(no_gpu, caplog):
     with caplog.at_level(logging.WARNING):
         assert devices.choose_device("auto") is devices.cpu()
-    assert caplog.messages == ["device auto: the processor, for the driver must show a card, it shows none"]
+    assert caplog.messages == ["device auto: the processor, for the driver must show a GPU, it shows none"]
 
 
-def test_a_card_that_was_asked_for_must_be_there(no_card):
-    with pytest.raises(DeviceError, match="must show a card"):
+def test_a_gpu_that_was_asked_for_must_be_there(no_gpu):
+    with pytest.raises(DeviceError, match="must show a GPU"):
         devices.choose_device("cuda")
 
 
-def test_auto_takes_a_card(monkeypatch):
-    card = object()
-    monkeypatch.setattr(devices, "cuda", lambda: card)
-    assert devices.choose_device("auto") is card
+def test_auto_takes_a_gpu(monkeypatch):
+    gpu = object()
+    monkeypatch.setattr(devices, "cuda", lambda: gpu)
+    assert devices.choose_device("auto") is gpu
 
 
 @pytest.mark.parametrize("name", ["gpu", "", None, 1])
-def test_a_name_of_no_device(name, no_card):
+def test_a_name_of_no_device(name, no_gpu):
     with pytest.raises(DeviceError, match="device must be cpu, cuda or auto, got"):
         devices.choose_device(name)

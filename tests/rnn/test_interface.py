@@ -67,11 +67,11 @@ def test_the_stepper_reads_the_same(name):
     run = cases.draw(cell(), step)
     scan, weights = Scan(run.cell, dtype=np.float64, threads=1), Weights(run.params)
     stepper, states = Stepper(scan, weights), run.initial
-    names = stepper.admit(run.captured) if run.captured else None
+    sentence_ids = stepper.admit(run.captured) if run.captured else None
     expected = cases.oracle(run)
     for t in range(cases.T):
         others = {k: v[t] for k, v in run.inputs.items() if k != "x"}
-        y, new = stepper.step(run.inputs["x"][t], states, names, sequences=others)
+        y, new = stepper.step(run.inputs["x"][t], states, sentence_ids, sequences=others)
         np.testing.assert_allclose(y, expected["y"][t], rtol=0, atol=1e-12)
         states = {k: v.copy() for k, v in new.items()}
     for key, value in states.items():

@@ -25,7 +25,7 @@ def test_time_of_inner_operations_is_not_counted_twice(monkeypatch: pytest.Monke
 
 
 def test_a_clock_whose_times_come_late_is_asked_when_the_recording_ends() -> None:
-    """As a card's: moments are only marks while work goes on."""
+    """As a GPU's: moments are only marks while work goes on."""
     asked = []
 
     class Late:

@@ -9,6 +9,7 @@ from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, DropConnectCell, LSTMCell, Scan, Weights, tuning
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.kernels import emit_cpu, machine_code, run_cpu
+from nmt.rnn.kernels.barrier import COUNTER_WORDS
 from nmt.rnn.kernels.pool import run_team
 from nmt.rnn.scan import plan_cache as compiled_cells
 from tests.oracle import attention, compare, layers
@@ -149,7 +150,7 @@ def test_threads_divide_units_of_few_rows_and_of_large_weights(rows, large, divi
     monkeypatch.setattr(tuning, "UNITS_BELOW", {False: 2, True: 5})
     monkeypatch.setattr(tuning, "LARGE_WEIGHTS", 0 if large else 1 << 40)
     divided = []
-    place = emit_cpu.COUNTER_WORDS + emit_cpu.NUMBERS.index("units")
+    place = COUNTER_WORDS + emit_cpu.NUMBERS.index("units")
 
     def spy(function, parts, table, keep):
         divided.append(int(keep.numbers[place]))

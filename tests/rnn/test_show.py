@@ -62,7 +62,7 @@ def shown(capsys, *arguments):
 def computed_by_source(one):
     """Ids of values that the generated source computes: names that are given something else than a load."""
     source = emit(one, F4, "any", F4).source
-    return {int(i) for i, text in re.findall(r"^ +[vx](\d+) = (.*)$", source, re.M) if not text.startswith("get")}
+    return {int(i) for i, text in re.findall(r"^ +[vx](\d+) = (.*)$", source, re.M) if not text.startswith("m_")}
 
 
 @pytest.mark.parametrize("name", CELLS)

@@ -37,10 +37,10 @@ def test_steps_equal_the_scan():
     lengths = [6, 2, 1, 4]
     whole = scan.forward(weights, x, captured={"memory": memory}, source_lengths=lengths)
     stepper = Stepper(scan, weights)
-    names = stepper.admit({"memory": memory}, lengths)
+    sentence_ids = stepper.admit({"memory": memory}, lengths)
     states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
     for t in range(T):
-        y, new = stepper.step(x[t], states, names)
+        y, new = stepper.step(x[t], states, sentence_ids)
         np.testing.assert_array_equal(y, whole.y[t])
         states = {k: v.copy() for k, v in new.items()}
     for name, final in whole.final.items():
@@ -55,8 +55,8 @@ def test_the_division_between_threads_never_shows_in_a_step(division):
     steps = []
     for one in (Scan(scan.cell, dtype=np.float64, threads=1), divided):
         stepper = Stepper(one, weights)
-        names = stepper.admit({"memory": memory}, [6, 2, 1, 4])
-        steps.append(stepper.step(x[0], states, names))
+        sentence_ids = stepper.admit({"memory": memory}, [6, 2, 1, 4])
+        steps.append(stepper.step(x[0], states, sentence_ids))
     np.testing.assert_array_equal(steps[1][0], steps[0][0])
     for name, state in steps[0][1].items():
         np.testing.assert_array_equal(steps[1][1][name], state)
@@ -67,8 +67,8 @@ def test_rows_share_and_leave():
     scan, weights, memory, x = attention_scan()
     lengths = [6, 2, 1, 4]
     stepper = Stepper(scan, weights)
-    names = stepper.admit({"memory": memory}, lengths)
-    owner = names[[3, 3, 1]]
+    sentence_ids = stepper.admit({"memory": memory}, lengths)
+    owner = sentence_ids[[3, 3, 1]]
     states = {k: np.zeros((3, n)) for k, n in scan.states.items()}
     _, new = stepper.step(x[0, :3], states, owner)
     states = {k: v[[2]].copy() for k, v in new.items()}
@@ -84,10 +84,10 @@ def shared_step(device=None, cell=None):
     scan, weights, memory, x = attention_scan(device, cell)
     upload, download = scan.device.upload, scan.device.download
     stepper = Stepper(scan, weights)
-    names = stepper.admit({"memory": upload(memory)}, [6, 2, 1, 4])
+    sentence_ids = stepper.admit({"memory": upload(memory)}, [6, 2, 1, 4])
     states = {k: np.random.default_rng(1).standard_normal((B, n)) for k, n in scan.states.items()}
     parent, word = np.array([2, 0, 0, 3, 2, 2]), np.array([1, 0, 1, 1, 1, 0])
-    sentence = names[[1, 0, 0, 3, 1, 1]]
+    sentence = sentence_ids[[1, 0, 0, 3, 1, 1]]
 
     def step(x, states, **shared):
         y, new = stepper.step(upload(x), {k: upload(v) for k, v in states.items()}, sentence, **shared)
@@ -111,7 +111,7 @@ def test_many_rows_and_few_take_the_same_step(threads):
     scan = Scan(scan.cell, dtype=np.float64, threads=threads)
     stepper, alone = Stepper(scan, weights), Stepper(scan, weights)
     lengths = np.array([6, 2, 1, 4])
-    names = stepper.admit({"memory": memory}, lengths)
+    sentence_ids = stepper.admit({"memory": memory}, lengths)
     own = alone.admit({"memory": memory}, lengths)
     rng = np.random.default_rng(5)
     states = {k: rng.standard_normal((3, n)) for k, n in scan.states.items()}
@@ -124,7 +124,7 @@ def test_many_rows_and_few_take_the_same_step(threads):
         )
         words, place = np.unique(word, return_inverse=True)
         inputs = np.ascontiguousarray(x.reshape(T * B, E)[words])
-        y, new = stepper.step(inputs, states, names[sentence], word=place, parent=parent)
+        y, new = stepper.step(inputs, states, sentence_ids[sentence], word=place, parent=parent)
         y, new = y.copy(), {k: v.copy() for k, v in new.items()}
         for r in range(rows):
             before = {k: np.ascontiguousarray(v[parent[[r]]]) for k, v in states.items()}
@@ -139,11 +139,11 @@ def test_a_changed_weight_shows_in_the_next_step():
     """What was prepared knows where packed weights lie: they are laid out anew."""
     scan, weights, memory, x = attention_scan()
     stepper = Stepper(scan, weights)
-    names = stepper.admit({"memory": memory})
+    sentence_ids = stepper.admit({"memory": memory})
     states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
-    before = stepper.step(x[0], states, names)[0].copy()
+    before = stepper.step(x[0], states, sentence_ids)[0].copy()
     weights["W_c"] = weights["W_c"] * 2
-    after = stepper.step(x[0], states, names)[0]
+    after = stepper.step(x[0], states, sentence_ids)[0]
     assert not np.array_equal(after, before)
     fresh = Stepper(scan, weights)
     np.testing.assert_array_equal(after, fresh.step(x[0], states, fresh.admit({"memory": memory}))[0])
@@ -228,8 +228,8 @@ def test_the_door_of_a_step():
     scan, weights, memory, x = attention_scan()
     stepper = Stepper(scan, weights)
     states = {k: np.zeros((B, n)) for k, n in scan.states.items()}
-    with pytest.raises(ShapeError, match="sentence must name a sentence for each row, got None"):
+    with pytest.raises(ShapeError, match="sentence must be the id of each row's sentence, got None"):
         stepper.step(x[0], states)
-    names = stepper.admit({"memory": memory})
+    sentence_ids = stepper.admit({"memory": memory})
     with pytest.raises(ShapeError, match=r"sentence, word and parent must be of one length, got \[1, 4\]"):
-        stepper.step(x[0], states, names, word=np.array([0]))
+        stepper.step(x[0], states, sentence_ids, word=np.array([0]))

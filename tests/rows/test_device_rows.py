@@ -6,7 +6,7 @@ import pytest
 from nmt.errors import DeviceError
 from nmt.rnn import LSTM, LSTMCell, Scan
 from nmt.rnn.devices import choose_device, cpu
-from tests.devices import ON_CARD, device_at
+from tests.devices import ON_GPU, device_at
 
 T, B, D, H = 4, 3, 5, 6
 
@@ -26,7 +26,7 @@ def run(device):
 
 
 def test_M11_the_device_is_the_only_change():  # noqa: N802
-    """The same interface and parameters on a card: `device=` differs and nothing else."""
+    """The same interface and parameters on a GPU: `device=` differs and nothing else."""
     ours, theirs = LSTM(D, H), LSTM(D, H, device=device_at("cuda"))
     assert {k: (v.shape, v.dtype) for k, v in ours.params.items()} == {
         k: (v.shape, v.dtype) for k, v in theirs.params.items()
@@ -34,9 +34,9 @@ def test_M11_the_device_is_the_only_change():  # noqa: N802
     assert set(run(None)) == set(run(device_at("cuda")))
 
 
-@pytest.mark.skipif(ON_CARD, reason="there is a card")
+@pytest.mark.skipif(ON_GPU, reason="there is a GPU")
 def test_M12_what_is_not_there_is_a_named_error_or_falls_back(caplog):  # noqa: N802
-    """Without a usable card `cuda` is one line that says what to do, and `auto` the processor, with a word why."""
+    """Without a usable GPU `cuda` is one line that says what to do, and `auto` the processor, with a word why."""
     with pytest.raises(DeviceError, match=r"must .* use --device cpu$"):
         choose_device("cuda")
     assert choose_device("auto") is cpu()
@@ -49,9 +49,9 @@ def test_M20_plans_are_kept_by_device_and_type():  # noqa: N802
     def plan(device=None, dtype="float32", hidden=H):
         return Scan(LSTMCell(D, hidden), dtype=dtype, device=device).compiled(False)
 
-    card = device_at("cuda")
-    assert plan() is plan() and plan(card) is plan(card)
-    others = [plan(), plan(card), plan(dtype="float64"), plan(hidden=H + 1)]
+    gpu = device_at("cuda")
+    assert plan() is plan() and plan(gpu) is plan(gpu)
+    others = [plan(), plan(gpu), plan(dtype="float64"), plan(hidden=H + 1)]
     assert len({id(one) for one in others}) == len(others)
 
 

@@ -225,10 +225,10 @@ class WindowDecoder:
         count = len(src_ids)
         return np.arange(count), {"before": np.full((count, 1), 2.0)}, np.full(count, 2, np.int32)
 
-    def release(self, names):
+    def release(self, sentence_ids):
         pass
 
-    def step(self, tokens, states, parent, names):
+    def step(self, tokens, states, parent, sentence_ids):
         self.rows.append(len(tokens))
         before = states["before"][parent, 0].astype(int)
         return self.table[before, tokens], {"before": tokens[:, None].astype(float)}
@@ -251,9 +251,9 @@ def test_A22_search_is_a_cell_run_over_time():
     """Its state: the decoder's states, tokens, sums and the rows they continue; a step takes one beam to the next."""
     decoder = WindowDecoder(0)
     cell = BeamCell(decoder, np.array([9]), 3, "none", first_token=1, never=2)
-    names, states, tokens = decoder.admit([[0]])
+    sentence_ids, states, tokens = decoder.admit([[0]])
     first = Beam(states, np.zeros(1, np.int64), tokens, np.zeros(1), np.zeros(1, np.int64), np.zeros((1, 0), np.int32))
-    beam = cell.extend(None, np.zeros(1, np.int64), names, first)
+    beam = cell.extend(None, np.zeros(1, np.int64), sentence_ids, first)
     for step in range(1, 4):
         after = cell.step(beam)
         assert len(after) <= 3

@@ -479,11 +479,11 @@ def test_M27_a_reference_stays_that_needs_no_compiler():
 
 @pytest.mark.parametrize("kind", ["lstm", "gru_reset_before"])
 def test_M28_every_path_gives_the_same(kind):
-    """Reference, compiled for the processor, compiled for a card."""
+    """Reference, compiled for the processor, compiled for a GPU."""
     case = cases.draw(cases.CELLS[kind](), "float64", (2, 1), rows=2, steps=2)
     result = interpreter.forward(case.cell, case.params, case.x, case.initial, lengths=case.lengths)
     outputs, found, _ = cases.compiled(case)
     all_close(outputs, cases.named(result))
-    on_card, slopes, _ = cases.compiled(case, device=device_at("cuda"))
-    all_close(on_card, outputs)
+    on_gpu, slopes, _ = cases.compiled(case, device=device_at("cuda"))
+    all_close(on_gpu, outputs)
     all_close(slopes, found)

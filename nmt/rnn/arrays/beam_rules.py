@@ -1,4 +1,4 @@
-"""What a search on a card is asked for beyond the best continuations, as arrays of the device."""
+"""What a search on a GPU is asked for beyond the best continuations, as arrays of the device."""
 
 from __future__ import annotations
 
@@ -18,6 +18,17 @@ class Drawing:
     temperature: float
     top_k: int
     top_p: float
+
+
+@dataclass(frozen=True)
+class BeamChoice:
+    """Which continuations a step on a GPU keeps: those of `never` are passed over, eos_id ends a hypothesis, n_best
+    are wanted of a sentence; word_reward is added to scores for each token."""
+
+    eos_id: int
+    never: int
+    n_best: int
+    word_reward: float = 0.0
 
 
 @dataclass(frozen=True)

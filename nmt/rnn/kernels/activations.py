@@ -23,7 +23,7 @@ from typing import Any
 from llvmlite import ir
 
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import intrinsic, numba_types
+from nmt.rnn.kernels.jit import intrinsic, numba_types, with_arity
 
 _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
 # Own flags keep Numba from adding the caller's: with reassociation allowed, the rounding below
@@ -168,83 +168,90 @@ def _call_sqrt(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return b.call(b.module.declare_intrinsic("llvm.sqrt", [x.type]), [x])
 
 
-def _double_exp(call: Any, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return call(math.exp, x)
+def _library(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
+    """A function of the C library."""
+    kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
+    return b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), [x])
 
 
-def _double_log(call: Any, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return call(math.log, x)
+def _double_exp(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return b.call(b.module.declare_intrinsic("llvm.exp", [x.type]), [x])
 
 
-def _double_tanh(call: Any, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    return call(math.tanh, x)
+def _double_log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return b.call(b.module.declare_intrinsic("llvm.log", [x.type]), [x])
 
 
-def _double_sigmoid(call: Any, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def _double_tanh(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    return _library(b, "tanh", x)
+
+
+def _double_sigmoid(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     one = ir.Constant(ir.DoubleType(), 1.0)
-    return b.fdiv(one, b.fadd(one, call(math.exp, b.fneg(x))))
+    return b.fdiv(one, b.fadd(one, _double_exp(b, b.fneg(x))))
 
 
-def _double_relu(call: Any, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def _double_relu(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     zero = ir.Constant(ir.DoubleType(), 0.0)
     return b.select(b.fcmp_ordered("<", x, zero, flags=_FLAGS), zero, x)
 
 
-def _double_softplus(call: Any, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def _double_softplus(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     zero = ir.Constant(ir.DoubleType(), 0.0)
     negative = b.fcmp_ordered("<", x, zero, flags=_FLAGS)
-    rest = call(math.log1p, call(math.exp, b.select(negative, x, b.fneg(x))))
+    rest = _library(b, "log1p", _double_exp(b, b.select(negative, x, b.fneg(x))))
     return b.fadd(b.select(negative, zero, x), rest)
 
 
-def _double_sqrt(call: Any, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def _double_sqrt(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return _call_sqrt(b, x)
 
 
-def _define(
-    single: Callable[[_Emit, ir.Value], ir.Value],
-    double: Callable[..., ir.Value],
-    name: str,
-    doc: str,
-) -> Any:
-    def function(typing_context: Any, x: Any) -> Any:
-        if x not in (numba_types.float32, numba_types.float64):
+def _maximum(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    larger = b.select(b.fcmp_ordered(">", x, y, flags=_FLAGS), x, y)
+    return b.select(b.fcmp_unordered("uno", x, x, flags=_FLAGS), x, larger)
+
+
+def _either(
+    single: Callable[[_Emit, ir.Value], ir.Value], double: Callable[[ir.IRBuilder, ir.Value], ir.Value]
+) -> Callable[[ir.IRBuilder, ir.Value], ir.Value]:
+    """One for float32 and float64."""
+    return lambda b, x: single(_Emit(b), x) if x.type == _FLOAT else double(b, x)
+
+
+FUNCTIONS: dict[str, Callable[..., ir.Value]] = {
+    "exp": _either(_exp, _double_exp),
+    "log": _either(_log, _double_log),
+    "sigmoid": _either(_sigmoid, _double_sigmoid),
+    "tanh": _either(_tanh, _double_tanh),
+    "relu": _either(_relu, _double_relu),
+    "softplus": _either(_softplus, _double_softplus),
+    "sqrt": _either(_sqrt, _double_sqrt),
+    "maximum": _maximum,
+}
+"""By name, what writes each: called with LLVM's builder and the numbers."""
+
+
+def _define(name: str, doc: str, arguments: int = 1) -> Any:
+    def function(typing_context: Any, *numbers: Any) -> Any:
+        if len(set(numbers)) != 1 or numbers[0] not in (numba_types.float32, numba_types.float64):
             return None
 
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            if x is numba_types.float32:
-                return single(_Emit(builder), args[0])
+            return FUNCTIONS[name](builder, *args)
 
-            def call(function: Any, argument: ir.Value) -> ir.Value:
-                return context.get_function(function, numba_types.float64(numba_types.float64))(builder, [argument])
+        return numbers[0](*numbers), codegen
 
-            return double(call, builder, args[0])
-
-        return x(x), codegen
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return intrinsic(function)
+    defined = with_arity(function, arguments, name)
+    defined.__doc__ = doc
+    return intrinsic(defined)
 
 
-exp = _define(_exp, _double_exp, "exp", "e**x.")
-log = _define(_log, _double_log, "log", "The natural logarithm; -inf at 0, NaN below.")
-sigmoid = _define(_sigmoid, _double_sigmoid, "sigmoid", "1 / (1 + e**-x).")
-tanh = _define(_tanh, _double_tanh, "tanh", "The hyperbolic tangent.")
-relu = _define(_relu, _double_relu, "relu", "max(x, 0).")
-softplus = _define(_softplus, _double_softplus, "softplus", "log(1 + e**x).")
-sqrt = _define(_sqrt, _double_sqrt, "sqrt", "The square root; NaN below 0.")
-
-
-@intrinsic
-def maximum(typing_context: Any, a: Any, b: Any) -> Any:
-    """The larger of two numbers of one type; NaN where either is."""
-    if a != b or a not in (numba_types.float32, numba_types.float64):
-        return None
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        x, y = args
-        larger = builder.select(builder.fcmp_ordered(">", x, y, flags=_FLAGS), x, y)
-        return builder.select(builder.fcmp_unordered("uno", x, x, flags=_FLAGS), x, larger)
-
-    return a(a, b), codegen
+exp = _define("exp", "e**x.")
+log = _define("log", "The natural logarithm; -inf at 0, NaN below.")
+sigmoid = _define("sigmoid", "1 / (1 + e**-x).")
+tanh = _define("tanh", "The hyperbolic tangent.")
+relu = _define("relu", "max(x, 0).")
+softplus = _define("softplus", "log(1 + e**x).")
+sqrt = _define("sqrt", "The square root; NaN below 0.")
+maximum = _define("maximum", "The larger of two numbers of one type; NaN where either is.", 2)

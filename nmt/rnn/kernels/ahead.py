@@ -97,21 +97,25 @@ def _compile_ahead(native: Native) -> None:
     if not _offers:
         return
     with _beginning:
-        if not _others:
-            if not _can_begin():
-                _offers.clear()
-                return
-            # Not the working folder: whoever starts a command there does not ask to run what lies in it.
-            path = [str(Path(nmt.__file__).parents[1]), *(entry for entry in sys.path if entry)]
-            try:
-                _others.append(_Other(path))
-            except OSError:
-                _offers.clear()
-                return
+        if not _others and not _begin():
+            _offers.clear()
         while _offers:
             for wanted in reversed(list(_offers.pop()())):
                 if wanted is not native and not _is_there(wanted):
                     _others[0].ask(wanted)
+
+
+def _begin() -> bool:
+    """Begin the other process; whether it could be."""
+    if not _can_begin():
+        return False
+    # Not the working folder: whoever starts a command there does not ask to run what lies in it.
+    path = [str(Path(nmt.__file__).parents[1]), *(entry for entry in sys.path if entry)]
+    try:
+        _others.append(_Other(path))
+    except OSError:
+        return False
+    return True
 
 
 def _can_begin() -> bool:

@@ -3,27 +3,30 @@
 Nobody counts references: an array from `scratch` is given back with `release`, once, by the function that took it.
 """
 
-import ctypes
-import os
+from functools import reduce
 from importlib import import_module
 from typing import Any
 
 from llvmlite import ir
 
 from nmt.rnn.kernels.jit import inner_kernel, intrinsic, numba_types
-from nmt.rnn.kernels.machine_code import add_symbol
+from nmt.rnn.kernels.kernel import LINE_BYTES
+from nmt.rnn.kernels.system import ON_WINDOWS, call_system
 
-_ALIGNMENT = 64
-_WINDOWS = os.name == "nt"
-# Untested on Windows.
-_SYSTEM = (
-    {"nmt_allocate": "_aligned_malloc", "nmt_free": "_aligned_free"}
-    if _WINDOWS
-    else {"nmt_allocate": "aligned_alloc", "nmt_free": "free"}
-)
-_library = ctypes.CDLL("msvcrt" if _WINDOWS else None)
-for _name, _theirs in _SYSTEM.items():
-    add_symbol(_name, ctypes.cast(getattr(_library, _theirs), ctypes.c_void_p).value or 0)
+_INT64, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
+
+
+def allocate(builder: ir.IRBuilder, count: ir.Value, size: int) -> ir.Value:
+    """A pointer to so many elements of a size in bytes, on cache lines of their own; what is in them is not known."""
+    line = ir.Constant(_INT64, LINE_BYTES)
+    lines = builder.udiv(builder.mul(count, ir.Constant(_INT64, size)), line)
+    total = builder.mul(builder.add(lines, ir.Constant(_INT64, 1)), line)  # whole lines, and at least one
+    return call_system(builder, "nmt_allocate", *((total, line) if ON_WINDOWS else (line, total)))
+
+
+def free(builder: ir.IRBuilder, pointer: ir.Value) -> None:
+    """Give back what `allocate` gave."""
+    call_system(builder, "nmt_free", builder.bitcast(pointer, _BYTES))
 
 
 def _array_type(shape: Any, dtype: Any) -> tuple[Any, Any]:
@@ -71,16 +74,9 @@ def scratch(typing_context: Any, shape: Any, dtype: Any) -> Any:
     shape_type, kind = _array_type(shape, dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        size_type = ir.IntType(64)
         extents = _extents(builder, args[0])
-        size = ir.Constant(size_type, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-        for extent in extents:
-            size = builder.mul(size, extent)
-        line = ir.Constant(size_type, _ALIGNMENT)
-        # Whole lines, and at least one.
-        size = builder.mul(builder.add(builder.udiv(size, line), ir.Constant(size_type, 1)), line)
-        pointer = _call(builder, "nmt_allocate", *((size, line) if _WINDOWS else (line, size)))
-        return array_value(context, builder, kind, pointer, extents)
+        size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+        return array_value(context, builder, kind, allocate(builder, reduce(builder.mul, extents), size), extents)
 
     return kind(shape_type, dtype), codegen
 
@@ -90,18 +86,10 @@ def release(typing_context: Any, array: Any) -> Any:
     """Give back the memory of an array from `scratch`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        _call(builder, "nmt_free", builder.bitcast(data, ir.IntType(8).as_pointer()))
+        free(builder, context.make_array(signature.args[0])(context, builder, args[0]).data)
         return context.get_dummy_value()
 
     return numba_types.void(array), codegen
-
-
-def _call(builder: Any, name: str, *arguments: Any) -> Any:
-    pointer = ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(pointer, [argument.type for argument in arguments])
-    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    return builder.call(function, arguments)
 
 
 @inner_kernel

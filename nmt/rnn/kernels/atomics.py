@@ -5,15 +5,16 @@ neither the interpreter nor its lock.
 """
 
 import ctypes
-import os
 import platform
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 
 from nmt.rnn.kernels.jit import cgutils, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.kernel import LINE_BYTES
+from nmt.rnn.kernels.system import ON_WINDOWS, call_system, system_function
 
-WORD, LINE = 8, 64
+WORD, LINE = 8, LINE_BYTES
 """Bytes of a number, and of a cache line: what different threads write is kept on different lines."""
 
 LOCK_BYTES = 128
@@ -30,7 +31,6 @@ PATIENT_LOOKS = 40_000
 NAP_MICROSECONDS = 50
 
 _INT64 = ir.IntType(64)
-_WINDOWS = os.name == "nt"
 
 
 def _word(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
@@ -109,48 +109,16 @@ def pause(typing_context: Any) -> Any:
 # ---------------------------------------------------------------- what the system does
 
 
-def _system_function(name: str) -> Any:
-    library = ctypes.windll.kernel32 if _WINDOWS else ctypes.CDLL(None)  # type: ignore[attr-defined]
-    return getattr(library, name)
-
-
-_POSIX = {
-    "nmt_yield_processor": "sched_yield",
-    "nmt_sleep": "usleep",
-    "nmt_lock": "pthread_mutex_lock",
-    "nmt_unlock": "pthread_mutex_unlock",
-    "nmt_wait": "pthread_cond_wait",
-    "nmt_wake": "pthread_cond_broadcast",
-}
-# Untested.
-_OF_WINDOWS = {
-    "nmt_yield_processor": "SwitchToThread",
-    "nmt_sleep": "Sleep",
-    "nmt_lock": "AcquireSRWLockExclusive",
-    "nmt_unlock": "ReleaseSRWLockExclusive",
-    "nmt_wait": "SleepConditionVariableSRW",
-    "nmt_wake": "WakeAllConditionVariable",
-}
-for _name, _theirs in (_OF_WINDOWS if _WINDOWS else _POSIX).items():
-    binding.add_symbol(_name, ctypes.cast(_system_function(_theirs), ctypes.c_void_p).value)
-
-
 def make_lock(place: int) -> None:
     """A lock, open, in zeroed memory at an address."""
-    if not _WINDOWS and _system_function("pthread_mutex_init")(ctypes.c_void_p(place), None):
+    if not ON_WINDOWS and system_function("pthread_mutex_init")(ctypes.c_void_p(place), None):
         raise OSError("pthread_mutex_init failed")
 
 
 def make_condition(place: int) -> None:
     """A condition in zeroed memory at an address."""
-    if not _WINDOWS and _system_function("pthread_cond_init")(ctypes.c_void_p(place), None):
+    if not ON_WINDOWS and system_function("pthread_cond_init")(ctypes.c_void_p(place), None):
         raise OSError("pthread_cond_init failed")
-
-
-def _call(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> None:
-    kind = ir.FunctionType(ir.IntType(32), [argument.type for argument in arguments])
-    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    builder.call(function, arguments)
 
 
 @intrinsic
@@ -158,7 +126,7 @@ def let_others_run(typing_context: Any) -> Any:
     """Leave the core to another thread that wants it; return at once where there is none."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _call(builder, "nmt_yield_processor")
+        call_system(builder, "nmt_yield_processor")
         return context.get_dummy_value()
 
     return numba_types.void(), codegen
@@ -167,10 +135,10 @@ def let_others_run(typing_context: Any) -> Any:
 @intrinsic
 def _nap(typing_context: Any) -> Any:
     """Leave the core for a moment, even where no other thread wants it."""
-    length = 1 if _WINDOWS else NAP_MICROSECONDS  # milliseconds there
+    length = 1 if ON_WINDOWS else NAP_MICROSECONDS  # milliseconds there
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _call(builder, "nmt_sleep", ir.Constant(ir.IntType(32), length))
+        call_system(builder, "nmt_sleep", ir.Constant(ir.IntType(32), length))
         return context.get_dummy_value()
 
     return numba_types.void(), codegen
@@ -181,7 +149,7 @@ def lock(typing_context: Any, place: Any) -> Any:
     """Take the lock at an address; nobody may have it for longer than some dozen instructions."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _call(builder, "nmt_lock", args[0])
+        call_system(builder, "nmt_lock", args[0])
         return context.get_dummy_value()
 
     return numba_types.void(numba_types.int64), codegen
@@ -192,7 +160,7 @@ def unlock(typing_context: Any, place: Any) -> Any:
     """Give it back."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _call(builder, "nmt_unlock", args[0])
+        call_system(builder, "nmt_unlock", args[0])
         return context.get_dummy_value()
 
     return numba_types.void(numba_types.int64), codegen
@@ -203,8 +171,8 @@ def wait(typing_context: Any, condition: Any, lock: Any) -> Any:
     """Give the lock back, sleep until somebody wakes the condition, or for no reason, and take the lock again."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        forever = [ir.Constant(ir.IntType(32), -1), ir.Constant(ir.IntType(32), 0)] if _WINDOWS else []
-        _call(builder, "nmt_wait", args[0], args[1], *forever)
+        forever = [ir.Constant(ir.IntType(32), -1), ir.Constant(ir.IntType(32), 0)] if ON_WINDOWS else []
+        call_system(builder, "nmt_wait", args[0], args[1], *forever)
         return context.get_dummy_value()
 
     return numba_types.void(numba_types.int64, numba_types.int64), codegen
@@ -215,7 +183,7 @@ def wake(typing_context: Any, condition: Any) -> Any:
     """Wake all who sleep at a condition."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _call(builder, "nmt_wake", args[0])
+        call_system(builder, "nmt_wake", args[0])
         return context.get_dummy_value()
 
     return numba_types.void(numba_types.int64), codegen

@@ -30,7 +30,8 @@ def extend(search):  # type: ignore[no-untyped-def]
         n, r, parent = search.taken, search.num_rows, search.num_parents
         search.num_free -= 1
         s = search.free[search.num_free]
-        slots.sentence[s], slots.name[s], slots.list[s] = waiting.sentence[n], waiting.name[n], waiting.list[n]
+        slots.sentence[s], slots.list[s] = waiting.sentence[n], waiting.list[n]
+        slots.sentence_id[s] = waiting.sentence_id[n]
         slots.steps[s], slots.limit[s], slots.expected[s] = 0, waiting.limit[n], waiting.expected[n]
         slots.room[s], slots.num_ended[s], slots.to_beat[s] = search.beam_size, 0, -np.inf
         rows.token[r], rows.sum[r], rows.slot[r], rows.parent[r] = waiting.token[n], 0.0, s, parent
@@ -178,8 +179,8 @@ def number_words(search):  # type: ignore[no-untyped-def]
             search.distinct[count] = token
             count += 1
         rows.word[r] = numbering[token]
-        if search.num_names > 0:
-            rows.source[r] = search.starts[slots.name[s] - search.first_name]
+        if search.num_ids > 0:
+            rows.source[r] = search.starts[slots.sentence_id[s] - search.first_id]
         rows.list[r] = slots.list[s]
         most = max(most, slots.room[s])
     for u in range(count):

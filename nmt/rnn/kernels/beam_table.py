@@ -59,11 +59,11 @@ SEARCH = TableLayout(
     group("live", arrays(np.int64, (None,), "first_row"), arrays(np.int64, _ROWS, "slot", "room")),
     # The continuations chosen, beam_size of each live sentence, the best first; row -1 where there are no more.
     group("chosen", arrays(np.int64, _ROWS, "row", "token"), arrays(np.float64, _ROWS, "sum")),
-    # By slot: the sentence, its name with the decoder, its list of candidates; steps taken and the most; places in the
+    # By slot: the sentence, its id with the decoder, its list of candidates; steps taken and the most; places in the
     # beam, ended hypotheses; the score to beat, the tokens expected.
     group(
         "slots",
-        arrays(np.int64, _SLOTS, "sentence", "name", "list", "steps", "limit", "room", "num_ended"),
+        arrays(np.int64, _SLOTS, "sentence", "sentence_id", "list", "steps", "limit", "room", "num_ended"),
         arrays(np.float64, _SLOTS, "to_beat", "expected"),
     ),
     # Slots that nobody has, and those of ended sentences.
@@ -78,7 +78,7 @@ SEARCH = TableLayout(
     # Sentences that wait, as in slots, and the token before the first step.
     group(
         "waiting",
-        arrays(np.int64, _WAITING, "sentence", "name", "list", "limit", "token"),
+        arrays(np.int64, _WAITING, "sentence", "sentence_id", "list", "limit", "token"),
         arrays(np.float64, _WAITING, "expected"),
     ),
     # By steps: what a sum is divided by.
@@ -86,8 +86,8 @@ SEARCH = TableLayout(
     # What the output layer's task fills, flat: the best tokens of each row and their log-probabilities.
     arrays(np.int32, (None,), "tokens"),
     arrays("F", (None,), "scores"),
-    # Where captured arrays begin, by name from first_name on; no names where the decoder captures nothing.
-    constants("num_names", "first_name"),
+    # Where captured arrays begin, by sentence id from first_id on; no ids where the decoder captures nothing.
+    constants("num_ids", "first_id"),
     arrays(np.int64, (None,), "starts"),
     # States, by address: behind the rows before the step, of waiting sentences, what rows continue; bytes of a row.
     constants("num_states"),

@@ -35,10 +35,10 @@ def source_name(label: str, content: str, types: str) -> str:
     return _digest(label, repr((FINGERPRINT, TARGET, platform.machine(), sys.platform)), content, types)
 
 
-def code_name(label: str, content: str, types: str, code: str) -> str:
-    """The name of machine code of that by this process, which besides has imported the sources as these bytes for
-    Python: a file may change between its import and now."""
-    return _digest(label, source_name(label, content, types), compiler(), code)
+def code_name(label: str, source_name: str, code: str) -> str:
+    """The name of machine code of what has that `source_name` by this process, which besides has imported the sources
+    as these bytes for Python: a file may change between its import and now."""
+    return _digest(label, source_name, compiler(), code)
 
 
 def _digest(label: str, *parts: str) -> str:

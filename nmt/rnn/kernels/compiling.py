@@ -6,7 +6,6 @@ two processes make the same bytes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -30,7 +29,8 @@ with uninterrupted():  # an import of compiled modules that was cut short cannot
 from nmt.rnn.kernels import table_types as table_types  # what Numba has to know of tables
 from nmt.rnn.kernels.arrays import array_value
 from nmt.rnn.kernels.kernel import LINE_BYTES
-from nmt.rnn.kernels.native import Compilable, Native
+from nmt.rnn.kernels.machine_code import object_of
+from nmt.rnn.kernels.native import Compilable, Jitted
 from nmt.rnn.kernels.store import Record
 
 if hasattr(global_compiler_lock, "_lock"):
@@ -70,7 +70,7 @@ def dispatcher(function: Any, fastmath: frozenset[str]) -> Any:
     return compiled
 
 
-def compile_native(native: Native) -> Record:
+def compile_native(native: Jitted) -> Record:
     """Its machine code, and the symbols of the process that it calls."""
     with global_compiler_lock, _as_parts():
         flags = Flags()
@@ -84,7 +84,8 @@ def compile_native(native: Native) -> Record:
         made = compile_extra(*contexts, native.function, argument_types, _type_named(native.result), flags, {})
         library = made.library
         library.add_ir_module(_entrance(made.fndesc, native))
-        return _linked(library, native.entry)
+        library._link_all()
+        return object_of(library._final_module, native.entry)
 
 
 class _Part(JITCodeLibrary):
@@ -129,7 +130,7 @@ def _type_named(name: str) -> Any:
     return types.Array(kind, int(axes), "C") if axes else kind
 
 
-def _entrance(description: Any, native: Native) -> ir.Module:
+def _entrance(description: Any, native: Jitted) -> ir.Module:
     """A function of C that calls a compiled one. Numba's own would drag in Python, to report what is never raised."""
     context = cpu_target.target_context
     module = context.create_module(native.entry)
@@ -154,7 +155,7 @@ def _entrance(description: Any, native: Native) -> ir.Module:
     return module
 
 
-def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Native) -> list[ir.Value]:
+def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Jitted) -> list[ir.Value]:
     """The arguments of a kernel: (part, parts) where it has them, and what `kernel.Kernel` put into its table."""
     context = cpu_target.target_context
     part, parts, table = given
@@ -177,22 +178,3 @@ def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Native) -
             values.append(builder.load(builder.bitcast(word(at), context.get_value_type(kind).as_pointer())))
         at += 1
     return values
-
-
-def _linked(library: Any, entry: str) -> Record:
-    """A library of Numba's with all that it calls as one object, whose names are private but for the entrance."""
-    library._link_all()
-    module = library._final_module
-    for value in (*module.functions, *module.global_variables):
-        if not value.is_declaration and value.name != entry:
-            value.linkage = "private"
-    # Once. Numba does it twice, for counters of references, which there are none of.
-    passes, builder = library.codegen._module_pass_manager()
-    passes.run(module, builder)
-    module.verify()
-    symbols = sorted({name for name in _DECLARED.findall(str(module)) if not name.startswith("llvm.")})
-    code = library.codegen._tm.emit_object(module)
-    return Record({"entry": entry, "symbols": symbols}, code)
-
-
-_DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MULTILINE)

@@ -14,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from nmt.rnn.kernels.kernel import Kernel
-from nmt.rnn.kernels.native import Compilable, Native
+from nmt.rnn.kernels.native import Compilable, Jitted
 
 __all__ = [
     "FAST",
@@ -101,22 +101,22 @@ intrinsic: Callable[[Callable[..., Any]], Any] = Intrinsic
 # ---------------------------------------------------------------- functions by address
 
 
-def task(function: Callable[..., Any]) -> Native:
+def task(function: Callable[..., Any]) -> Jitted:
     """A function (part, parts, table), compiled when first used; `.address` is that of its code, for `team.run_team`.
 
     The table is an address: of int64 numbers and addresses, which the function knows the order of. A call
     with three numbers costs a fraction of one that hands over twenty arrays. The function must return
     nothing and raise nothing.
     """
-    return Native(function, ("int64", "int64", "voidptr"), FAST)
+    return Jitted(function, ("int64", "int64", "voidptr"), FAST)
 
 
-def native_function(result: str = "void") -> Callable[[Callable[..., Any]], Native]:
+def native_function(result: str = "void") -> Callable[[Callable[..., Any]], Jitted]:
     """For functions of int64 that Python calls by `.call`, without the interpreter's lock; they return this type,
     "int64" or nothing, and raise nothing."""
 
-    def decorate(function: Callable[..., Any]) -> Native:
-        return Native(function, ("int64",) * function.__code__.co_argcount, FAST, result=result)
+    def decorate(function: Callable[..., Any]) -> Jitted:
+        return Jitted(function, ("int64",) * function.__code__.co_argcount, FAST, result=result)
 
     return decorate
 
@@ -134,7 +134,7 @@ def external(
     functions have one.
     """
     name = name or function.__name__.lstrip("_")
-    native = Native(function, argument_types, FAST if fast else frozenset(), symbol=f"nmt_{name}")
+    native = Jitted(function, argument_types, FAST if fast else frozenset(), symbol=f"nmt_{name}")
 
     def call(typing_context: Any, *arguments: Any) -> Any:
         return _call_of(native)
@@ -166,9 +166,8 @@ def external_by_elements(name: str, choices: dict[str, Any], *, optional: bool =
     return found
 
 
-def _call_of(native: Native, *before: Any) -> Any:
+def _call_of(native: Jitted, *before: Any) -> Any:
     """The signature and code of a call by symbol, with arguments before those that are handed over."""
-    _ = native.address  # LLVM wants to know the symbol as soon as it is called somewhere
     argument_types = [getattr(numba_types, kind) for kind in native.argument_types]
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

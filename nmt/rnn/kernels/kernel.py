@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.rnn.kernels.native import Compilable, Native
+from nmt.rnn.kernels.native import Compilable, Jitted
 
 LINE_BYTES = 64
 """What a table begins with: the cache line of its task's meetings (see barrier.py)."""
@@ -36,14 +36,14 @@ _NUMBERS: dict[type, tuple[str, str]] = {
 class _Entry(NamedTuple):
     """A kernel compiled for kinds of arguments."""
 
-    native: Native
+    native: Jitted
     words: struct.Struct
 
 
 class Call(NamedTuple):
     """A kernel with the arguments of a call; `keep` is what the table and its addresses are of."""
 
-    native: Native
+    native: Jitted
     table: int
     keep: Any
 
@@ -113,9 +113,9 @@ class Kernel(Compilable):
         numbers = ", ".join(kind.__name__ for kind in _NUMBERS)
         raise TypeError(f"{self.function.__name__}: takes arrays of this machine's byte order and {numbers}, got {got}")
 
-    def native(self, forms: tuple[str, ...]) -> Native:
+    def native(self, forms: tuple[str, ...]) -> Jitted:
         """Its machine code for arguments of these types, arrays as "float32 2" and the like."""
-        return Native(self.function, forms, self.fastmath, by_table=True, has_parts=self.has_parts)
+        return Jitted(self.function, forms, self.fastmath, by_table=True, has_parts=self.has_parts)
 
 
 def address_of(array: Any) -> int:

@@ -1,67 +1,11 @@
-"""Loads and stores for generated loops.
+"""What compiled code reads from tables, and which rows take part at a step."""
 
-Plain indexing of a Numba array checks for negative indices and tells LLVM nothing about overlap, so a loop over a
-dozen arrays is not
-vectorised. Here an access is one pointer and one offset, marked with a scope: accesses of different scopes never
-meet, which the emitter
-knows because it laid the memory out. See "noalias" and "alias.scope" metadata in the LLVM language reference.
-"""
-
-from functools import cache, reduce
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
-from nmt.rnn.kernels.arrays import array_value
-from nmt.rnn.kernels.jit import inner_kernel, intrinsic, kernel, numba_types, with_arity
-
-MAX_SCOPES = 48
-"""Arrays of one function that are told apart; more of them share the last scope."""
-
-
-def _mark(builder: ir.IRBuilder, instruction: ir.Instruction, scope: int) -> None:
-    module = builder.module
-    domain = module.add_metadata(["nmt rows"])
-    scopes = [module.add_metadata([f"nmt place {n}", domain]) for n in range(MAX_SCOPES)]
-    instruction.set_metadata("alias.scope", module.add_metadata([scopes[scope]]))
-    instruction.set_metadata("noalias", module.add_metadata([s for n, s in enumerate(scopes) if n != scope]))
-
-
-def _element(context: Any, builder: ir.IRBuilder, array_type: Any, array: Any, terms: Any) -> ir.Value:
-    offset = reduce(builder.add, terms)
-    return builder.gep(context.make_array(array_type)(context, builder, array).data, [offset], inbounds=True)
-
-
-@cache
-def reader(scope: int, terms: int) -> Any:
-    """`get(array, *offset)`: the element at an offset in C order, which is a sum of so many terms. One object for all
-    functions, so that Numba finds out once what it is."""
-
-    def get(typing_context: Any, array: Any, *offset: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            load = builder.load(_element(context, builder, signature.args[0], args[0], args[1:]))
-            _mark(builder, load, scope)
-            return load
-
-        return array.dtype(array, *(numba_types.int64,) * terms), codegen
-
-    return intrinsic(with_arity(get, 1 + terms, "get"))
-
-
-@cache
-def writer(scope: int, terms: int) -> Any:
-    """`put(array, *offset, value)`."""
-
-    def put(typing_context: Any, array: Any, *offset_and_value: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            store = builder.store(args[-1], _element(context, builder, signature.args[0], args[0], args[1:-1]))
-            _mark(builder, store, scope)
-            return context.get_dummy_value()
-
-        return numba_types.void(array, *(numba_types.int64,) * terms, array.dtype), codegen
-
-    return intrinsic(with_arity(put, 2 + terms, "put"))
+from nmt.rnn.kernels.jit import inner_kernel, intrinsic, kernel, numba_types
 
 
 @intrinsic
@@ -85,24 +29,6 @@ def pointers_after(words: int) -> Any:
             return builder.load(builder.gep(pointers, [place]))
 
         return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
-
-    return intrinsic(get)
-
-
-@cache
-def arrays_in(dtype: Any) -> Any:
-    """`get(table, index)`: a flat array of this dtype by the address at a place of a table; how long is not known."""
-    elements = str(np.dtype(dtype))
-
-    def get(typing_context: Any, table: Any, index: Any) -> Any:
-        kind = numba_types.Array(getattr(numba_types, elements), 1, "C")
-
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
-            start, length = builder.load(builder.gep(numbers, [args[1]])), ir.Constant(ir.IntType(64), 1)
-            return array_value(context, builder, kind, start, [length])
-
-        return kind(numba_types.voidptr, numba_types.int64), codegen
 
     return intrinsic(get)
 

@@ -6,6 +6,7 @@ calls others by symbols of the process; it says which, and they are there before
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_int64
 from functools import cached_property
@@ -46,56 +47,46 @@ class Compilable:
         return _compiler().dispatcher(self.function, self.fastmath)
 
 
-class Native:
+class Native(ABC):
     """A function that raises nothing, by its address; loaded or compiled when that is first asked for.
 
-    argument_types: names of Numba's types, for an array "float32 2" and the like. symbol: what other compiled code
-    calls it by; without one nothing does. result: the name of a type, of nothing by default. by_table: its arguments
-    are in a table, by whose address it is called with (part, parts, table); it gets (part, parts) first where it
-    `has_parts` (see kernel.py).
+    argument_types: names of Numba's types, for an array "float32 2" and the like. result: the name of a type, of
+    nothing by default. symbol: what other compiled code calls it by; without one nothing does.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        argument_types: tuple[str, ...],
-        fastmath: frozenset[str],
-        *,
-        symbol: str | None = None,
-        result: str = "void",
-        by_table: bool = False,
-        has_parts: bool = False,
-    ) -> None:
-        self.function, self.argument_types, self.fastmath = function, argument_types, fastmath
-        self.symbol, self.result, self.by_table, self.has_parts = symbol, result, by_table, has_parts
+    def __init__(self, argument_types: tuple[str, ...], *, symbol: str | None = None, result: str = "void") -> None:
+        self.argument_types, self.symbol, self.result = argument_types, symbol, result
         self._address = 0
         self.recipe: tuple[Any, ...] | list[Any] | None = None  # see recipes.py
-        if symbol:
-            former = _BY_SYMBOL.get(symbol)
-            if former and (former.function.__module__, former.function.__qualname__) != (
-                function.__module__,
-                function.__qualname__,
-            ):
-                raise RuntimeError(f"{symbol}: two functions have this name")
-            _BY_SYMBOL[symbol] = self
 
-    @cached_property
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What its names begin with, for readers."""
+
+    @property
+    @abstractmethod
     def content(self) -> str | None:
         """See code_names.py."""
-        return content_of(self.function)
 
     @property
+    @abstractmethod
     def _types(self) -> str:
-        return repr((self.argument_types, self.result, self.by_table, sorted(self.fastmath)))
+        """What it is compiled for, besides."""
 
     @property
-    def _label(self) -> str:
-        return (self.symbol or self.function.__name__).removeprefix("nmt_").lstrip("_")
+    @abstractmethod
+    def _python_code(self) -> str:
+        """What this process has of its source, where that could have changed since (see code_names.code_name)."""
+
+    @abstractmethod
+    def compile(self) -> Record:
+        """Its machine code, made anew."""
 
     @cached_property
     def source_name(self) -> str | None:
         """That of what it is compiled from; None where its content has none."""
-        return None if self.content is None else source_name(self._label, self.content, self._types)
+        return None if self.content is None else source_name(self.label, self.content, self._types)
 
     @cached_property
     def entry(self) -> str:
@@ -105,9 +96,7 @@ class Native:
     @cached_property
     def code_name(self) -> str | None:
         """That of its machine code in the store; None where its content has none."""
-        if self.content is None:
-            return None
-        return code_name(self._label, self.content, self._types, python_code(self.function.__code__))
+        return None if self.source_name is None else code_name(self.label, self.source_name, self._python_code)
 
     @property
     def is_loaded(self) -> bool:
@@ -128,15 +117,19 @@ class Native:
     @cached_property
     def call(self) -> Callable[..., int]:
         """It, for Python: arguments and result are int64, and the interpreter's lock is free meanwhile."""
-        arguments = 3 if self.by_table else len(self.argument_types)
-        return CFUNCTYPE(c_int64 if self.result == "int64" else None, *(c_int64,) * arguments)(self.address)
+        return CFUNCTYPE(c_int64 if self.result == "int64" else None, *(c_int64,) * self._arity)(self.address)
+
+    @property
+    def _arity(self) -> int:
+        return len(self.argument_types)
 
     def _find(self) -> int:
         found = self._shipped() or self._stored()
         if found is None:
             for begin in when_compiling:
                 begin(self)
-            found = _compiler().compile_native(self)
+            found = self.compile()
+            _load_called(found)
             if self.code_name is not None and sources_are_unchanged():
                 store().write(self.code_name, found)
         address = machine_code.load(found.code, found.facts["entry"])
@@ -151,12 +144,70 @@ class Native:
         return None if self.code_name is None else _usable(store().read(self.code_name))
 
 
+class Jitted(Native):
+    """One that Numba compiles from a function of Python.
+
+    by_table: its arguments are in a table, by whose address it is called with (part, parts, table); it gets (part,
+    parts) first where it `has_parts` (see kernel.py).
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        argument_types: tuple[str, ...],
+        fastmath: frozenset[str],
+        *,
+        symbol: str | None = None,
+        result: str = "void",
+        by_table: bool = False,
+        has_parts: bool = False,
+    ) -> None:
+        super().__init__(argument_types, symbol=symbol, result=result)
+        self.function, self.fastmath = function, fastmath
+        self.by_table, self.has_parts = by_table, has_parts
+        if symbol:
+            former = _BY_SYMBOL.get(symbol)
+            if former and (former.function.__module__, former.function.__qualname__) != (
+                function.__module__,
+                function.__qualname__,
+            ):
+                raise RuntimeError(f"{symbol}: two functions have this name")
+            _BY_SYMBOL[symbol] = self
+
+    @cached_property
+    def content(self) -> str | None:
+        """See code_names.py."""
+        return content_of(self.function)
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return (self.symbol or self.function.__name__).removeprefix("nmt_").lstrip("_")
+
+    @property
+    def _types(self) -> str:
+        return repr((self.argument_types, self.result, self.by_table, sorted(self.fastmath)))
+
+    @property
+    def _python_code(self) -> str:
+        return python_code(self.function.__code__)
+
+    @property
+    def _arity(self) -> int:
+        return 3 if self.by_table else super()._arity
+
+    def compile(self) -> Record:
+        """Its machine code, made anew."""
+        made: Record = _compiler().compile_native(self)
+        return made
+
+
 def _compiler() -> Any:
     """The module that imports Numba; by its name, for it is made of what is here."""
     return import_module(f"{__package__}.compiling")
 
 
-_BY_SYMBOL: dict[str, Native] = {}
+_BY_SYMBOL: dict[str, Jitted] = {}
 _unnamed = count(1)
 
 # One finds its code at a time, with all that it calls.
@@ -173,8 +224,12 @@ def _usable(found: Record | None) -> Record | None:
     """A record, all that it calls being there; None where something is not."""
     if found is None:
         return None
-    symbols = found.facts["symbols"]
-    for symbol in symbols:
+    _load_called(found)
+    return None if machine_code.unresolved(found.facts["symbols"]) else found
+
+
+def _load_called(found: Record) -> None:
+    """Have all of ours that it calls: LLVM wants to know their symbols before it is loaded."""
+    for symbol in found.facts["symbols"]:
         if symbol in _BY_SYMBOL:
             _ = _BY_SYMBOL[symbol].address
-    return None if machine_code.unresolved(symbols) else found

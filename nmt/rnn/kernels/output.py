@@ -11,10 +11,10 @@ from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
-from nmt.rnn.kernels.softmax import log_sum_exp, row_loss, row_max
+from nmt.rnn.kernels.softmax import row_loss
 from nmt.rnn.profile import operation
 
-__all__ = ["log_sum_exp", "output_loss", "row_max"]
+__all__ = ["chunk_rows", "output_loss"]
 
 Array = NDArray[Any]
 

@@ -18,7 +18,7 @@ from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.jit import external, external_by_elements, inner_kernel, kernel, task
+from nmt.rnn.kernels.jit import external, external_by_elements, kernel, task
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
 from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import (
@@ -41,7 +41,6 @@ __all__ = [
     "PACKING",
     "address",
     "advance",
-    "columns_of",
     "pack",
     "pack_bf16",
     "pack_int8",
@@ -131,13 +130,6 @@ rows_product = external_by_elements("rows_product", _OF_ELEMENTS)
 # `packed` holds; other elements are multiplied as they are.
 _ROUNDED = {"uint32": to_pairs, "int32": to_quads}
 round_rows = external_by_elements("round_rows", _ROUNDED, optional=True)
-
-
-@inner_kernel
-def columns_of(N, part, parts):  # type: ignore[no-untyped-def]
-    """First and last + 1 of the columns, whole panels, that are one thread's of N float32 columns."""
-    panels = (N + _PANEL_F4 - 1) // _PANEL_F4
-    return min(N, panels * part // parts * _PANEL_F4), min(N, panels * (part + 1) // parts * _PANEL_F4)
 
 
 @kernel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -11,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.kernels.modules import GENERATED, load_module
-from nmt.rnn.kernels.native import Native
+from nmt.rnn.kernels.generated import generated_loop
+from nmt.rnn.kernels.native import Jitted, Native
 
 Recipe = list[Any]
 
@@ -35,10 +34,9 @@ def recipe_of(native: Native) -> Recipe | None:
     """How it is made; None where only this process knows: its function is not that of a module."""
     if native.recipe is not None:
         return list(native.recipe)
+    if not isinstance(native, Jitted):
+        return None
     module = native.function.__module__
-    if module.startswith(GENERATED):
-        source = "".join(linecache.getlines(native.function.__code__.co_filename))
-        return ["generated", source, native.function.__name__, module.removeprefix(GENERATED).rpartition("_")[0]]
     for name, value in vars(sys.modules.get(module, sys)).items():
         if value is native or getattr(value, "native", None) is native:
             return ["named", module, name]
@@ -51,8 +49,7 @@ def native_of(recipe: Recipe) -> Native:
     """What a recipe makes."""
     kind, module, name, *more = recipe
     if kind == "generated":
-        found: Native = getattr(load_module(module, more[0]), name)
-        return found
+        return generated_loop(module, name)
     value = getattr(import_module(module), name)
     if kind == "kernel":
         made: Native = value.native(tuple(more[0]))

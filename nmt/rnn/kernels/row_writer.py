@@ -31,12 +31,13 @@ def variable(name: str) -> str:
 @dataclass
 class Function:
     """A generated function and what to pass after the fixed arguments: arrays by name (`scratch` are those that
-    start as finite numbers and last for one call), then packed weights."""
+    start as finite numbers and last for one call), then packed weights. `source` is its text, where it is one."""
 
     name: str
     arrays: list[str] = field(default_factory=list)
     scratch: dict[str, Place] = field(default_factory=dict)
     weights: list[Weight] = field(default_factory=list)
+    source: str = ""
 
 
 class Block:
@@ -106,11 +107,11 @@ class Names:
 
     def load(self, place: Place, at: Terms) -> str:
         """The number at an offset of a place."""
-        raise NotImplementedError
+        return f"{self.array(place)}[{' + '.join(at)}]"
 
     def store(self, place: Place, at: Terms, value: str) -> str:
         """Writes it."""
-        raise NotImplementedError
+        return f"{self.load(place, at)} = {value}"
 
 
 class RowWriter:

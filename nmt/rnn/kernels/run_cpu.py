@@ -18,8 +18,8 @@ from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.division import Sharing
 from nmt.rnn.kernels.ahead import offer
 from nmt.rnn.kernels.emit_cpu import INTEGERS, Module, emit
+from nmt.rnn.kernels.generated import generated_loop
 from nmt.rnn.kernels.memory import zero_inactive
-from nmt.rnn.kernels.modules import load_module
 from nmt.rnn.kernels.native import Native
 from nmt.rnn.kernels.packed_weights import packed_weight
 from nmt.rnn.kernels.pool import run_parallel, run_team
@@ -86,8 +86,8 @@ class _Side:
 
     def natives(self) -> dict[str, Native]:
         """The generated functions."""
-        code = load_module(self.module.source, self.module.key)
-        return {step.name: getattr(code, step.name) for step, _, _ in self.steps if isinstance(step, Function)}
+        functions = (step for step, _, _ in self.steps if isinstance(step, Function))
+        return {function.name: generated_loop(function.source, function.name) for function in functions}
 
 
 class Executable:

@@ -1,6 +1,6 @@
 """The rules of beam search, each written once: plain functions of numbers.
 
-`decode.beam` calls them as they stand, the compiled search on the processor as `jit.inlined`, the step on a card as
+`decode.beam` calls them as they stand, the compiled search on the processor as `jit.inlined`, the step on a GPU as
 device functions. So a rule calls no other one, and takes and gives numbers; where it is made of operators alone, it
 takes NumPy arrays as well. Its vectorised form for the others is in `decode.penalty`, held to it by a test.
 """

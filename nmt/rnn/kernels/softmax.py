@@ -35,16 +35,6 @@ def row_max(row):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def log_sum_exp(row):  # type: ignore[no-untyped-def]
-    """(max, log(sum(exp(row)))) of a row of at least one entry, safe for any finite entries."""
-    best = row_max(row)
-    total = row.dtype.type(0)
-    for i in range(row.size):
-        total += exp(row[i] - best)
-    return best, best + log(total)
-
-
-@inner_kernel
 def _contains(row, value):  # type: ignore[no-untyped-def]
     for entry in row:
         if entry == value:

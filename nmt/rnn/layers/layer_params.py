@@ -82,7 +82,7 @@ class LayerParams:
         self.load({name: initial_array(param, rng, self.dtype) for name, param in self.shapes.items()})
 
     def set_writeable(self, writeable: bool) -> None:
-        """Open or close the arrays on the host; those of a card cannot be closed: nobody must write into them."""
+        """Open or close the arrays on the host; those of a GPU cannot be closed: nobody must write into them."""
         if not isinstance(self._flat, np.ndarray):
             return
         self._flat.flags.writeable = writeable

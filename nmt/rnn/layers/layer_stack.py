@@ -25,7 +25,7 @@ from nmt.rnn.layers.layer_params import LayerParams
 from nmt.rnn.layers.layer_states import LayerStates
 from nmt.rnn.layers.padding import Empty, Padding
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.scan.short_runs import Repeated, Side, Sizes
+from nmt.rnn.scan.short_runs import LayersBySize, PreparedLayers, Side
 
 Need = Literal["x", "states", "params"]
 """A kind of gradient."""
@@ -204,7 +204,7 @@ class LayerStack:
     def _forget_sizes(self) -> None:
         """Let the memory of short runs go."""
         joins = [states.together for states in self._states.values()]
-        self._sizes = Sizes(lambda T, B: Repeated(self._layers, joins, T, B))
+        self._sizes = LayersBySize(lambda T, B: PreparedLayers(self._layers, joins, T, B))
 
     def _refresh(self, side: Side) -> Weights:
         """The cell's weights from `params` as they are now."""

@@ -18,7 +18,7 @@ Where a system has one bias, it becomes `b_x` and `b_h` is zero; the other way t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,45 +54,30 @@ def reorder_gates(array: np.ndarray, have: str, want: str) -> np.ndarray:
 def from_torch(state: Mapping[str, Any], prefix: str = "") -> Arrays:
     """From the entries below `prefix` of a state_dict, as NumPy arrays: `weight_ih_l0` [G*H, D] and so on. Raises
     ShapeError: a name that is no layer's."""
-    found: Arrays = {}
-    for name, array in state.items():
-        if name.startswith(prefix):
-            theirs, layer, end = _split(name[len(prefix) :], _NAME, _TORCH)
-            found[f"{_TORCH[theirs]}_l{layer}{end}"] = np.ascontiguousarray(np.asarray(array).T)
-    return found
+    below = {name[len(prefix) :]: array for name, array in state.items() if name.startswith(prefix)}
+    return _transposed(below, _NAME, _TORCH, lambda what, layer, end: f"{what}_l{layer}{end}")
 
 
 def to_torch(params: Mapping[str, np.ndarray], prefix: str = "") -> Arrays:
     """The entries of a state_dict of torch.nn.LSTM, GRU or RNN. Raises ShapeError: a parameter that it does not
     have."""
     theirs = {ours: name for name, ours in _TORCH.items()}
-    found: Arrays = {}
-    for name, array in params.items():
-        ours, layer, end = _split(name, _NAME, theirs)
-        found[f"{prefix}{theirs[ours]}_l{layer}{end}"] = np.ascontiguousarray(np.asarray(array).T)
-    return found
+    return _transposed(params, _NAME, theirs, lambda what, layer, end: f"{prefix}{what}_l{layer}{end}")
 
 
 def from_mxnet(arrays: Mapping[str, Any]) -> Arrays:
     """From the parameters of mxnet.gluon.rnn.LSTM, GRU or RNN: `l0_i2h_weight` [G*H, D], `r0_...` of the direction from
     last to first. Raises ShapeError: a name that is no layer's."""
-    found: Arrays = {}
-    for name, array in arrays.items():
-        theirs, layer, side = _split(name, r"(?P<side>[lr])(?P<layer>\d+)_(?P<what>.+)", _MXNET)
-        found[f"{_MXNET[theirs]}_l{layer}{'_reverse' if side == 'r' else ''}"] = np.ascontiguousarray(
-            np.asarray(array).T
-        )
-    return found
+    pattern = r"(?P<side>[lr])(?P<layer>\d+)_(?P<what>.+)"
+    return _transposed(
+        arrays, pattern, _MXNET, lambda what, layer, side: f"{what}_l{layer}{'_reverse' if side == 'r' else ''}"
+    )
 
 
 def to_mxnet(params: Mapping[str, np.ndarray]) -> Arrays:
     """The parameters of mxnet.gluon.rnn.LSTM, GRU or RNN, by name. Raises ShapeError: one that they do not have."""
     theirs = {ours: name for name, ours in _MXNET.items()}
-    found: Arrays = {}
-    for name, array in params.items():
-        ours, layer, end = _split(name, _NAME, theirs)
-        found[f"{'r' if end else 'l'}{layer}_{theirs[ours]}"] = np.ascontiguousarray(np.asarray(array).T)
-    return found
+    return _transposed(params, _NAME, theirs, lambda what, layer, end: f"{'r' if end else 'l'}{layer}_{what}")
 
 
 def from_flat(vector: np.ndarray, like: Mapping[str, np.ndarray]) -> Arrays:
@@ -122,6 +107,18 @@ def _flat_order(names: Mapping[str, Any]) -> list[str]:
     if len(matrices) + len(biases) < len(names):
         raise ShapeError(f"layouts: parameters must be W_x, W_h, W_p, b_x and b_h of cuDNN, got {', '.join(names)}")
     return matrices + biases
+
+
+def _transposed(
+    arrays: Mapping[str, Any], pattern: str, known: Mapping[str, str], name_of: Callable[[str, str, str], str]
+) -> Arrays:
+    """Matrices transposed, by the names that `name_of` makes of what `known` calls the parameter, layer and
+    direction; see `_split`."""
+    found: Arrays = {}
+    for name, array in arrays.items():
+        what, layer, side = _split(name, pattern, known)
+        found[name_of(known[what], layer, side)] = np.ascontiguousarray(np.asarray(array).T)
+    return found
 
 
 def _split(name: str, pattern: str, known: Mapping[str, str]) -> tuple[str, str, str]:

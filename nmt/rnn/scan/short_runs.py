@@ -30,7 +30,7 @@ class Side:
     reverse: bool
 
 
-class Repeated:
+class PreparedLayers:
     """Layers over T steps of B whole rows, in memory of their own, with weights that stay as they are.
 
     For one thread at a time. A call copies the numbers in, runs the launches of all layers in a fixed order, and copies
@@ -72,15 +72,15 @@ class Repeated:
         return (self.y.copy(), *[join(last) for join, last in zip(self._joins, self._last, strict=True)])
 
 
-class Sizes:
-    """`Repeated` by size, made when first asked for; several threads may call at once."""
+class LayersBySize:
+    """`PreparedLayers` by size, made when first asked for; several threads may call at once."""
 
-    def __init__(self, make: Callable[[int, int], Repeated], most: int = tuning.LAYER_SIZES) -> None:
+    def __init__(self, make: Callable[[int, int], PreparedLayers], most: int = tuning.LAYER_SIZES) -> None:
         self._make, self._most = make, most
-        self._idle: dict[tuple[int, int], list[Repeated]] = {}
+        self._idle: dict[tuple[int, int], list[PreparedLayers]] = {}
 
     def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
-        """See `Repeated`."""
+        """See `PreparedLayers`."""
         size = x.shape[0], x.shape[1]
         idle = self._idle.get(size)
         if idle is None:
@@ -106,13 +106,13 @@ class ShortRuns:
 
     def __init__(self, scans: Sequence[Scan], ends: Sequence[str], joins: Sequence[Join]) -> None:
         """One scan a layer; ends: what each direction's weights are called below the layer's number (an empty end: the
-        weights themselves, of a single layer), the second direction in reverse. joins: see `Repeated`."""
+        weights themselves, of a single layer), the second direction in reverse. joins: see `PreparedLayers`."""
         self._scans, self._ends, self._joins = scans, ends, joins
         cells = [scan.cell for scan in scans]
         widths = [n for cell in cells for n in (cell.input_size, cell.output_size, *cell.states().values())]
         self._plain = scans[0].device.name == "cpu" and all(len(axes_of(n)) == 1 for n in widths)
         # By threads: a version of the weights, and what holds for it.
-        self._prepared: dict[int, tuple[object, Sizes]] = {}
+        self._prepared: dict[int, tuple[object, LayersBySize]] = {}
 
     def takes(self, x: np.ndarray, lengths: np.ndarray) -> bool:
         """Whether it does so: few whole rows of x [T, B, D], on the processor, without matrices for states."""
@@ -126,7 +126,7 @@ class ShortRuns:
         known, sizes = self._prepared.get(threads) or (None, None)
         if known is not version or sizes is None:
             layers = [self._sides(weights, layer, scan) for layer, scan in enumerate(self._scans)]
-            sizes = Sizes(partial(Repeated, layers, self._joins, threads=threads), tuning.SENTENCE_SIZES)
+            sizes = LayersBySize(partial(PreparedLayers, layers, self._joins, threads=threads), tuning.SENTENCE_SIZES)
             self._prepared[threads] = version, sizes
         return sizes(x, [None] * len(self._joins))
 

@@ -41,11 +41,11 @@ _TASKS_THAT_MEET = len(PARTS) + 1
 
 @dataclass(frozen=True)
 class Ended:
-    """A sentence that has ended: its number, its name with the decoder, and of its hypotheses, in the order in which
+    """A sentence that has ended: its number, its id with the decoder, and of its hypotheses, in the order in which
     they ended, tokens (EOS counted where it is finished), sum, score, and whether EOS has ended it."""
 
     sentence: int
-    name: int
+    sentence_id: int
     hypotheses: list[tuple[list[int], float, float, bool]]
 
 
@@ -94,31 +94,31 @@ class CompiledBeam:
     def wait(
         self,
         sentences: np.ndarray,
-        names: np.ndarray,
+        sentence_ids: np.ndarray,
         states: dict[str, np.ndarray],
         tokens: np.ndarray,
         limits: np.ndarray,
         expected: np.ndarray | None = None,
     ) -> None:
-        """Let sentences [B] wait, when no other one does: their names with the stepper, the states and tokens before
+        """Let sentences [B] wait, when no other one does: their ids with the stepper, the states and tokens before
         the first step, their most tokens, each at least one, and where the word reward is bounded the tokens
         expected."""
         if not self.wants_more:
             raise RuntimeError("sentences must wait until none of the last ones does")
         count = len(sentences)
         lists, lengths = np.zeros(count), np.full(count, np.inf) if expected is None else expected
-        columns = {"sentence": sentences, "name": names, "list": lists, "limit": limits, "token": tokens}
+        columns = {"sentence": sentences, "sentence_id": sentence_ids, "list": lists, "limit": limits, "token": tokens}
         whole = {f"waiting.{name}": np.array(column, np.int64) for name, column in columns.items()}
         self._memory.update(whole | {"waiting.expected": np.array(lengths, np.float64)})
         widths = self._stepper.scan.states
         self._states = [np.ascontiguousarray(states[k]).reshape(count, int(n)) for k, n in widths.items()]
         self._memory.update({"taken": 0, "num_waiting": count})
 
-    def narrow(self, layer: OutputLayer, lists: CandidateLists, names: np.ndarray) -> None:
-        """From now on only these candidates; `names` [lists], rising, are of the sentences that have them."""
+    def narrow(self, layer: OutputLayer, lists: CandidateLists, sentence_ids: np.ndarray) -> None:
+        """From now on only these candidates; `sentence_ids` [lists], rising, are of the sentences that have them."""
         for group in ("slots", "waiting"):
-            of = np.searchsorted(names, self._memory[f"{group}.name"])
-            self._memory[f"{group}.list"][:] = np.minimum(of, len(names) - 1)
+            of = np.searchsorted(sentence_ids, self._memory[f"{group}.sentence_id"])
+            self._memory[f"{group}.list"][:] = np.minimum(of, len(sentence_ids) - 1)
         self._use_layer(layer, lists)
 
     def run(self, *, more: bool) -> bool:
@@ -143,7 +143,7 @@ class CompiledBeam:
     def ended(self) -> list[Ended]:
         """The sentences that have ended since the last call."""
         memory, found = self._memory, []
-        ids, names, counts = (memory[f"slots.{name}"] for name in ("sentence", "name", "num_ended"))
+        sentences, ids, counts = (memory[f"slots.{name}"] for name in ("sentence", "sentence_id", "num_ended"))
         numbers = [memory[f"hypotheses.{name}"] for name in ("steps", "sum", "score", "finished")]
         words, free = memory["hypotheses.words"], memory["free"]
         ended = memory["ended"][: memory["num_ended"]].tolist()
@@ -152,7 +152,7 @@ class CompiledBeam:
             steps, sums, scores, finished = (array[s, :count].tolist() for array in numbers)
             tokens = [words[s, k, : steps[k]].tolist() for k in range(count)]
             hypotheses = list(zip(tokens, sums, scores, map(bool, finished), strict=True))
-            found.append(Ended(int(ids[s]), int(names[s]), hypotheses))
+            found.append(Ended(int(sentences[s]), int(ids[s]), hypotheses))
         count = memory["num_free"]
         free[count : count + len(found)] = ended
         memory["num_free"], memory["num_ended"] = count + len(found), 0
@@ -220,8 +220,8 @@ class CompiledBeam:
             for which, table in enumerate([*tables, output.table.words]):
                 if table is not None:
                     table[LINES_WORD] = self._lines.address(which)
-        memory["starts"], memory["first_name"] = self._stepper.starts()
-        memory["num_names"] = len(memory["starts"])
+        memory["starts"], memory["first_id"] = self._stepper.starts()
+        memory["num_ids"] = len(memory["starts"])
         columns: dict[str, list[int]] = {
             "stepped": [address_of(calls[-1].arrays[array_names.state(k)]) for k in self._continued],
             "waiting": [address_of(a) for a in self._states] or [0] * len(self._continued),

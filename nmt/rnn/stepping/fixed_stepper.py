@@ -1,4 +1,4 @@
-"""The engine one step at a time for rows that stay: what search on a card does, where nothing may change its place.
+"""The engine one step at a time for rows that stay: what search on a GPU does, where nothing may change its place.
 
 N sentences of K rows each. Beside `stepper.Stepper`: no row comes or goes and nothing is shared, so that every step is
 the same sequence of launches on the same arrays, and the host has no say in it.

@@ -138,7 +138,7 @@ class Stepper:
         """How many rows take the step."""
         name = type(self.scan.cell).__name__
         if sentence is None and self.scan.captured:
-            raise ShapeError(f"{name}: sentence must name a sentence for each row, got None; names come from admit")
+            raise ShapeError(f"{name}: sentence must be the id of each row's sentence, got None; ids come from admit")
         counts = {len(array) for array in (sentence, word, parent) if array is not None} or {len(x)}
         if len(counts) > 1:
             raise ShapeError(f"{name}: sentence, word and parent must be of one length, got {sorted(counts)}")

@@ -3,14 +3,13 @@
 from unittest import mock
 
 from llvmlite import binding
-from numba.core.registry import cpu_target
 
-from nmt.rnn.kernels import compiling
+from nmt.rnn.kernels import machine_code
 
 
 def assembly_of(native):
     """The instructions of a function, and of all that has become part of it, as the store's object has them."""
-    machine = cpu_target.target_context.codegen()._tm
+    machine = machine_code._target_machine()
     found = []
 
     def emit(module: binding.ModuleRef) -> bytes:
@@ -18,6 +17,6 @@ def assembly_of(native):
         return b""
 
     with mock.patch.object(machine, "emit_object", emit):
-        compiling.compile_native(native)
+        native.compile()
     (text,) = found
     return text

@@ -25,9 +25,9 @@ from nmt.rnn.kernels import (
     team,
     workers,
 )
+from nmt.rnn.kernels.generated import generated_loop
 from nmt.rnn.kernels.jit import inner_kernel, kernel
-from nmt.rnn.kernels.modules import load_module
-from nmt.rnn.kernels.native import _BY_SYMBOL, Native
+from nmt.rnn.kernels.native import _BY_SYMBOL, Jitted
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNELS = Path(features.__file__).parent
@@ -35,8 +35,12 @@ F4, F8, PAIRS = np.dtype("f4"), np.dtype("f8"), np.dtype("u4")
 
 
 def names_of(function, types="int64"):
-    """Both names of a function with one argument: what it is compiled from, and its machine code."""
-    native = Native(function, (types,), frozenset())
+    """Both names of a function with one argument."""
+    return both_names(Jitted(function, (types,), frozenset()))
+
+
+def both_names(native):
+    """What it is compiled from, and its machine code."""
     return native.source_name, native.code_name
 
 
@@ -147,10 +151,10 @@ def test_how_it_is_called_and_computed_gives_other_names():
     """Its result, a table for its arguments, and what may be done with its numbers."""
     function = closing_over(1)
     variants = [
-        Native(function, ("int64",), frozenset()),
-        Native(function, ("int64",), frozenset({"nsz"})),
-        Native(function, ("int64",), frozenset(), result="int64"),
-        Native(function, ("int64",), frozenset(), by_table=True),
+        Jitted(function, ("int64",), frozenset()),
+        Jitted(function, ("int64",), frozenset({"nsz"})),
+        Jitted(function, ("int64",), frozenset(), result="int64"),
+        Jitted(function, ("int64",), frozenset(), by_table=True),
     ]
     assert_both_differ(*((native.source_name, native.code_name) for native in variants))
 
@@ -163,10 +167,8 @@ def test_what_has_no_words_has_no_name():
 
 def test_a_change_in_generated_code_gives_another_name():
     """As one in a cell does: see tests/rnn/test_edited_cells.py for the way there."""
-    source = "NUMBER = {}\ndef function(part, parts, table):\n    return NUMBER\n"
-    names = [
-        names_of(load_module(source.format(n), f"changed{key}").function) for n, key in ((1, "a"), (2, "b"), (1, "a"))
-    ]
+    source = "F = float32\ndef function(part, parts, table, array: F):\n    array[0] = {}.0\n"
+    names = [both_names(generated_loop(source.format(n), "function")) for n in (1, 2, 1)]
     assert names[0] == names[2]
     assert_both_differ(*names[:2])
 
@@ -211,7 +213,7 @@ def test_a_change_in_another_file_that_is_used_gives_other_names(user, form, tmp
         linecache.clearcache()
         importlib.invalidate_caches()
         function = importlib.import_module(here).function
-        found = kernel(function).native(("int64",)) if form == "kernel" else Native(function, ("int64",), frozenset())
+        found = kernel(function).native(("int64",)) if form == "kernel" else Jitted(function, ("int64",), frozenset())
         names.append((found.source_name, found.code_name))
     for name in (here, other):
         del sys.modules[name]
@@ -236,9 +238,9 @@ def test_nothing_is_kept_once_a_file_has_changed(monkeypatch, tmp_path):
 
 
 def test_two_functions_never_have_one_symbol():
-    Native(closing_over, (), frozenset(), symbol="nmt_test_symbol")
+    Jitted(closing_over, (), frozenset(), symbol="nmt_test_symbol")
     with pytest.raises(RuntimeError, match="nmt_test_symbol"):
-        Native(natives, (), frozenset(), symbol="nmt_test_symbol")
+        Jitted(natives, (), frozenset(), symbol="nmt_test_symbol")
     del _BY_SYMBOL["nmt_test_symbol"]
 
 

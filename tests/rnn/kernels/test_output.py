@@ -6,10 +6,8 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.kernels import products
-from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.output import chunk_rows, output_loss
 from nmt.rnn.kernels.packed_weights import packed_weight
-from nmt.rnn.kernels.softmax import log_sum_exp
 from tests.oracle import compare
 from tests.rnn.kernels.test_bfloat16 import rounded
 
@@ -144,22 +142,6 @@ def test_wrong_arrays_are_refused(change, message):
             1.0,
             1,
         )
-
-
-@kernel
-def _log_sum_exp(row, out):
-    out[0], out[1] = log_sum_exp(row)
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("size", [1, 2, 17, 64, 1001])
-def test_log_sum_exp(dtype, size):
-    row = (np.random.default_rng(size).standard_normal(size) * 30).astype(dtype)
-    out = np.empty(2, dtype)
-    _log_sum_exp(row, out)
-    assert out[0] == row.max()
-    expected = row.max() + np.log(np.exp(row.astype("f8") - row.max()).sum())
-    assert out[1] == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(("rows", "hidden", "vocab"), SIZES)

@@ -1,4 +1,4 @@
-"""The rules of search are the same for numbers, in compiled code, on a card, and for arrays."""
+"""The rules of search are the same for numbers, in compiled code, on a GPU, and for arrays."""
 
 import inspect
 import math

@@ -1,1 +1,1 @@
-"""Kernels for NVIDIA cards, how they are compiled, and what runs them. Imported only where a card is asked for."""
+"""Kernels for NVIDIA GPUs, how they are compiled, and what runs them. Imported only where a GPU is asked for."""

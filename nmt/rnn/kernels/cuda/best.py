@@ -1,4 +1,4 @@
-"""The best tokens of rows on a card, and the log-probabilities of all tokens."""
+"""The best tokens of rows on a GPU, and the log-probabilities of all tokens."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from nmt.errors import DeviceError, ShapeError
 
 __all__ = ["WORKSPACE", "Blas", "GemmLayout", "gemm_layout", "load_library"]
 
-WORKSPACE = 32 << 20  # bytes: what cuBLAS's manual recommends for cards of capability 9.0
+WORKSPACE = 32 << 20  # bytes: what cuBLAS's manual recommends for GPUs of capability 9.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def _stride(matrix: Any) -> int:
 class Blas:
     """A handle of cuBLAS that works on one stream, with memory of its own: the same product is the same sum each time.
 
-    library: libcublas, loaded. stream: address of a stream. workspace: address of WORKSPACE bytes on the card.
+    library: libcublas, loaded. stream: address of a stream. workspace: address of WORKSPACE bytes on the GPU.
     address: of an array's first element. Raises DeviceError where cuBLAS does not start.
     """
 

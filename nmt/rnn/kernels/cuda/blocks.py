@@ -28,7 +28,7 @@ def registers_for(blocks: int) -> int:
     """Registers that a thread may use for so many blocks of THREADS to be on a multiprocessor at once.
 
     Eight fill it (2,048 threads). Loops over numbers wait for memory, and what hides that is the bytes on the way: six
-    blocks do where a thread loads two or three float32 numbers at a time, and are all that cards of 8.6 and 8.9 hold;
+    blocks do where a thread loads two or three float32 numbers at a time, and are all that GPUs of 8.6 and 8.9 hold;
     five where it loads four, and four where exponentials keep it busy as well. float64 numbers are twice as long and
     take two registers each: fewer blocks have as many bytes on the way. Two are as many as there is work for where a
     block is a row of a search: there are a few hundred.

@@ -1,4 +1,4 @@
-"""Search rules on a card: what may not come next, what counts less, and tokens drawn at random.
+"""Search rules on a GPU: what may not come next, what counts less, and tokens drawn at random.
 
 The meaning of each rule is that of `decode.rules`, the numbers of a drawing those of `kernels.choose.draw_tokens` and
 `decode.sampling`; a sum over all tokens adds up in another order here.

@@ -1,4 +1,4 @@
-"""Kernels to machine code for a given card, without one: Numba to PTX, the linker to machine code, kept on disk.
+"""Kernels to machine code for a given GPU, without one: Numba to PTX, the linker to machine code, kept on disk.
 
 The file on disk is named by everything that goes in: the function's own code and that of all it calls, the types, the
 sources of this package, and the versions of the compilers.
@@ -49,7 +49,7 @@ class Compiled:
 
 
 def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
-    """Machine code for cards of this capability, (9, 0) say, from the disk where it is there.
+    """Machine code for GPUs of this capability, (9, 0) say, from the disk where it is there.
 
     Raises DeviceError where the compilers are not installed.
     """
@@ -71,7 +71,7 @@ def to_ptx(kernel: Kernel, capability: Capability) -> str:
     """What Numba makes of a kernel. Sums are done in the order written and NaN keeps its meaning; a product and a sum
     may become one rounding. Raises DeviceError where the compilers are not installed."""
     cuda = _numba_cuda()
-    with _lock, _without_card(capability):
+    with _lock, _without_gpu(capability):
         text, _ = cuda.compile(
             kernel.function,
             kernel.signature,
@@ -101,8 +101,8 @@ _lock = RLock()
 
 
 @contextmanager
-def _without_card(capability: Capability) -> Iterator[None]:
-    """Numba asks the driver which card it compiles device functions for; here the answer is known."""
+def _without_gpu(capability: Capability) -> Iterator[None]:
+    """Numba asks the driver which GPU it compiles device functions for; here the answer is known."""
     from numba.cuda import dispatcher
 
     asked = dispatcher.get_current_device

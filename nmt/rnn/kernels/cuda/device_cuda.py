@@ -1,4 +1,4 @@
-"""A graphics card as a device: arrays of the runtime, kernels of this package."""
+"""A GPU as a device: arrays of the runtime, kernels of this package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALIGNED = 64
 
 
 class CudaDevice(ModelOperations):
-    """A card, or what stands for one in the tests."""
+    """A GPU, or what stands for one in the tests."""
 
     name = "cuda"
     block_rows = tuning.BLOCK_ROWS

@@ -1,4 +1,4 @@
-"""The operations of a model on a card, beside those of its cells: embeddings, output layer, optimizer, search."""
+"""The operations of a model on a GPU, beside those of its cells: embeddings, output layer, optimizer, search."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Literal
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.beam_rules import BeamRules
+from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.device import OutputGradients, OutputLayer
 from nmt.rnn.kernels.cuda import best, choose, ensemble, optimizer, output, rows, search
-from nmt.rnn.kernels.cuda.card import Card
+from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices
 
 
-class ModelOperations(Card):
-    """Half of a card: see `device_cuda.CudaDevice`. `threads` means nothing here."""
+class ModelOperations(GPUBase):
+    """Half of a GPU: see `device_cuda.CudaDevice`. `threads` means nothing here."""
 
     def embedding_rows(self, ids: Any, table: Any, out: Any, scale: float, threads: int) -> None:
         rows.embedding_rows(self.runtime, ids, table, out, scale)
@@ -92,15 +92,10 @@ class ModelOperations(Card):
         scores: Any,
         plain: Any,
         state: BeamState,
-        *,
-        eos: int,
-        never: int,
-        n_best: int,
-        reward: float = 0.0,
+        choice: BeamChoice,
         rules: BeamRules | None = None,
     ) -> None:
-        settings: dict[str, Any] = {"eos": eos, "never": never, "n_best": n_best, "reward": reward}
-        search.beam_step(self.runtime, tokens, scores, plain, state, **settings)
+        search.beam_step(self.runtime, tokens, scores, plain, state, choice)
         if rules is not None:
             choose.extend_words(self.runtime, rules, state)
 

@@ -1,4 +1,4 @@
-"""What several models say of the next token, as one on a card; and what a hypothesis has left of its source."""
+"""What several models say of the next token, as one on a GPU; and what a hypothesis has left of its source."""
 
 from __future__ import annotations
 

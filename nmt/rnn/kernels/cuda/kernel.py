@@ -1,4 +1,4 @@
-"""What a CUDA kernel is here, and what runs it: a card (`runtime.CupyRuntime`) or the emulator of the tests.
+"""What a CUDA kernel is here, and what runs it: a GPU (`runtime.CupyRuntime`) or the emulator of the tests.
 
 A kernel is a plain Python function over flat arrays and numbers that says `cuda` for `numba.cuda`. It is compiled as
 it stands, or run as it stands on NumPy arrays by the emulator, which gives the name `cuda` another meaning. So a
@@ -6,7 +6,7 @@ kernel names `cuda`, the modules `math` and `ptx`, numba's number types, module 
 nothing else; it reads no shape of an array: sizes are arguments.
 
 Every `Kernel` that is a global name of a module in this package, and every one that a function `example_kernels()`
-of such a module returns by name, or `chosen_kernels(capability)` for a card, is compiled and its resources are held
+of such a module returns by name, or `chosen_kernels(capability)` for a GPU, is compiled and its resources are held
 to bounds by the tests.
 """
 
@@ -79,10 +79,10 @@ def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 class Runtime(Protocol):
-    """A card, or what stands for one. Arrays are `xp` arrays, C-contiguous where not said otherwise.
+    """A GPU, or what stands for one. Arrays are `xp` arrays, C-contiguous where not said otherwise.
 
     Work is done in the order in which it was given, behind the caller's back; `download` and `synchronize` wait.
-    Raises DeviceError where the card or its memory does not suffice.
+    Raises DeviceError where the GPU or its memory does not suffice.
     """
 
     xp: Any
@@ -133,4 +133,4 @@ class Runtime(Protocol):
         """A moment: when all work given before is done."""
 
     def seconds(self, began: Any, ended: Any) -> float:
-        """Between two moments, by the card's clock; waits for the second."""
+        """Between two moments, by the GPU's clock; waits for the second."""

@@ -1,4 +1,4 @@
-"""Products on a card: rows of arrays by weights, and sums over rows; both sides rounded first where in bfloat16."""
+"""Products on a GPU: rows of arrays by weights, and sums over rows; both sides rounded first where in bfloat16."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import row_kernels, tuning
-from nmt.rnn.kernels.cuda.card import Card
+from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.row_writer import Weight
 
 BITS = np.dtype(np.uint32)
@@ -54,7 +54,7 @@ class Matrix:
 class Matrices:
     """What one pass multiplies, and the memory it rounds and gathers into."""
 
-    def __init__(self, device: Card, dtype: np.dtype, in_bfloat16: bool, weights: Weights) -> None:
+    def __init__(self, device: GPUBase, dtype: np.dtype, in_bfloat16: bool, weights: Weights) -> None:
         self.device, self.dtype, self.in_bfloat16, self.weights = device, dtype, in_bfloat16, weights
         self.runtime = device.runtime
 
@@ -144,7 +144,7 @@ class Matrices:
         self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *arguments)
 
 
-def rounded(device: Card, weights: Weights, name: str) -> Array:
+def rounded(device: GPUBase, weights: Weights, name: str) -> Array:
     """A whole parameter in bfloat16, made when first used and after a change."""
 
     def make(out: Array | None) -> Array:

@@ -102,7 +102,7 @@ def output_loss(
     gradients: OutputGradients | None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Any:
-    """The cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the card.
+    """The cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the GPU.
 
     Args:
         matrices: The products, in the type of the computation.

@@ -1,4 +1,4 @@
-"""The loops of a row on a card: a block of threads a row, or several where its features are independent.
+"""The loops of a row on a GPU: a block of threads a row, or several where its features are independent.
 
 | nest over | threads take | positions |
 |---|---|---|

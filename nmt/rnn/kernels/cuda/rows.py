@@ -15,7 +15,7 @@ NUMBERS: dict[np.dtype, Any] = {np.dtype(np.float32): float32, np.dtype(np.float
 """Numba's type of the numbers in an array."""
 
 _GRID = 2048
-"""Blocks of a loop over all numbers: enough for any card, and few enough that each has something to do."""
+"""Blocks of a loop over all numbers: enough for any GPU, and few enough that each has something to do."""
 
 _COLUMNS, _LANES, _FEW_LANES = 32, 16, 2
 """A block that sums over rows: neighbouring columns, and rows at a time where there are many, or few."""

@@ -1,6 +1,6 @@
-"""Run plans on a card: find memory, launch kernels and products in turn, sum gradients.
+"""Run plans on a GPU: find memory, launch kernels and products in turn, sum gradients.
 
-Nothing here waits for the card. Which rows take part in a step, and with it the size of every launch, is known from
+Nothing here waits for the GPU. Which rows take part in a step, and with it the size of every launch, is known from
 the lengths on the host.
 """
 
@@ -18,8 +18,8 @@ from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, Product, Program
 from nmt.rnn.device import Array
-from nmt.rnn.kernels.cuda.card import Card
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
+from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.row_writer import weight_key
@@ -32,7 +32,7 @@ Arrays = dict[str, Array]
 class CudaExecutable:
     """A plan compiled for one dtype; products in bfloat16 where `packed` is pairs of it (see weights.packed_dtype)."""
 
-    def __init__(self, device: Card, plan: Plan, dtype: np.dtype, packed: np.dtype) -> None:
+    def __init__(self, device: GPUBase, plan: Plan, dtype: np.dtype, packed: np.dtype) -> None:
         self.device, self.plan, self.dtype = device, plan, dtype
         self.in_bfloat16 = packed == PAIRS
         self.forward_module = emit_cuda(plan.forward, dtype, "forward")

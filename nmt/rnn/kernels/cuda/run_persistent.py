@@ -1,4 +1,4 @@
-"""Run an LSTM or GRU over time by one launch a direction, where the plan is that cell and the card can hold it.
+"""Run an LSTM or GRU over time by one launch a direction, where the plan is that cell and the GPU can hold it.
 
 A plan is recognised by the structure of its traced step: that of `LSTMCell` or of `GRUCell` with the reset after the
 product, both with biases. Around the launch lie the products that leave the time loop, as in `run_cuda`.
@@ -20,7 +20,7 @@ from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
 from nmt.rnn.device import Array
 from nmt.rnn.graph import topological
-from nmt.rnn.kernels.cuda.card import Card
+from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
 from nmt.rnn.kernels.runs import identity
@@ -57,9 +57,9 @@ def _structure(step: Trace) -> list[str]:
 
 
 class PersistentRun:
-    """One recurrent layer on a card."""
+    """One recurrent layer on a GPU."""
 
-    def __init__(self, device: Card, cell: str, plan: Plan, in_bfloat16: bool) -> None:
+    def __init__(self, device: GPUBase, cell: str, plan: Plan, in_bfloat16: bool) -> None:
         self.device, self.cell, self.in_bfloat16 = device, cell, in_bfloat16
         self.inputs, self.hidden = plan.trace.inputs["x"].width or 0, plan.trace.states["h"].width or 0
         self.wants_inputs = "x" in plan.d_inputs
@@ -67,7 +67,7 @@ class PersistentRun:
         self.dtype = np.dtype(np.float32)
 
     def layer(self, rows: Rows) -> PersistentLayer | None:
-        """How the card can run these rows, if it can."""
+        """How the GPU can run these rows, if it can."""
         if not rows.B or rows.T < 2:
             return None
         kind: Any = self.cell
@@ -87,7 +87,7 @@ class PersistentRun:
         a += weights["b"]
         place = index(identity(B))
         first = index(rows.lengths if rows.reverse else np.zeros(B, np.int64))
-        states = tuple(arrays[array_names.state(name)][first, place] for name in self.states)
+        states = xp.stack([arrays[array_names.state(name)][first, place] for name in self.states])
         W_h, b_h = weights["W_h"], weights["b_h"] if self.cell == "gru" else None
         run = layer.forward(W_h, a, index(rows.lengths), states, b_h=b_h, reverse=rows.reverse)
         stack = arrays[array_names.state("h")]
@@ -102,7 +102,7 @@ class PersistentRun:
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows) -> None:
         """Gradients of input and first states; `add_gradients` may follow."""
         layer, run, states, matrices, taking = arrays.pop(TAPE)
-        d_last = tuple(self.device.xp.array(arrays[array_names.state_gradient(name)][0]) for name in self.states)
+        d_last = self.device.xp.stack([arrays[array_names.state_gradient(name)][0] for name in self.states])
         lengths = self.device.index(rows.lengths)
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):

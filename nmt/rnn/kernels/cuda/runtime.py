@@ -1,4 +1,4 @@
-"""A card: memory, streams and graphs by CuPy, products by cuBLAS, launches by the driver's own call."""
+"""A GPU: memory, streams and graphs by CuPy, products by cuBLAS, launches by the driver's own call."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ STATIC_SHARED = 48 * 1024  # more has to be asked for
 
 
 class CupyRuntime:
-    """The `Runtime` of the first card that the driver shows. Raises DeviceError where there is none that suffices.
+    """The `Runtime` of the first GPU that the driver shows. Raises DeviceError where there is none that suffices.
 
-    free_memory: bytes of the card's memory that must be free. All work goes to one stream of its own, which is
+    free_memory: bytes of the GPU's memory that must be free. All work goes to one stream of its own, which is
     CuPy's current stream from then on.
     """
 
     def __init__(self, free_memory: int = 1 << 30) -> None:
         self.xp = cupy = _import_cupy()
-        self.card, fact = _card(cupy)
+        self.gpu_name, fact = _first_gpu(cupy)
         self.capability = (fact("ComputeCapabilityMajor"), fact("ComputeCapabilityMinor"))
         self.multiprocessors = fact("MultiProcessorCount")
         self.shared_per_block = fact("MaxSharedMemoryPerBlockOptin")
         if self.capability < OLDEST:
             raise DeviceError(
-                f"{self.card}: the card's compute capability must be at least 8.0, it is "
+                f"{self.gpu_name}: the GPU's compute capability must be at least 8.0, it is "
                 f"{self.capability[0]}.{self.capability[1]}; use --device cpu"
             )
         free, self.memory = (int(count) for count in cupy.cuda.runtime.memGetInfo())
         if free < free_memory:
             raise DeviceError(
-                f"{self.card}: at least {_gib(free_memory)} of its memory must be free, {_gib(free)} of "
+                f"{self.gpu_name}: at least {_gib(free_memory)} of its memory must be free, {_gib(free)} of "
                 f"{_gib(self.memory)} are; end other programs on it, or use --device cpu"
             )
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -74,7 +74,7 @@ class CupyRuntime:
         self.blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
 
     def upload(self, array: np.ndarray) -> Any:
-        """A copy on the card."""
+        """A copy on the GPU."""
         return self.xp.array(array, order="C")
 
     def download(self, array: Any) -> np.ndarray:
@@ -113,7 +113,7 @@ class CupyRuntime:
             return self._pool.malloc(size)
         except self.xp.cuda.memory.OutOfMemoryError as error:
             raise DeviceError(
-                f"{self.card}: {_gib(size)} more of its {_gib(self.memory)} of memory must be free, "
+                f"{self.gpu_name}: {_gib(size)} more of its {_gib(self.memory)} of memory must be free, "
                 f"{_gib(self._pool.used_bytes())} are in use here; make batches or the model smaller"
             ) from error
 
@@ -122,26 +122,26 @@ class CupyRuntime:
         return self._functions[kernel]
 
     def _errors(self) -> _Errors:
-        return _Errors(self.card, self.xp.cuda.runtime.CUDARuntimeError)
+        return _Errors(self.gpu_name, self.xp.cuda.runtime.CUDARuntimeError)
 
 
 class _Errors:
-    """What failed on the card after it was launched shows where somebody waits."""
+    """What failed on the GPU after it was launched shows where somebody waits."""
 
-    def __init__(self, card: str, kind: type[Exception]) -> None:
-        self.card, self.kind = card, kind
+    def __init__(self, gpu: str, kind: type[Exception]) -> None:
+        self.gpu_name, self.kind = gpu, kind
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, self.kind):
             raise DeviceError(
-                f"{self.card}: everything launched must succeed, got {error}; run `make test-gpu` on this machine"
+                f"{self.gpu_name}: everything launched must succeed, got {error}; run `make test-gpu` on this machine"
             ) from error
 
 
 class _Function:
-    """A kernel's code on the card, and how it is called."""
+    """A kernel's code on the GPU, and how it is called."""
 
     def __init__(self, kernel: Kernel, runtime: CupyRuntime) -> None:
         from cuda.bindings import driver
@@ -150,7 +150,7 @@ class _Function:
         shared = compiled.resources.shared + kernel.shared_bytes
         if shared > runtime.shared_per_block:
             raise DeviceError(
-                f"{runtime.card}: {kernel.name} must have {shared} bytes of shared memory, a block has at most "
+                f"{runtime.gpu_name}: {kernel.name} must have {shared} bytes of shared memory, a block has at most "
                 f"{runtime.shared_per_block}; use --device cpu"
             )
         self.kernel, self.driver = kernel, driver
@@ -195,16 +195,16 @@ def _import_cupy() -> Any:
     return cupy
 
 
-def _card(cupy: Any) -> tuple[str, Callable[[str], int]]:
-    """The first card's name, and what the driver says of it."""
+def _first_gpu(cupy: Any) -> tuple[str, Callable[[str], int]]:
+    """The first GPU's name, and what the driver says of it."""
     runtime = cupy.cuda.runtime
     try:
         if runtime.getDeviceCount() < 1:
-            raise DeviceError("cuda: the driver must show a card, it shows none; use --device cpu")
+            raise DeviceError("cuda: the driver must show a GPU, it shows none; use --device cpu")
         name = runtime.getDeviceProperties(0)["name"].decode()
     except runtime.CUDARuntimeError as error:
         raise DeviceError(
-            f"cuda: a driver for CUDA 13.0 or newer and a card must be there, got {_one_line(error)}; "
+            f"cuda: a driver for CUDA 13.0 or newer and a GPU must be there, got {_one_line(error)}; "
             "install NVIDIA's driver 580 or newer, or use --device cpu"
         ) from error
     return name, lambda what: int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{what}"), 0))

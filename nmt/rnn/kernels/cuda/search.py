@@ -1,4 +1,4 @@
-"""Beam search on a card: one step of all sentences' beams, and how the translations are read.
+"""Beam search on a GPU: one step of all sentences' beams, and how the translations are read.
 
 N sentences of K rows each. Rows of a sentence that have no hypothesis are computed along; nobody reads them.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int32, int64
 
+from nmt.rnn.arrays.beam_rules import BeamChoice
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.kernels import search_rules
 from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime, argument_names, device_function
@@ -36,7 +37,7 @@ _wins = device_function(search_rules.wins)
 def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
     """A warp a sentence: the best continuations of its rows together, and what `decode.beam.BeamCell` does with them,
     by the same rules: those that ended leave, a sentence that cannot improve any more leaves altogether. Arguments are
-    `_CHOICE` and the arrays of `BeamState`, by their names."""
+    the step's, those of `BeamChoice` and the arrays of `BeamState`, by their names."""
     number = NUMBERS[dtype]
     candidates = K * places
 
@@ -179,30 +180,11 @@ TRACE_BACK = Kernel(
 )
 
 
-def beam_step(
-    runtime: Runtime,
-    tokens: Any,
-    scores: Any,
-    plain: Any,
-    state: BeamState,
-    *,
-    eos: int,
-    never: int,
-    n_best: int,
-    reward: float,
-) -> None:
+def beam_step(runtime: Runtime, tokens: Any, scores: Any, plain: Any, state: BeamState, choice: BeamChoice) -> None:
     """Extend every live hypothesis by one token and keep the best, in place; see `Device.beam_step`."""
     N, T = len(state.live), state.history.shape[1]
     kernel = beam_step_kernel(scores.dtype, len(state.tokens) // N, tokens.shape[1])
-    given: dict[str, Any] = {
-        "found": tokens,
-        "scores": scores,
-        "plain": plain,
-        "eos_id": eos,
-        "never": never,
-        "n_best": n_best,
-    }
-    given |= {"word_reward": reward, "T": T}
+    given: dict[str, Any] = {"found": tokens, "scores": scores, "plain": plain, **vars(choice), "T": T}
     arrays = state.flat()
     runtime.launch(kernel, N, *(given[k] if k in given else arrays[k] for k in argument_names(kernel.function)))
 

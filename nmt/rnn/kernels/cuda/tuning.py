@@ -1,4 +1,4 @@
-"""Numbers that decide how a card does its work, never what comes out. No script of benchmarks/ compares what lies on
+"""Numbers that decide how a GPU does its work, never what comes out. No script of benchmarks/ compares what lies on
 both sides of them: they are estimates.
 
 Those that a kernel's registers or shared memory fix stand beside that kernel.
@@ -12,7 +12,7 @@ GATHER_BELOW = 0.75
 """Share of rows below which copying those that take part costs less than a product of all."""
 
 KEPT_INDICES = 512
-"""Arrays of whole numbers that stay on the card, for the same lengths come again in every layer and direction."""
+"""Arrays of whole numbers that stay on the GPU, for the same lengths come again in every layer and direction."""
 
 MOST_RECORDED = 128
 """Recordings that are kept, and keys that are remembered in case they come again."""

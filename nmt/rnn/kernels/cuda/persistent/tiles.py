@@ -135,7 +135,7 @@ def choose_tile(
     backward: bool,
     exact: bool,
 ) -> Tile | None:
-    """The division with the shortest estimated step, or None where no division fits the card.
+    """The division with the shortest estimated step, or None where no division fits the GPU.
 
     The estimate's constants are published latencies and rates, not measured here.
     """
@@ -155,16 +155,16 @@ def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Til
                     yield tile
 
 
-EXAMPLE_CARDS: dict[Capability, int] = {(8, 0): 108, (9, 0): 132}
+EXAMPLE_GPUS: dict[Capability, int] = {(8, 0): 108, (9, 0): 132}
 """Multiprocessors of an A100 and an H100."""
 
 
 def example_tiles(gates: int, capability: Capability) -> Iterator[tuple[str, Tile]]:
-    """What is chosen on such a card for some hidden sizes and batches."""
+    """What is chosen on such a GPU for some hidden sizes and batches."""
     for hidden, batch, exact in ((512, 128, False), (800, 20, False), (256, 64, True)):
         for backward in (False, True):
-            cards = EXAMPLE_CARDS[capability]
-            tile = choose_tile(hidden, gates, batch, cards, capability, backward=backward, exact=exact)
+            multiprocessors = EXAMPLE_GPUS[capability]
+            tile = choose_tile(hidden, gates, batch, multiprocessors, capability, backward=backward, exact=exact)
             if tile is not None:
                 kind = f"{'backward' if backward else 'forward'} {'float32' if exact else 'bfloat16'}"
                 grid = f"{tile.blocks}x{tile.slices(batch)} blocks of {tile.units}x{tile.columns}"

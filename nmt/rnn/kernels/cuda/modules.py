@@ -1,4 +1,4 @@
-"""Generated modules: run once in a process under the name of their content. Their machine code is in the store."""
+"""Modules of generated kernels: run once in a process under the name of their content."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from threading import RLock
 from types import ModuleType
 
 from nmt.interruption import forkable
-from nmt.rnn.kernels.features import FINGERPRINT
-
-GENERATED = "nmt_"
-"""How the names of generated modules begin."""
 
 
 def load_module(source: str, key: str) -> ModuleType:
     """The module of generated source; `key` names its content. The same key is run once per process."""
-    name = f"{GENERATED}{key}_{FINGERPRINT[:12]}"
+    name = f"nmt_{key}"
     with _loading:
         if name not in _loaded:
             _loaded[name] = _run(source, name)

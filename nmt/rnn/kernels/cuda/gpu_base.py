@@ -1,4 +1,4 @@
-"""What everything on a card knows of it: where kernels are launched, memory that is used again, recorded launches."""
+"""What everything on a GPU knows of it: where kernels are launched, memory that is used again, recorded launches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nmt.rnn.device import Array, Device
 from nmt.rnn.kernels.cuda.kernel import Runtime
 
 
-class Card(Device):
-    """A card as products, runs of cells and the operations of a model see it; whole in `device_cuda.CudaDevice`."""
+class GPUBase(Device):
+    """A GPU as products, runs of cells and the operations of a model see it; whole in `device_cuda.CudaDevice`."""
 
     runtime: Runtime
 

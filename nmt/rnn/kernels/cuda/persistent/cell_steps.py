@@ -1,0 +1,101 @@
+"""What an LSTM and a GRU compute for one hidden unit of one sentence in one step: all in which their loops differ.
+
+Sources: nmt/rnn/cells/lstm.py and nmt/rnn/cells/gru.py, the reset after the product.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from numba import float32, uint64
+
+from nmt.rnn.kernels.cuda.kernel import device_function
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile
+
+__all__ = ["CELLS", "CellSteps", "cell_steps"]
+
+
+class CellSteps(NamedTuple):
+    """A cell as device functions over local arrays of a thread, whose q-th element is worked on.
+
+    now: the states, or their gradients, `states` numbers an element, h first. `inner` is the number a step that the
+    way back needs besides gates and y: c of an LSTM; of a GRU h W_n + b_n, before the reset.
+    """
+
+    states: int
+    forward: Any
+    """(given, sums, b_h, k, now, q) -> inner. given [elements * gates]: x W_x + b; sums [gates] in: h W_h, out: the
+    gates after their functions; k: the hidden unit. Changes `now`."""
+    backward: Any
+    """(gates, inner, before, d_y, d_now, q) -> the gradient of the last gate's product. gates [gates] in: after their
+    functions, out: the gradients of x W_x + b; before: c of an LSTM or h of a GRU before the step; d_y: the gradient
+    of y, d_now added. Changes `d_now`, but for what comes through h W_h."""
+    inner_takes_gradient: bool
+    """Whether the last gate's product has a gradient of its own, which `inner` takes up on the way back: a GRU's."""
+
+
+def cell_steps(name: str, tile: Tile) -> CellSteps:
+    """The steps of a cell of CELLS for a tile."""
+    if name == "lstm":
+        return CellSteps(2, _lstm_forward, _lstm_backward, False)
+    return CellSteps(1, _make_gru_forward(tile.hidden), _gru_backward, True)
+
+
+CELLS: dict[str, int] = {"lstm": 4, "gru": 3}
+"""The gates of each cell."""
+
+
+@device_function
+def _sigmoid(x):
+    """1 / (1 + exp(-x))."""
+    return float32(1) / (float32(1) + math.exp(-x))
+
+
+@device_function
+def _lstm_forward(given, sums, b_h, k, now, q):
+    i = _sigmoid(given[q * 4] + sums[0])
+    f = _sigmoid(given[q * 4 + 1] + sums[1])
+    g = math.tanh(given[q * 4 + 2] + sums[2])
+    o = _sigmoid(given[q * 4 + 3] + sums[3])
+    c = f * now[q * 2 + 1] + i * g
+    now[q * 2], now[q * 2 + 1] = o * math.tanh(c), c
+    sums[0], sums[1], sums[2], sums[3] = i, f, g, o
+    return c
+
+
+@device_function
+def _lstm_backward(gates, c, c_before, d_y, d_now, q):
+    zero, one = float32(0), float32(1)
+    i, f, g, o = gates[0], gates[1], gates[2], gates[3]
+    tanh_c = math.tanh(c)
+    d_c = d_now[q * 2 + 1] + d_y * o * (one - tanh_c * tanh_c)
+    d_o = d_y * tanh_c * o * (one - o)
+    gates[0], gates[1] = d_c * g * i * (one - i), d_c * c_before * f * (one - f)
+    gates[2], gates[3] = d_c * i * (one - g * g), d_o
+    d_now[q * 2], d_now[q * 2 + 1] = zero, d_c * f
+    return d_o
+
+
+def _make_gru_forward(H: int) -> Any:
+    @device_function
+    def gru_forward(given, sums, b_h, k, now, q):
+        r = _sigmoid(given[q * 3] + (sums[0] + b_h[uint64(k)]))
+        z = _sigmoid(given[q * 3 + 1] + (sums[1] + b_h[uint64(H + k)]))
+        u = sums[2] + b_h[uint64(2 * H + k)]
+        n = math.tanh(given[q * 3 + 2] + r * u)
+        now[q] = (float32(1) - z) * n + z * now[q]
+        sums[0], sums[1], sums[2] = r, z, n
+        return u
+
+    return gru_forward
+
+
+@device_function
+def _gru_backward(gates, u, h_before, d_y, d_now, q):
+    one = float32(1)
+    r, z, n = gates[0], gates[1], gates[2]
+    d_n = d_y * (one - z) * (one - n * n)
+    gates[0], gates[1], gates[2] = d_n * u * r * (one - r), d_y * (h_before - n) * z * (one - z), d_n
+    d_now[q] = d_y * z
+    return d_n * r
