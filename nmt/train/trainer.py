@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.loading import resolve_threads
@@ -88,6 +88,7 @@ class Trainer:
         self._num_threads = resolve_threads(threads, config)
         self._terminal = terminal
         self._stop = StopRequest()
+        self._facts: dict[str, Any] = {}
 
     def run(self) -> TrainingResult:
         """Train until a limit, early stopping or a signal ends it.
@@ -160,8 +161,7 @@ class Trainer:
             f"model {config.name}: {model.num_params:,} parameters, {_vocabularies(config, task)}, "
             f"{_whereabouts(self._device, threads)}, in {self.folder}"
         )
-        log.event(
-            "start",
+        self._facts = dict(
             name=config.name,
             parameters=model.num_params,
             vocabularies=[subwords.vocab_size for subwords in task.subwords],
@@ -193,6 +193,8 @@ class Trainer:
         """Run the loop to its end or to a signal; score the test set where there is one."""
         state = loop.state
         test_scores: dict[str, Score] = {}
+        # Only now, when a signal no longer ends the run at once: whoever waits for events may send one.
+        log.event("start", **self._facts)
         try:
             reason = loop.run()
             log.line(f"finished: {reason}; {loop.parts.watch.summary()}")
