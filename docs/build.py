@@ -22,7 +22,7 @@ from nmt.files import write_bytes
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (
     *("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize"),
-    *("cache", "serve", "import", "export"),
+    *("cache", "serve", "import", "export", "report", "sweep"),
 )
 # The page must not depend on the terminal of whoever runs this.
 HELP_WIDTH = 96

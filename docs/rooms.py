@@ -35,6 +35,8 @@ SAYS = {
     "inference": "text in, text out",
     "importing": "models of other systems",
     "exporting": "models without us",
+    "report": "runs as one page",
+    "doctor": "a look at a corpus",
     "storage": "models on disk",
     "model": "cells wired together",
     "decode": "search",

@@ -92,8 +92,10 @@ def text_file(path: str | PathLike[str]) -> Path:
     raise DataError(f"{path}: must be a text file, got nothing there, nor {packed.name} beside it")
 
 
-def read_lines(path: str | PathLike[str]) -> Lines[str]:
+def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
     """The lines of a UTF-8 file, one by one; plain or gzip (by its `.gz`, which may be left out).
+
+    Where `lenient`, a byte that is no UTF-8 comes as a lone surrogate (PEP 383) and raises nothing.
 
     Raises DataError naming file and line: at once if the file cannot be opened, while reading if it is not UTF-8, has a
     line without end, or the archive is damaged.
@@ -103,7 +105,7 @@ def read_lines(path: str | PathLike[str]) -> Lines[str]:
         opened = cast(BinaryIO, gzip.open(found) if found.suffix == ".gz" else found.open("rb"))
     except OSError as error:
         raise _unreadable(str(found), error) from None
-    return Lines(_of_stream(opened, str(found)))
+    return Lines(_of_stream(opened, str(found), "surrogateescape" if lenient else "strict"))
 
 
 def open_lines(source: str) -> Lines[str]:
@@ -238,9 +240,9 @@ class _Arriving(Iterator[bytes]):
             self._changed.notify()
 
 
-def _of_stream(stream: BinaryIO, name: str) -> Iterator[str]:
+def _of_stream(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
     with stream:
-        yield from _decoded(_pieces(stream), name)
+        yield from _decoded(_pieces(stream), name, errors)
 
 
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:
@@ -248,8 +250,9 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
     return iter(partial(stream.readline, MAX_LINE_BYTES + len(b"\r\n") + 1), b"")
 
 
-def _decoded(lines: Iterator[bytes], name: str) -> Iterator[str]:
-    """Text of lines of bytes, without line ends. Raises DataError, which names the file and the line."""
+def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Iterator[str]:
+    """Text of lines of bytes, without line ends; `errors` as of `bytes.decode`. Raises DataError, which names the file
+    and the line."""
     number = 0
     try:
         for number, raw in enumerate(lines, start=1):
@@ -261,7 +264,7 @@ def _decoded(lines: Iterator[bytes], name: str) -> Iterator[str]:
                     f"{name}: line {number} must have at most {MAX_LINE_BYTES:,} bytes, got more without a line end; "
                     "give a text with a sentence a line"
                 )
-            yield line.decode()
+            yield line.decode(errors=errors)
     except UnicodeDecodeError as error:
         raise DataError(
             f"{name}: line {number} must be UTF-8, got byte {error.object[error.start]:#04x} at position "

@@ -29,6 +29,8 @@ COMMANDS = (
     "serve",
     "import",
     "export",
+    "report",
+    "sweep",
 )
 # Files that a page tells its reader to write; tests below write and run them.
 OF_PAGES = {"my_cells.py"}

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Callable, Iterator
 
 from nmt.cli.streams import tell
 
 _LIVE_SECONDS = 0.2
 _LINE_SECONDS = 30.0
+
+
+@contextlib.contextmanager
+def showing() -> Iterator[Callable[[str], None]]:
+    """Give a function that shows a text on the terminal's last line, a few times a second at most; without a terminal
+    it does nothing."""
+    is_live, shown_at = sys.stderr.isatty(), 0.0
+
+    def show(text: str) -> None:
+        nonlocal shown_at
+        now = time.monotonic()
+        if is_live and now - shown_at >= _LIVE_SECONDS:
+            shown_at = now
+            tell(f"\r{text}\x1b[K", end="")
+
+    try:
+        yield show
+    finally:
+        if shown_at:
+            tell("\r\x1b[K", end="")
 
 
 class Meter:

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     help="Start of all random numbers.",
 )
 @click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default=False,
+    help="Train N times, with this seed and those after it, in folders of model_dir; print mean and deviation.",
+)
+@click.option(
     "--profile",
     "profile_updates",
     type=click.IntRange(min=1),
@@ -54,6 +61,12 @@ if TYPE_CHECKING:
     show_default="1",
     help="With --plan, also predict an update by N ranks (mpiexec -n N), over networks of several speeds.",
 )
+@click.option(
+    "--check-data",
+    is_flag=True,
+    help="Train nothing: look at all texts and print what is wrong with them; exit code 1 where training cannot work.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 @version_option()
 def train(
     config_file: str,
@@ -61,23 +74,29 @@ def train(
     threads: int | None,
     device: str | None,
     seed: int | None,
+    seeds: int | None,
     profile_updates: int | None,
     plan: bool,
     planned_ranks: int | None,
+    check_data: bool,
+    as_json: bool,
 ) -> None:
     """Train a translator, or a language model, as CONFIG.yaml says.
 
     The model goes to the folder its model_dir names. The same command goes on where an earlier run
     stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a second
     one exits at once. Progress goes to standard error, and with more detail to train.log and
-    metrics.jsonl in the folder; standard output gets the results. --plan and --profile write no
-    file and make no folder: they print to standard output.
+    metrics.jsonl in the folder; standard output gets the results. --seeds is the sweep of nmt-sweep
+    over seeds alone. --plan, --profile and --check-data
+    write no file and make no folder: they print to standard output.
 
     \b
     Examples:
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
         nmt-train configs/quickstart.yaml --plan --ranks 8
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
+        nmt-train configs/quickstart.yaml --plan
+        nmt-train configs/quickstart.yaml --check-data
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     if planned_ranks is not None and not plan:
@@ -88,8 +107,21 @@ def train(
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
     ranks = join_ranks()
+    if ranks.size > 1 and (seeds is not None or check_data):
+        raise click.UsageError("--seeds and --check-data are for one process; leave mpiexec out.")
+    if seeds is not None:
+        if plan or profile_updates is not None or check_data:
+            raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
+        load_config(config_file, overrides)  # a mistake in it is one line, not one a seed
+        _train_seeds(config_file, overrides, seeds, threads, device)
+        return
+    if as_json and not check_data:
+        raise click.UsageError("--json goes with --check-data.")
     with ranks.together():
         config = load_config(config_file, overrides)
+        if check_data:
+            _check_data(config, as_json)
+            return
         if plan or profile_updates is not None:
             _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
             return
@@ -112,6 +144,35 @@ def _tell(result: TrainingResult) -> None:
         say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
     for score in result.test_scores.values():
         say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
+
+
+def _train_seeds(
+    config_file: str, overrides: tuple[str, ...], seeds: int, threads: int | None, device: str | None
+) -> None:
+    """Train with several seeds, one after another, and print what came of them."""
+    from nmt.cli.sweep import run_sweep
+    from nmt.train.sweep import plan
+
+    folder, jobs = plan(config_file, overrides, [], seeds, None)
+    options = [word for text in overrides for word in ("--set", text)]
+    options += [] if threads is None else ["--threads", str(threads)]
+    options += [] if device is None else ["--device", device]
+    run_sweep(config_file, folder, jobs, options, processes=1)
+
+
+def _check_data(config: Config, as_json: bool) -> None:
+    """Print what is wrong with the texts. Ends with code 1 where training cannot work with them."""
+    import json
+
+    from nmt.cli.meter import showing
+    from nmt.cli.streams import say
+    from nmt.train.data_check import check_data
+
+    with showing() as show:
+        found = check_data(config, show)
+    say(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if as_json else found.page())
+    if found.errors:
+        sys.exit(1)
 
 
 def _try(

@@ -6,7 +6,7 @@
 Sections: `data_section`, `model_section`, `training_section`, `decoding_section`; `complaints` words the errors.
 """
 
-from nmt.config.data_section import DataConfig, SideConfig, SubwordsConfig
+from nmt.config.data_section import DataConfig, FilterConfig, SideConfig, SubwordsConfig
 from nmt.config.decoding_section import DecodingConfig
 from nmt.config.loading import config_from_dict, dump_config, load_config
 from nmt.config.model_section import DecoderConfig, EmbeddingsConfig, EncoderConfig, ModelConfig
@@ -24,6 +24,7 @@ __all__ = [
     "FixedTraining",
     "ModelConfig",
     "SideConfig",
+    "FilterConfig",
     "SubwordsConfig",
     "TrainingConfig",
     "checked_text",

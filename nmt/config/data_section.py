@@ -90,6 +90,39 @@ class SubwordsConfig(Section):
         return self
 
 
+class FilterConfig(Section):
+    """Training pairs to leave out, by rule; how many each rule left out is told. Validation and test are left alone."""
+
+    duplicates: bool = Field(default=False, description="Of equal pairs keep the first.")
+    same: bool = Field(default=False, description="Leave out pairs whose two sides are equal.")
+    max_length_ratio: Annotated[float, Field(gt=1, le=1000)] | None = Field(
+        default=None,
+        description="Leave out pairs of which one side has more than this many times the characters that the other "
+        "makes expect, by the ratio of the sides in the first 16,384 pairs. Pairs of less than 20 characters stay.",
+    )
+    markup: bool = Field(default=False, description="Leave out pairs with tags or entities of HTML or XML.")
+    encoding: bool = Field(
+        default=False,
+        description="Leave out pairs with letters that a wrong encoding has broken: U+FFFD, or UTF-8 read as Latin-1.",
+    )
+    control: bool = Field(default=False, description="Leave out pairs with control characters other than tabs.")
+    script: bool = Field(
+        default=False,
+        description="Leave out pairs of which a side has more than half of its letters in another script than the "
+        "first 16,384 lines of its text.",
+    )
+    overlap: Literal["none", "exact", "near"] = Field(
+        default="none",
+        description="Leave out pairs whose source is a source of data.dev or data.test: letter for letter (exact), or "
+        "also but for case, punctuation and spaces or with 0.8 of all pieces of four letters in common (near).",
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any rule is set."""
+        return self != FilterConfig()
+
+
 class DataConfig(Section):
     """Where the text is. Relative paths start at the folder the command is run in."""
 
@@ -116,6 +149,13 @@ class DataConfig(Section):
         examples=[{"lang": "en"}],
     )
     subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="How words are cut into units.")
+    check: bool = Field(
+        default=True,
+        description="Look at the texts before the first update: what cannot work is refused, what may be wrong is told "
+        "once and written to data_check.json in model_dir. Of the training text the first million lines, in half a "
+        "minute; nmt-train --check-data looks at all of it.",
+    )
+    filter: FilterConfig = Field(default_factory=FilterConfig, description="Training pairs to leave out, by rule.")
 
     @model_validator(mode="after")
     def _check_languages(self) -> "DataConfig":

@@ -26,6 +26,17 @@ BatchSize = Annotated[int | Literal["auto"], WholeOrAuto(1, 10_000_000)]
 class TrainingConfig(Section):
     """How the weights are found, and when to stop looking."""
 
+    load_model: Text | None = Field(
+        default=None,
+        description="Folder of a model to start from: a new run takes its subwords and the parameters of its best "
+        "checkpoint, then trains as these settings say (fine-tuning). Settings that give parameters their meaning must "
+        "be those of that model. A run that goes on has its own parameters.",
+    )
+    reset_optimizer: bool = Field(
+        default=True,
+        description="With load_model: begin with a fresh optimizer. false takes that of the model's last checkpoint, "
+        "and its parameters.",
+    )
     optimizer: Literal["adam", "adamw", "sgd"] = Field(default="adam", description="Rule that changes the weights.")
     learning_rate: Annotated[float, Field(gt=0, le=1000)] = Field(
         default=1e-3, description="Size of its steps; about 1.0 for sgd."
@@ -149,6 +160,11 @@ class TrainingConfig(Section):
         default=(0, 1, 2),
         strict=False,
         description="Validation sentences, counted from 0, whose translations are logged.",
+    )
+    tensorboard: bool = Field(
+        default=False,
+        description="Also write the numbers of metrics.jsonl for TensorBoard, into tensorboard in model_dir (extra "
+        "[tensorboard]).",
     )
     keep_best_ckpts: PositiveInt = Field(default=1, description="Best checkpoints to keep, beside the last one.")
     keep_last_ckpts: PositiveInt = Field(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from nmt.data.faults import pair_hashes
+from nmt.data.filter import LineFilter
 from nmt.data.rows import TokenRows
 from nmt.data.subwords import Subwords
 from nmt.errors import DataError
@@ -24,6 +26,8 @@ _CHUNK = 16_384
 # the sign sentencepiece writes for a space. Format characters (joiners of emoji and of Persian,
 # direction marks) and no-break spaces are text and stay.
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581 ]+")
+# Where there is none of it, and no space beside another, nothing is to be replaced: a search costs a tenth.
+_UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581]|  ")
 
 # A line of nothing but these shows nothing: white space, and what Unicode says is to be ignored where a font lacks a
 # sign for it (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
@@ -51,7 +55,7 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
         text = text.lower()
         if form is not None:  # lower-casing can part a letter and its accent
             text = unicodedata.normalize(form, text)
-    return _NOT_TEXT.sub(" ", text).strip(" ")
+    return (_NOT_TEXT.sub(" ", text) if _UNCLEAN.search(text) else text).strip(" ")
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class ParallelCorpus:
 
     `line_numbers` [N] int64 says where in the files each pair stands, counted from 0. `src_texts`
     and `tgt_texts` are the lines as they were read, `references` the target lines cleaned, as the
-    model is taught to write them; all three are empty unless they were asked for.
+    model is taught to write them; all three are empty unless they were asked for. `filtered` says how
+    many pairs which rule of `data.filter` left out.
     """
 
     src: TokenRows
@@ -69,6 +74,7 @@ class ParallelCorpus:
     total: int
     skipped_empty: int = 0
     skipped_long: int = 0
+    filtered: str = ""
     src_texts: list[str] = field(default_factory=list)
     tgt_texts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
@@ -109,25 +115,37 @@ class Side:
 
 
 def load_parallel(
-    prefix: str, src: Side, tgt: Side, *, training: bool = True, keep_texts: bool | None = None
+    prefix: str,
+    src: Side,
+    tgt: Side,
+    *,
+    training: bool = True,
+    keep_texts: bool | None = None,
+    rules: LineFilter | None = None,
 ) -> ParallelCorpus:
     """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz).
 
     For training, a pair with an empty side, or with a side longer than its `max_length`, is left
     out as a pair and counted. Otherwise every line stays, also an empty one, so that translations
-    line up with it, and the texts are kept too (`keep_texts` overrules this).
+    line up with it, and the texts are kept too (`keep_texts` overrules this). `rules` leave out more
+    pairs, of which the corpus tells how many.
 
     Raises DataError if a file is missing or damaged, if the files differ in their number of lines,
     or if no pair is left.
     """
     keep_texts = not training if keep_texts is None else keep_texts
-    collected = _Collected(src, tgt, training, keep_texts)
+    collected = _Collected(src, tgt, training, keep_texts, rules)
     for pairs in _chunks(prefix, src.config.lang, tgt.config.lang):
         collected.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
     corpus = collected.corpus()
     where = f"{prefix}.{src.config.lang}, {prefix}.{tgt.config.lang}"
     if corpus.total == 0:
         raise DataError(f"{where}: must hold at least one pair of sentences, got empty files")
+    if len(corpus) == 0 and corpus.total > corpus.skipped_empty + corpus.skipped_long:
+        raise DataError(
+            f"{where}: must hold at least one pair to train on, got none that data.filter lets through "
+            f"({corpus.filtered}); take back some of its rules"
+        )
     if len(corpus) == 0:
         raise DataError(
             f"{where}: must hold at least one pair to train on, got {corpus.skipped_empty} with an "
@@ -143,6 +161,23 @@ def training_text(prefix: str, sides: Sequence["SideConfig"]) -> Iterator[str]:
     for side in sides:
         for line in read_lines(f"{prefix}.{side.lang}"):
             yield clean_line(line, side.lowercase, side.normalize)
+
+
+def filtered_text(
+    prefix: str, sides: Sequence["SideConfig"], every_side: Sequence["SideConfig"], rules: LineFilter
+) -> Iterator[str]:
+    """The same without the pairs that `rules` leave out, which look at every side of them."""
+    rows = zip(*(read_lines(f"{prefix}.{side.lang}") for side in every_side), strict=False)
+    while chunk := list(islice(rows, _CHUNK)):
+        raw = list(zip(*chunk, strict=True))
+        clean = [
+            [clean_line(line, side.lowercase, side.normalize) for line in lines]
+            for lines, side in zip(raw, every_side, strict=True)
+        ]
+        kept = np.flatnonzero(rules.keep(raw, clean)).tolist()
+        for lines, side in zip(clean, every_side, strict=True):
+            if side in sides:
+                yield from (lines[number] for number in kept)
 
 
 def _chunks(prefix: str, src_lang: str, tgt_lang: str) -> Iterator[list[tuple[str, str]]]:
@@ -168,13 +203,15 @@ def _chunks(prefix: str, src_lang: str, tgt_lang: str) -> Iterator[list[tuple[st
 class _Collected:
     """What has been read so far: whole arrays a chunk, joined once at the end."""
 
-    def __init__(self, src: Side, tgt: Side, training: bool, keep_texts: bool) -> None:
+    def __init__(self, src: Side, tgt: Side, training: bool, keep_texts: bool, rules: LineFilter | None) -> None:
         self.src, self.tgt = src, tgt
+        self.rules = rules
+        self.hashes: list[np.ndarray] = []
         self.training, self.keep_texts = training, keep_texts
         self.ids: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         self.lengths: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         self.numbers: list[np.ndarray] = []
-        self.texts: tuple[list[str], list[str], list[str]] = ([], [], [])
+        self.texts: tuple[list[str], ...] = ([], [], [])
         self.total = self.skipped_empty = self.skipped_long = 0
 
     def add(self, src_lines: list[str], tgt_lines: list[str]) -> None:
@@ -187,6 +224,10 @@ class _Collected:
             limits = self.src.config.max_length, self.tgt.config.max_length
             long = ~empty & ((lengths[0] > limits[0]) | (lengths[1] > limits[1]))
             keep = ~(empty | long)
+            if self.rules is not None:
+                keep &= self.rules.keep((src_lines, tgt_lines), (src_clean, tgt_clean))
+                if self.rules.drops_duplicates:
+                    self.hashes.append(pair_hashes(src_clean, tgt_clean)[keep])
             self.skipped_empty += int(empty.sum())
             self.skipped_long += int(long.sum())
         kept = np.flatnonzero(keep)
@@ -208,15 +249,20 @@ class _Collected:
             tokens = np.concatenate(ids) if ids else np.zeros(0, dtype=np.int32)
             ids.clear()
             rows.append(TokenRows(tokens, starts))
-        numbers = np.concatenate(self.numbers) if self.numbers else np.zeros(0, dtype=np.int64)
+        numbers = (np.concatenate(self.numbers) if self.numbers else np.zeros(0, dtype=np.int64)).astype(np.int64)
+        if self.rules is not None and self.hashes:
+            first = np.flatnonzero(self.rules.first_of_each(np.concatenate(self.hashes)))
+            rows, numbers = [side.taken(first) for side in rows], numbers[first]
+            self.texts = tuple([texts[i] for i in first.tolist()] if texts else [] for texts in self.texts)
         src_texts, tgt_texts, references = self.texts
         return ParallelCorpus(
             src=rows[0],
             tgt=rows[1],
-            line_numbers=numbers.astype(np.int64),
+            line_numbers=numbers,
             total=self.total,
             skipped_empty=self.skipped_empty,
             skipped_long=self.skipped_long,
+            filtered="" if self.rules is None else self.rules.told(),
             src_texts=src_texts,
             tgt_texts=tgt_texts,
             references=references,

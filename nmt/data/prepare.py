@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nmt.data.auto_subwords import auto_subwords
-from nmt.data.corpus import Side, training_text
+from nmt.data.corpus import Side, filtered_text, training_text
+from nmt.data.filter import LineFilter
 from nmt.data.subwords import Subwords
 from nmt.data.vocabulary import subwords_from_file
 
@@ -22,24 +23,53 @@ def load_sides(data: "DataConfig", say: Callable[[str], None] = _tell_nobody) ->
     Raises DataError if a given model is missing or damaged, or if the training text cannot give the
     vocabulary asked for.
     """
-    settings = data.subwords
+    settings, pair = data.subwords, (data.src, data.tgt)
     if settings.joint:
-        both = _given_or_trained(data, settings.model_file, (data.src, data.tgt), say)
+        both = _given_or_trained(data, settings.model_file, pair, say, pair)
         return Side(data.src, both), Side(data.tgt, both)
     return (
-        Side(data.src, _given_or_trained(data, settings.src_model_file, (data.src,), say)),
-        Side(data.tgt, _given_or_trained(data, settings.tgt_model_file, (data.tgt,), say)),
+        Side(data.src, _given_or_trained(data, settings.src_model_file, (data.src,), say, pair)),
+        Side(data.tgt, _given_or_trained(data, settings.tgt_model_file, (data.tgt,), say, pair)),
     )
 
 
 def load_side(data: "DataConfig", say: Callable[[str], None] = _tell_nobody) -> Side:
     """The one side of a language model, `data.tgt`. Raises DataError as `load_sides` does."""
-    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, (data.tgt,), say))
+    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, (data.tgt,), say, (data.tgt,)))
+
+
+def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
+    """The rules of `data.filter`, with the lines of data.dev and data.test where `overlap` asks for them; None where no
+    rule is set.
+
+    Args:
+        data: The settings.
+        sides: Source and target, or the one side of a language model.
+
+    Raises:
+        DataError: One of those files cannot be read.
+    """
+    if not data.filter.is_on:
+        return None
+    held_out: list[str] = []
+    if data.filter.overlap != "none":
+        for prefix in filter(None, (data.dev, data.test)):
+            held_out += training_text(prefix, sides[:1])
+    return LineFilter(data.filter, held_out)
 
 
 def _given_or_trained(
-    data: "DataConfig", model_file: str | None, sides: Sequence["SideConfig"], say: Callable[[str], None]
+    data: "DataConfig",
+    model_file: str | None,
+    sides: Sequence["SideConfig"],
+    say: Callable[[str], None],
+    every_side: Sequence["SideConfig"],
 ) -> Subwords:
+    """A model from its file, or one trained on what `data.filter` leaves of the texts of some sides."""
     if model_file:
         return subwords_from_file(model_file)
-    return auto_subwords(data.subwords, lambda: training_text(data.train, sides), say)
+    if not data.filter.is_on:
+        return auto_subwords(data.subwords, lambda: training_text(data.train, sides), say)
+    # The held-out lines and duplicates are no bad text: what a subword is does not depend on them.
+    rules = data.filter.model_copy(update={"overlap": "none"})
+    return auto_subwords(data.subwords, lambda: filtered_text(data.train, sides, every_side, LineFilter(rules)), say)

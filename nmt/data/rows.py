@@ -38,6 +38,13 @@ class TokenRows(Sequence[np.ndarray]):
         lengths: np.ndarray = self.starts[rows + 1] - self.starts[rows]
         return lengths
 
+    def taken(self, rows: np.ndarray) -> "TokenRows":
+        """A copy of some of the sequences, in the order given."""
+        lengths = self.lengths_of(rows)
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        where = np.arange(int(starts[-1])) + np.repeat(self.starts[rows] - starts[:-1], lengths)
+        return TokenRows(self.tokens[where], starts)
+
     def __len__(self) -> int:
         """Return the number of sequences."""
         return len(self.starts) - 1

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.corpus import Side
+from nmt.data.faults import pair_hashes
+from nmt.data.filter import LineFilter
 from nmt.data.rows import TokenRows
 from nmt.errors import DataError
 from nmt.lines import chunks, read_lines
@@ -18,10 +20,12 @@ _CHUNK = 16_384
 
 @dataclass(frozen=True)
 class TextCorpus:
-    """Lines of subwords, without begin and end; `total` of the file, of which blank ones are left out."""
+    """Lines of subwords, without begin and end; `total` of the file, of which blank ones are left out. `filtered` says
+    how many lines which rule of `data.filter` left out."""
 
     lines: TokenRows
     total: int
+    filtered: str = ""
 
     def __len__(self) -> int:
         """Return the number of lines that were kept."""
@@ -44,19 +48,33 @@ class TextCorpus:
         return self.lines.tokens.nbytes + self.lines.starts.nbytes
 
 
-def load_text(prefix: str, side: Side) -> TextCorpus:
-    """Read, clean and cut PREFIX.LANG (or .gz). Blank lines are left out.
+def load_text(prefix: str, side: Side, rules: LineFilter | None = None) -> TextCorpus:
+    """Read, clean and cut PREFIX.LANG (or .gz). Blank lines are left out, and those that `rules` leave out.
 
     Raises DataError if the file is missing or damaged, or if no line is left.
     """
     path = f"{prefix}.{side.config.lang}"
     tokens, lengths, total = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], 0
+    hashes: list[np.ndarray] = []
     for lines in chunks(read_lines(path), _CHUNK):
         total += len(lines)
-        rows = [row for row in side.subwords.encode(side.clean(lines)) if row]
+        clean = side.clean(lines)
+        if rules is not None:
+            kept = np.flatnonzero(rules.keep([lines], [clean])).tolist()
+            clean = [clean[number] for number in kept]
+        cut = side.subwords.encode(clean)
+        if rules is not None and rules.drops_duplicates:
+            hashes.append(pair_hashes(clean, clean)[[bool(row) for row in cut]])
+        rows = [row for row in cut if row]
         tokens.append(np.array([token for row in rows for token in row], dtype=np.int32))
         lengths.append(np.array([len(row) for row in rows], dtype=np.int64))
     starts = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
+    left_out = rules.told() if rules is not None else ""
     if len(starts) == 1:
-        raise DataError(f"{path}: must hold at least one line of text, got {total} blank ones")
-    return TextCorpus(TokenRows(np.concatenate(tokens), starts), total)
+        what = f"none of {total} that data.filter lets through ({left_out})" if left_out else f"{total} blank ones"
+        raise DataError(f"{path}: must hold at least one line of text, got {what}")
+    rows_kept = TokenRows(np.concatenate(tokens), starts)
+    if rules is not None and hashes:
+        rows_kept = rows_kept.taken(np.flatnonzero(rules.first_of_each(np.concatenate(hashes))))
+        left_out = rules.told()
+    return TextCorpus(rows_kept, total, left_out)

@@ -24,11 +24,13 @@ class LanguageTask:
     """See `Task`; the text of data.train is read at once."""
 
     def __init__(self, config: Config, side: Side, same: Side) -> None:
+        from nmt.data.prepare import training_filter
         from nmt.data.text import load_text
 
         self.config, self._side = config, side
         self.subwords = side.subwords, same.subwords
-        self.corpus: TextCorpus = load_text(config.data.train, side)
+        rules = training_filter(config.data, (side.config,))
+        self.corpus: TextCorpus = load_text(config.data.train, side, rules)
         self._dev: TextCorpus | None = None
         self._test: TextCorpus | None = None
 
@@ -40,7 +42,7 @@ class LanguageTask:
         self._dev = load_text(data.dev, self._side)
         self._test = load_text(data.test, self._side) if data.test else None
         say(
-            f"data: {len(train):,} training lines of {train.total:,} ({train.total - len(train):,} blank ones skipped),"
+            f"data: {len(train):,} training lines of {train.total:,} ({_skipped(train)}),"
             f" {train.num_tgt_tokens:,} subwords with the ends of lines; {len(self._dev):,} validation lines"
         )
         return self
@@ -100,6 +102,13 @@ class LanguageTask:
         training = self.config.training
         streams = size if training.batch_type == "sentence" else max(1, size // training.bptt)
         return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle, parts=parts)
+
+
+def _skipped(corpus: TextCorpus) -> str:
+    """What was left out, in words."""
+    if corpus.filtered:
+        return f"{corpus.total - len(corpus):,} skipped that are blank or left out by data.filter: {corpus.filtered}"
+    return f"{corpus.total - len(corpus):,} blank ones skipped"
 
 
 _TEST_STEPS = 512

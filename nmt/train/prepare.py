@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,12 @@ from nmt.storage.model_folder import (
     subword_names,
 )
 from nmt.train.guard import MARK
+from nmt.train.start import given_subwords
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.corpus import Side
+    from nmt.data.subwords import Subwords
 
 
 @contextlib.contextmanager
@@ -112,7 +115,7 @@ def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tu
         DataError: A text or subword model is missing or damaged.
         CheckpointError: The folder cannot be written, or lost its subwords.
     """
-    _check_files(config)
+    check_files(config)
     found = _found_sides(config, folder)
     if found is not None:
         return found
@@ -125,22 +128,57 @@ def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tu
 
 def sides_of_dry_run(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
     """The same without writing anything: new subwords stay in memory."""
-    _check_files(config)
+    check_files(config)
     return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)
 
 
-def _check_files(config: Config) -> None:
-    """Find a missing file before minutes go into training subwords."""
+def check_files(config: Config) -> None:
+    """Find a missing file before minutes go into training subwords. Raises DataError."""
     data = config.data
     for prefix in filter(None, (data.train, data.dev, data.test)):
         for side in (data.src, data.tgt) if config.task == "translation" else (data.tgt,):
             text_file(f"{prefix}.{side.lang}")
 
 
+def sides_of_sample(config: Config, sample: list[list[str]], say: Callable[[str], None]) -> tuple[Side, Side]:
+    """Both sides, with the subwords that a run left or that the settings name; else trained on some cleaned lines, the
+    first of each side, in memory. The same twice for one language.
+
+    Raises:
+        DataError: The settings ask for subwords that the lines cannot give.
+    """
+    from nmt.data.auto_subwords import auto_subwords
+    from nmt.data.subwords import Subwords
+
+    if (found := _found_sides(config, Path(config.model_dir))) is not None:
+        return found
+    if (given := given_subwords(config)) is not None:
+        return _sides(config, given)
+    data = config.data
+    settings = data.subwords
+    files = [settings.model_file] if settings.joint else [settings.src_model_file, settings.tgt_model_file]
+    texts = [[line for lines in sample for line in lines]] if settings.joint else sample
+    models = [
+        Subwords.from_file(file) if file else auto_subwords(settings, partial(iter, lines), say)
+        for file, lines in zip(files, texts, strict=True)
+    ]
+    return _sides(config, (models[0], models[-1]))
+
+
+def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, Side]:
+    """Both sides with these subwords; the same twice for one language."""
+    from nmt.data.corpus import Side
+
+    target = Side(config.data.tgt, subwords[1])
+    return (Side(config.data.src, subwords[0]) if config.task == "translation" else target), target
+
+
 def _new_sides(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
     """Train subwords as the settings say, in memory; `say` is told what takes long."""
     from nmt.data.prepare import load_side, load_sides
 
+    if (given := given_subwords(config)) is not None:
+        return _sides(config, given)
     say("subwords: reading the training text")
     if config.task == "lm":
         side = load_side(config.data, say)
@@ -150,13 +188,9 @@ def _new_sides(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
 
 def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:
     """The sides with the subwords in the folder, if they are those of this run: a checkpoint fits no others."""
-    from nmt.data.corpus import Side
-
     if not ((folder / LAST_NAME).exists() or _has_same_subwords(config, folder)):
         return None
-    src, tgt = load_subwords(folder, joint=config.data.subwords.joint)
-    target = Side(config.data.tgt, tgt)
-    return (Side(config.data.src, src) if config.task == "translation" else target), target
+    return _sides(config, load_subwords(folder, joint=config.data.subwords.joint))
 
 
 def _has_same_subwords(config: Config, folder: Path) -> bool:
@@ -164,12 +198,16 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
     names = subword_names(joint=config.data.subwords.joint)
     if not all((folder / name).is_file() for name in (CONFIG_NAME, *names)):
         return False
-    left, wanted = load_folder_config(folder).data, config.data
-    return (left.train, left.src, left.tgt, left.subwords) == (
+    there = load_folder_config(folder)
+    left, wanted = there.data, config.data
+    if there.training.load_model != config.training.load_model:
+        return False
+    return (left.train, left.src, left.tgt, left.subwords, left.filter) == (
         wanted.train,
         wanted.src,
         wanted.tgt,
         wanted.subwords,
+        wanted.filter,
     )
 
 

@@ -10,10 +10,13 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.files import explain
 from nmt.storage.model_folder import LOG_NAME, METRICS_NAME
+
+if TYPE_CHECKING:
+    from nmt.train.board import Board
 
 
 class TrainingLog:
@@ -22,9 +25,11 @@ class TrainingLog:
     Args:
         folder: The model folder; None where no file is to be written.
         terminal: Where a person reads along; None for nowhere.
+        board: Gets the events as well; None where nobody wants curves.
     """
 
-    def __init__(self, folder: Path | None, terminal: TextIO | None = None) -> None:
+    def __init__(self, folder: Path | None, terminal: TextIO | None = None, board: Board | None = None) -> None:
+        self._board = board
         self._terminal: TextIO | None = terminal
         self._is_live = terminal is not None and terminal.isatty()
         self._live_shown = False
@@ -58,10 +63,14 @@ class TrainingLog:
         record = {"event": kind, "time": round(time.time(), 3), **values}
         finite = {key: _finite(value) for key, value in record.items()}
         self._write(METRICS_NAME, json.dumps(finite, ensure_ascii=False) + "\n")
+        if self._board is not None:
+            self._board.event(kind, finite)
 
     def close(self) -> None:
         """Close the files."""
         self.live("")
+        if self._board is not None:
+            self._board.close()
         for file in self._files.values():
             with contextlib.suppress(OSError):
                 file.close()

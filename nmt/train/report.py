@@ -46,6 +46,7 @@ class Reporter:
         self._sums = _Sums()
         self._is_warm = False
         self._live_at = 0.0
+        self._validated_update = 0
 
     def add(self, batches: UpdateBatches, stats: LossStats, seconds: float) -> None:
         """Add one update that was not skipped; `seconds` is the time of its training step alone.
@@ -126,6 +127,7 @@ class Reporter:
         elapsed: float,
     ) -> None:
         """Write the scores of a validation, with a `*` if they are the best so far."""
+        self._validated_update = state.update
         self.log.line(
             f"validation  update {state.update:>6}  {format_scores(scores)}"
             f"  took {format_seconds(seconds)}" + ("  *" if is_best else "")
@@ -141,14 +143,20 @@ class Reporter:
         )
 
     def samples(self, indices: Sequence[int], validator: Validator) -> None:
-        """Write what the model made of some sentences of the validation set."""
-        for line in validator.samples(indices):
-            self.log.line(line)
+        """Write what the model made of some sentences of the last validation, and how sure its scores are."""
+        samples = list(validator.samples(indices))
+        for sample in samples:
+            for name, text in sample.items():
+                self.log.line(f"  {name:<10}  {text}")
+        if samples or validator.intervals:
+            self.log.event("samples", update=self._validated_update, intervals=validator.intervals, samples=samples)
 
     def signatures(self, signatures: Mapping[str, str]) -> None:
         """Write what makes the scores comparable."""
         for name, signature in signatures.items():
             self.log.line(f"{name} signature {signature}")
+        if signatures:
+            self.log.event("signatures", **signatures)
 
 
 def format_scores(scores: Mapping[str, float]) -> str:

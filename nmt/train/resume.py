@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from nmt.config import Config
 
 # First match decides; what matches nothing is harmless and noted.
-_SILENT = ("name", "model_dir", "threads", "device", "data.subwords.*model_file")
+_SILENT = ("name", "model_dir", "threads", "device", "data.subwords.*model_file", "training.load_model")
 _BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer")
 """Beside what gives parameters their meaning: what a run that goes on cannot change under way."""
 _BATCHES = (
     "seed",
     "data.train",
     "data.*.max_length",
+    "data.filter.*",
     "training.batch_size",
     "training.batch_type",
     "training.bptt",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.loading import resolve_threads
@@ -19,12 +19,15 @@ from nmt.storage.model_folder import (
     subwords_digest,
 )
 from nmt.train.batch_size import choose_batch_size
+from nmt.train.board import Board
 from nmt.train.checkpoint_manager import CheckpointManager
+from nmt.train.data_check import check_before_training
 from nmt.train.dealing import Dealing
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.lengths import auto_lengths, fixed_training
 from nmt.train.loop import Loop, Parts
+from nmt.train.machine import machine
 from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import check_trainable, own_folder, save_config
 from nmt.train.progress import Stopwatch, TrainingLog, format_seconds
@@ -32,6 +35,7 @@ from nmt.train.ranks import Ranks
 from nmt.train.report import Reporter, format_scores
 from nmt.train.resume import SavedRun, load_saved_run
 from nmt.train.schedule import make_schedule
+from nmt.train.start import start_from
 from nmt.train.state import TrainingState
 from nmt.train.task import load_task
 
@@ -92,6 +96,7 @@ class Trainer:
         self._num_threads = resolve_threads(threads, config)
         self._terminal = terminal
         self._stop = StopRequest(self._ranks)
+        self._facts: dict[str, Any] = {}
 
     def run(self) -> TrainingResult:
         """Train until a limit, early stopping or a signal ends it.
@@ -106,6 +111,8 @@ class Trainer:
             try:
                 ranks.watch(self.folder)
                 saved = load_saved_run(self.folder, self.config)
+                if saved is None and self.config.data.check:
+                    ranks.first_then_others(lambda: self._look(log))
                 task = load_task(self.config, self.folder, log, ranks)
                 parts = self._set_up(task, saved, log, watch)
                 self._check_alike(parts, task)
@@ -120,13 +127,18 @@ class Trainer:
                 log.note(f"Error: {error}")
                 raise
 
+    def _look(self, log: TrainingLog) -> None:
+        """Look at the texts before training, once for all ranks."""
+        if self._ranks.rank == 0:
+            check_before_training(self.config, self.folder, log)
+
     def _open(self, stack: contextlib.ExitStack) -> TrainingLog:
         """The log, and in rank 0 the folder, which is its own until the stack is closed."""
-        is_first = self._ranks.rank == 0
-        if is_first:
-            stack.enter_context(own_folder(self.folder))
-        log = TrainingLog(self.folder, self._terminal) if is_first else TrainingLog(None)
-        return stack.enter_context(contextlib.closing(log))
+        if self._ranks.rank:
+            return stack.enter_context(contextlib.closing(TrainingLog(None)))
+        stack.enter_context(own_folder(self.folder))
+        board = Board(self.folder) if self.config.training.tensorboard else None
+        return stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, board)))
 
     def _check_alike(self, parts: Parts, task: Task) -> None:
         """Raise CheckpointError where a rank has read another text, other settings or another checkpoint than rank 0:
@@ -152,6 +164,8 @@ class Trainer:
         model = task.build_model(self._device)
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
         state = saved.state if saved else TrainingState()
+        if saved is None and config.training.load_model is not None:
+            log.line(start_from(config, model, optimizer))
         if self._ranks.rank == 0:
             task.save_statistics(self.folder)
         batch_size = self._batch_size(state, model, optimizer, task, log)
@@ -192,6 +206,15 @@ class Trainer:
         )
         for warning in self._ranks.warnings(threads):
             log.line(warning)
+        self._facts = dict(
+            name=config.name,
+            parameters=model.num_params,
+            vocabularies=[subwords.vocab_size for subwords in task.subwords],
+            batch_size=batch_size,
+            device=self._device.name,
+            threads=threads,
+            machine=machine(),
+        )
         if saved is not None:
             _check_subwords(saved, digest)
             _restore(parts, saved, task.fingerprint, log)
@@ -222,6 +245,8 @@ class Trainer:
         """Run the loop to its end or to a signal; score the test set where there is one."""
         state = loop.state
         test_scores: dict[str, Score] = {}
+        # Only now, when a signal no longer ends the run at once: whoever waits for events may send one.
+        log.event("start", **self._facts)
         try:
             reason = loop.run()
             log.line(f"finished: {reason}; {loop.parts.watch.summary()}")
@@ -258,8 +283,9 @@ class Trainer:
             set_params(parts.model, tensors, best)
         scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
         figures = {name: score.score for name, score in scores.items()}
+        signatures = {name: score.signature for name, score in scores.items()}
         log.line(f"test {self.config.data.test}: {format_scores(figures)}")
-        log.event("test", update=parts.state.best_update, **figures)
+        log.event("test", update=parts.state.best_update, **figures, signatures=signatures)
         return scores
 
 

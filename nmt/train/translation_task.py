@@ -26,10 +26,12 @@ class TranslationTask:
 
     def __init__(self, config: Config, src: Side, tgt: Side) -> None:
         from nmt.data.corpus import load_parallel
+        from nmt.data.prepare import training_filter
 
         self.config, self._src, self._tgt = config, src, tgt
         self.subwords = src.subwords, tgt.subwords
-        self.corpus: ParallelCorpus = load_parallel(config.data.train, src, tgt)
+        rules = training_filter(config.data, (src.config, tgt.config))
+        self.corpus: ParallelCorpus = load_parallel(config.data.train, src, tgt, rules=rules)
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
 
@@ -43,8 +45,8 @@ class TranslationTask:
         say(
             f"data: {len(train):,} training pairs of {train.total:,} lines"
             f" ({train.skipped_empty:,} skipped with an empty side, "
-            f"{train.skipped_long:,} over max_length), {len(train.tgt.tokens):,} target subwords; "
-            f"{len(self._dev):,} validation pairs"
+            f"{train.skipped_long:,} over max_length{_left_out(train.filtered)}), "
+            f"{len(train.tgt.tokens):,} target subwords; {len(self._dev):,} validation pairs"
         )
         return self
 
@@ -106,6 +108,11 @@ class TranslationTask:
 
     def _lengths(self) -> LengthModel:
         return LengthModel.learn(self.corpus.src.lengths, self.corpus.tgt.lengths)
+
+
+def _left_out(filtered: str) -> str:
+    """What data.filter left out, in words that follow others."""
+    return f"; left out by data.filter: {filtered}" if filtered else ""
 
 
 def _there(corpus: ParallelCorpus | None) -> ParallelCorpus:

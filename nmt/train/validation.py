@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.evaluate import score_translations
+from nmt.evaluate import bleu_interval, score_translations
 from nmt.train.progress import perplexity
 from nmt.train.ranks import Ranks, interleaved
 
@@ -33,6 +33,8 @@ class Validator:
         self.ranks = ranks or Ranks()
         self.signatures: dict[str, str] = {}
         """sacrebleu's, of each score that has one."""
+        self.intervals: dict[str, float] = {}
+        """Half of the width of the 95 % confidence interval of the last scores that have one."""
         self._check = check
 
     def losses(self, model: Network, num_threads: int) -> dict[str, float]:
@@ -59,8 +61,8 @@ class Validator:
         """Return what else is measured; `show` is told now and then how far that is."""
         return {}
 
-    def samples(self, indices: Sequence[int]) -> Iterator[str]:
-        """Yield lines that show what the model made of some sentences in the last `scores`."""
+    def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
+        """Yield texts by name that show what the model made of some sentences in the last `scores`."""
         yield from ()
 
 
@@ -100,16 +102,19 @@ class TranslationValidator(Validator):
 
         self.hypotheses = translations(self.translator, self.sources, after_batch, self.ranks)
         scores = score_translations(self.hypotheses, self.references, metrics=("bleu", "chrf"))
+        self.intervals = {"bleu": bleu_interval(self.hypotheses, self.references)}
         self.signatures = {name: score.signature for name, score in scores.items()}
         return {name: score.score for name, score in scores.items()}
 
-    def samples(self, indices: Sequence[int]) -> Iterator[str]:
+    def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
         """See `Validator`: with what a person made of them."""
         for index in indices:
             if index < len(self.hypotheses):
-                yield f"  source      {self.sources[index]}"
-                yield f"  reference   {self.references[index]}"
-                yield f"  hypothesis  {self.hypotheses[index]}"
+                yield {
+                    "source": self.sources[index],
+                    "reference": self.references[index],
+                    "hypothesis": self.hypotheses[index],
+                }
 
 
 def translations(

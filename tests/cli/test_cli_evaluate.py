@@ -46,6 +46,9 @@ MISTAKES = {
     "unequal": (["--hyp", "{setup}/train.yy"], 1, "must have as many lines, got 200 and 10"),
     "unequal source": (["{model}", "--src", "{setup}/train.xx"], 1, "got 200 and 10"),
     "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
+    "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),
+    "frequencies": (["--hyp", "x", "--frequencies", "y"], 2, "goes with --buckets"),
+    "too much": (["--hyp", "x", "--compare", "a", "b"], 2, "Give either --compare"),
 }
 
 
@@ -60,3 +63,66 @@ def test_mistakes(case: str, model: Path, setup: Path, run: Run) -> None:
     if code == 1:
         assert result.err.startswith("Error: ")
         assert result.err.count("\n") == 1
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """Return a folder with `ref`, and `a` and `b`, of which `b` is better."""
+    lines = [f"The dog number {number} sees a small house in the street." for number in range(40)]
+    (tmp_path / "ref").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "a").write_text("".join(f"{line.replace('small house', 'old tree')}\n" for line in lines))
+    (tmp_path / "b").write_text("".join(f"{line}\n" if number % 2 else "Dogs.\n" for number, line in enumerate(lines)))
+    (tmp_path / "src").write_text("".join(f"Hund\t{number}\n" for number in range(40)))
+    return tmp_path
+
+
+def test_intervals_metrics_and_several_references(run: Run, texts: Path) -> None:
+    files = ["--hyp", texts / "a", "--ref", texts / "ref", "--ref", texts / "b"]
+    result = run("nmt-evaluate", *files, "--metric", "chrf++,bleu", "--confidence")
+    assert result.code == 0, result.err
+    assert result.lines[0].split() == ["metric", "score", "95", "%", "±", "signature"]
+    assert [line.split()[0] for line in result.lines[1:]] == ["chrF2++", "BLEU"]
+    assert "nrefs:2|bs:1000" in result.lines[2]
+    words = run("nmt-evaluate", "--hyp", texts / "b", "--ref", texts / "ref", "--metric", "wer,per,accuracy", "--json")
+    scores = json.loads(words.out)["metrics"]
+    assert (scores["wer"]["score"], scores["accuracy"]["score"]) == (50, 50) and 0 < scores["per"]["score"] < 60
+
+
+def test_compare(run: Run, texts: Path) -> None:
+    options = ["--compare", texts / "a", texts / "b", "--ref", texts / "ref", "--buckets", "--metric", "bleu,chrf"]
+    page = run("nmt-evaluate", *options, "--src", texts / "src", "--differences", "1")
+    assert page.code == 0, page.err
+    text = "\n".join(page.lines)
+    assert page.lines[0].split()[:5] == ["metric", "A", "95", "%", "±"]
+    assert "chrF by words of the reference" in text and "F1 of words by how often" in text
+    assert text.count("  A          The dog") == 1 and "  source     Hund\t" in text and "line 11: chrF" in text
+    found = json.loads(run("nmt-evaluate", *options, "--json", "--differences", "3").out)
+    assert set(found["metrics"]["bleu"]) == {"a", "b", "p_bootstrap", "p_randomisation"}
+    assert len(found["differences"]) == 3 and found["differences"][0]["line"] == 11
+    assert len(found["buckets"]) == 2
+
+
+def test_scores_beside_each_other(run: Run, texts: Path) -> None:
+    for name, how in (("a", ["13a"]), ("b", ["13a"]), ("c", ["char"])):
+        hypotheses = texts / ("a" if name == "a" else "b")
+        scores = run("nmt-evaluate", "--hyp", hypotheses, "--ref", texts / "ref", "--json", "--tokenize", *how)
+        (texts / f"{name}.json").write_bytes(scores.out)
+    beside = run("nmt-evaluate", "--compare", texts / "a.json", texts / "b.json")
+    assert beside.code == 0, beside.err
+    assert beside.lines[0].split() == ["metric", "A", "B", "B", "-", "A", "signature"]
+    refused = run("nmt-evaluate", "--compare", texts / "a.json", texts / "c.json")
+    assert refused.code == 1 and refused.err.count("\n") == 1 and "tok:13a and with tok:char" in refused.err
+    (texts / "d.json").write_text("[]")
+    assert (
+        "must be what nmt-evaluate --json wrote"
+        in run("nmt-evaluate", "--compare", texts / "a.json", texts / "d.json").err
+    )
+
+
+def test_columns_for_other_metrics(run: Run, texts: Path) -> None:
+    files = ["--src", texts / "src", "--hyp", texts / "a", "--ref", texts / "ref", "--ref", texts / "b"]
+    result = run("nmt-evaluate", *files, "--tsv", texts / "out.tsv")
+    assert result.code == 0, result.err
+    rows = [line.split("\t") for line in (texts / "out.tsv").read_text().splitlines()]
+    assert rows[0] == ["src", "mt", "ref", "ref2"] and len(rows) == 41
+    assert rows[1][0] == "Hund 0" and {len(row) for row in rows} == {4}

@@ -1,0 +1,6 @@
+"""A look at a corpus before anything is learned from it: what cannot work, and what may be wrong."""
+
+from nmt.doctor.examine import PAIRS_AT_START, examine
+from nmt.doctor.findings import Example, Finding, Findings
+
+__all__ = ["PAIRS_AT_START", "Example", "Finding", "Findings", "examine"]

@@ -1,0 +1,140 @@
+"""Pairs that a training text holds more than once, and held-out lines that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmt.data.faults import pair_hashes
+from nmt.data.overlap import Likeness, OverlapIndex
+from nmt.doctor.findings import SHOWN, Example, Finding
+from nmt.doctor.texts import Block, Text
+
+MOST_HASHES = 4_000_000
+"""Hashes of pairs kept at most, 64 MB with their lines' numbers; of more pairs a sample is kept."""
+
+
+class Duplicates:
+    """Counts pairs that were there before.
+
+    A sample is drawn by the hashes themselves: those that a power of two divides are kept, so that of equal pairs all
+    are in the sample or none.
+    """
+
+    def __init__(self, most: int = MOST_HASHES) -> None:
+        self._most, self._divisor = most, 1
+        self._hashes: list[np.ndarray] = []
+        self._numbers: list[np.ndarray] = []
+        self._kept = 0
+
+    def add(self, block: Block) -> None:
+        """Note the pairs of a block, but those that are empty."""
+        hashes = pair_hashes(block.clean[0], block.clean[-1])
+        full = np.fromiter((bool(line) for line in block.clean[-1]), dtype=bool, count=len(block))
+        self._keep(hashes, np.flatnonzero(full & (hashes % self._divisor == 0)), block.start)
+        while self._kept > self._most:
+            self._divisor *= 2
+            hashes, numbers = np.concatenate(self._hashes), np.concatenate(self._numbers)
+            self._hashes, self._numbers, self._kept = [], [], 0
+            rest = np.flatnonzero(hashes % self._divisor == 0)
+            self._hashes, self._numbers, self._kept = [hashes[rest]], [numbers[rest]], len(rest)
+
+    def finding(self, text: Text) -> Finding | None:
+        """What there is to tell; of a sample the number is an estimate, and says so."""
+        if not self._kept:
+            return None
+        hashes, numbers = np.concatenate(self._hashes), np.concatenate(self._numbers)
+        order = np.lexsort((numbers, hashes))
+        again = np.flatnonzero(hashes[order][1:] == hashes[order][:-1]) + 1
+        if not len(again):
+            return None
+        repeated, before = numbers[order][again], numbers[order][again - 1]
+        first = np.argsort(repeated)[:SHOWN]
+        pairs = zip(repeated[first].tolist(), before[first].tolist(), strict=True)
+        unit = "pairs" if len(text.sides) == 2 else "lines"
+        about = "" if self._divisor == 1 else f" (estimated from one in {self._divisor:,})"
+        return Finding(
+            "duplicates",
+            "warning",
+            text.where,
+            len(again) * self._divisor,
+            text.total,
+            f"repeat an earlier one{about}",
+            unit,
+            tuple(Example(line + 1, f"as line {other + 1}") for line, other in pairs),
+            "data.filter.duplicates keeps the first of each" if unit == "pairs" else "",
+        )
+
+    def _keep(self, hashes: np.ndarray, places: np.ndarray, start: int) -> None:
+        self._hashes.append(hashes[places])
+        self._numbers.append(places + start)
+        self._kept += len(places)
+
+
+class Overlap:
+    """Looks for the lines of held-out texts in the training text.
+
+    Args:
+        texts: The held-out texts, each with its cleaned lines, of both sides or of one.
+    """
+
+    def __init__(self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]]) -> None:
+        self._texts = list(texts)
+        self._lines = OverlapIndex([line for _, sides in texts for line in sides[0]])
+        self._pairs = OverlapIndex([pair for _, sides in texts for pair in _joined(sides)])
+        self._examples: dict[int, tuple[Likeness, int]] = {}
+
+    def add(self, block: Block) -> None:
+        """Look at a block of the training text."""
+        if not self._texts:
+            return
+        for match in self._lines.look(block.clean[0]):
+            best = self._examples.get(match.held_out)
+            if best is None or best[0] < match.likeness:
+                self._examples[match.held_out] = (match.likeness, block.start + match.number)
+        self._pairs.look(_joined(block.clean), near=False)
+
+    def findings(self, train: Text) -> list[Finding]:
+        """What there is to tell of each text."""
+        told, start = [], 0
+        for text, sides in self._texts:
+            if (finding := self._finding(train, text, start, len(sides[0]))) is not None:
+                told.append(finding)
+            start += len(sides[0])
+        return told
+
+    def _finding(self, train: Text, text: Text, start: int, size: int) -> Finding | None:
+        """What there is to tell of the text whose lines are `size` ones of all, from number `start` on."""
+        likeness = self._lines.likeness[start : start + size]
+        pairs = self._pairs.likeness[start : start + size] == Likeness.EXACT
+        exact, near = int((likeness == Likeness.EXACT).sum()), int((likeness == Likeness.NEAR).sum())
+        if not exact + near:
+            return None
+        is_pair = len(text.sides) == 2
+        whole = f" ({int(pairs.sum()):,} of them with the same translation)" if is_pair else ""
+        # Of equal lines the first alone has its place, which may be one of another text.
+        here = [number - start for number in self._examples if start <= number < start + size]
+        most_alike = sorted(here, key=lambda number: (-self._examples[start + number][0], not pairs[number], number))
+        examples = []
+        for number in most_alike[:SHOWN]:
+            kind, line = self._examples[start + number]
+            what = "as" if kind == Likeness.EXACT else "nearly as"
+            examples.append(Example(number + 1, f"{what} line {line + 1} of {train.files[0]}"))
+        lines = "source lines" if is_pair else "lines"
+        return Finding(
+            "overlap",
+            "warning",
+            text.where,
+            exact + near,
+            size,
+            f"have {lines} that are in the training text: {exact:,} letter for letter{whole}, {near:,} nearly so",
+            "pairs" if is_pair else "lines",
+            tuple(examples),
+            "scores on them tell what was learned by heart; data.filter.overlap leaves them out of training",
+        )
+
+
+def _joined(sides: Sequence[Sequence[str]]) -> list[str]:
+    """The pairs as single lines, in which nothing of one side can look like the other's: cleaned lines have no tab."""
+    return ["\t".join(pair) if all(pair) else "" for pair in zip(*sides, strict=True)]

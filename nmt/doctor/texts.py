@@ -1,0 +1,158 @@
+"""The texts of a run: their files, read side by side, and what single lines and pairs have wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmt.data.corpus import clean_line
+from nmt.data.faults import FaultFinder, has_bad_bytes
+from nmt.data.text_block import TextBlock
+from nmt.doctor.findings import Finding, Tally, found
+from nmt.lines import read_lines
+
+if TYPE_CHECKING:
+    from nmt.config import SideConfig
+
+BLOCK = 16_384
+"""Lines looked at together."""
+# What is true of so many lines is how the text is, and no slip.
+_USUAL = 0.5
+
+_SAYS = {
+    "encoding": (
+        "hold letters broken by a wrong encoding",
+        "read the text as what it was written in, or leave them out",
+    ),
+    "control": ("hold control characters", "they are read as spaces"),
+    "markup": ("hold tags or entities of HTML or XML", "take them out, unless they are to be translated"),
+    "script": ("are for the most part in another script than the rest", ""),
+    "mixed": ("have words of letters of two scripts that look alike", ""),
+    "same": ("have the same text on both sides", ""),
+    "ratio": ("have sides of very unequal length", "they may be no translations of one another"),
+}
+"""What is said of each fault, and what may be done besides leaving the lines out."""
+_FILTERED = ("encoding", "control", "markup", "script", "same", "ratio")
+_FILTERS = {"ratio": "max_length_ratio"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines of all sides, as they were read and cleaned. `start`: the number of the first, from 0."""
+
+    start: int
+    raw: list[list[str]]
+    clean: list[list[str]]
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return len(self.raw[0])
+
+
+class Text:
+    """One of data.train, data.dev and data.test.
+
+    Args:
+        prefix: Of its files.
+        sides: Source and target, or the one side of a language model.
+    """
+
+    def __init__(self, prefix: str, sides: list[SideConfig]) -> None:
+        self.prefix, self.sides = prefix, sides
+        self.files = [f"{prefix}.{side.lang}" for side in sides]
+        self.where = ", ".join(self.files)
+        self.total = 0
+        """Pairs, or lines, that were read."""
+        self.counts = [0] * len(sides)
+        """Lines of each file."""
+        self._bytes = [Tally() for _ in sides]
+        self._empty = [Tally() for _ in sides]
+        self._faults: dict[tuple[str, int], Tally] = {}
+        self._finder = FaultFinder()
+
+    def blocks(self, limit: int | None = None) -> Iterator[Block]:
+        """Read, clean and look at the lines, block by block, at most `limit` of them. Raises DataError where a file is
+        no text in lines."""
+        rows = zip_longest(*(read_lines(file, lenient=True) for file in self.files))
+        while rows_here := list(islice(rows, BLOCK if limit is None else min(BLOCK, limit - self.total))):
+            whole = [row for row in rows_here if None not in row]
+            for side in range(len(self.sides)):
+                self.counts[side] += sum(row[side] is not None for row in rows_here)
+            if whole:
+                yield self._look([list(lines) for lines in zip(*whole, strict=True)])
+            if len(whole) < len(rows_here):
+                for row in rows:
+                    self.counts = [count + (line is not None) for count, line in zip(self.counts, row, strict=True)]
+                return
+
+    def findings(self) -> list[Finding]:
+        """What is wrong with single lines and pairs, after all blocks."""
+        if len(set(self.counts)) > 1:
+            return [self._unequal()]
+        if not self.total:
+            noun = "pair of sentences" if len(self.sides) == 2 else "line of text"
+            return [Finding("empty", "error", self.where, 1, 0, f"must hold at least one {noun}, got none")]
+        found_here: list[Finding | None] = []
+        for side, file in enumerate(self.files):
+            found_here += [self._not_utf8(side, file), self._empty_finding(side, file)]
+        for (name, side), tally in self._faults.items():
+            found_here.append(self._fault(name, side, tally))
+        return found(found_here)
+
+    def _look(self, raw: list[list[str]]) -> Block:
+        """Count what is wrong with a block of lines."""
+        clean = [
+            [clean_line(line, config.lowercase, config.normalize) for line in lines]
+            for lines, config in zip(raw, self.sides, strict=True)
+        ]
+        block = Block(self.total, raw, clean)
+        self.total += len(block)
+        for side, lines in enumerate(clean):
+            self._bytes[side].add(has_bad_bytes(TextBlock(raw[side])), block.start, raw[side])
+            empty = np.fromiter((not line for line in lines), dtype=bool, count=len(lines))
+            self._empty[side].add(empty, block.start, *(raw[1 - side : 2 - side] if len(raw) == 2 else []))
+        for name, masks in self._finder.find(raw, clean).items():
+            for side, mask in enumerate(masks):
+                shown = raw if len(masks) < len(raw) else [raw[side]]
+                self._faults.setdefault((name, side), Tally()).add(mask, block.start, *shown)
+        return block
+
+    def _unequal(self) -> Finding:
+        """The finding for files that cannot be pairs."""
+        what = (
+            f"must have as many lines as each other, got {self.counts[0]} and {self.counts[1]}; line n of one has to "
+            "translate line n of the other"
+        )
+        return Finding("unequal", "error", self.where, abs(self.counts[0] - self.counts[1]), 0, what)
+
+    def _not_utf8(self, side: int, file: str) -> Finding | None:
+        """Lines of one file that cannot be read."""
+        tally = self._bytes[side]
+        if not tally.count:
+            return None
+        first = tally.examples[0].line
+        what = f"line {first} must be UTF-8, got other bytes, as in {tally.count:,} of {self.total:,} lines"
+        examples, advice = tuple(tally.examples), "convert the text to UTF-8"
+        return Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice)
+
+    def _empty_finding(self, side: int, file: str) -> Finding:
+        """Empty lines of one file; where all are, there is nothing to learn from."""
+        tally = self._empty[side]
+        level = "error" if tally.count == self.total else "warning"
+        return tally.finding("empty", file, self.total, "are empty", level=level)
+
+    def _fault(self, name: str, side: int, tally: Tally) -> Finding | None:
+        """What is said of a fault; None where nearly all lines have it, which is then how the text is."""
+        if name in ("script", "mixed") and tally.count > _USUAL * self.total:
+            return None
+        what, advice = _SAYS[name]
+        is_pairs = name in ("same", "ratio")
+        if name in _FILTERED:
+            setting = f"data.filter.{_FILTERS.get(name, name)} leaves them out of training"
+            advice = f"{advice}; {setting}" if advice else setting
+        where = self.where if is_pairs else self.files[side]
+        return tally.finding(name, where, self.total, what, advice=advice, unit="pairs" if is_pairs else "lines")

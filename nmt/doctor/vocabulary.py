@@ -1,0 +1,99 @@
+"""Whether the subwords fit the texts: what is unknown, what is never seen, what is too long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmt.doctor.findings import Finding, Tally, found
+from nmt.special_tokens import EOS_ID, UNK_ID
+
+if TYPE_CHECKING:
+    from nmt.data.corpus import Side
+    from nmt.doctor.texts import Text
+
+_RARE = 5
+"""A vector is learned from the places where its unit stands; from fewer than so many little is learned."""
+_MOST_RARE = 0.5
+_LEAST_UNITS = 200
+_MOST_UNKNOWN = 0.001
+_MOST_LONG = 0.01
+_SHOWN = 8
+
+
+class Vocabulary:
+    """Counts the units of texts.
+
+    Args:
+        sides: With their subwords; both may have the same.
+    """
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._sides = sides
+        self._counts = [np.zeros(side.subwords.vocab_size, dtype=np.int64) for side in sides]
+
+    def look(self, text: Text, lines: Sequence[Sequence[str]], *, training: bool) -> list[Finding]:
+        """Cut the cleaned lines of each side, from the first on; what is unknown, and of training text too long."""
+        told: list[Finding | None] = []
+        too_long = np.zeros(len(lines[0]), dtype=bool)
+        for side, counts, these, file in zip(self._sides, self._counts, lines, text.files, strict=True):
+            rows = side.subwords.encode(these)
+            unknown = np.fromiter((UNK_ID in row for row in rows), dtype=bool, count=len(rows))
+            lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+            too_long |= lengths > side.config.max_length
+            if training:
+                tokens = np.fromiter((token for row in rows for token in row), dtype=np.int64, count=int(lengths.sum()))
+                counts += np.bincount(tokens, minlength=len(counts))
+            told.append(_unknown(side, file, these, rows, unknown))
+        if training:
+            told.append(_long(text, too_long, lines))
+        return found(told)
+
+    def absurd(self, text: Text, share: float) -> list[Finding]:
+        """Vocabularies of which most units are hardly ever seen; `share` of the training text was looked at."""
+        told = []
+        groups: dict[int, list[int]] = {}
+        for number, side in enumerate(self._sides):
+            groups.setdefault(id(side.subwords), []).append(number)
+        for numbers in groups.values():
+            counts = np.sum([self._counts[number] for number in numbers], axis=0)[EOS_ID + 1 :]
+            rare = int((counts < max(1, _RARE * share)).sum())
+            if len(counts) > _LEAST_UNITS and rare > _MOST_RARE * len(counts):
+                files = ", ".join(text.files[number] for number in numbers)
+                what = f"of the vocabulary are seen less than {_RARE} times in the training text"
+                advice = "too few to learn a vector from: a smaller data.subwords.vocab_size, or auto, learns more"
+                told.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))
+        return told
+
+
+def _unknown(side: Side, file: str, lines: Sequence[str], rows: list[list[int]], marked: np.ndarray) -> Finding | None:
+    """Units that are not in the vocabulary, where they are more than a few."""
+    units = sum(map(len, rows))
+    count = sum(row.count(UNK_ID) for row in rows)
+    if not units or count / units < _MOST_UNKNOWN:
+        return None
+    examples = Tally()
+    examples.add(marked, 0, lines)
+    unknown: Counter[str] = Counter()
+    for number in np.flatnonzero(marked)[:1000].tolist():
+        pieces = side.subwords.cut([lines[number]])[0]
+        unknown.update(piece.strip("▁") for piece, unit in zip(pieces, rows[number], strict=True) if unit == UNK_ID)
+    often = " ".join(piece for piece, _ in unknown.most_common(_SHOWN))
+    what = f"are unknown to the vocabulary, most often {often}"
+    advice = "raise data.subwords.character_coverage, or use units smaller than words"
+    return Finding("unknown", "warning", file, count, units, what, "units", tuple(examples.examples), advice)
+
+
+def _long(text: Text, marked: np.ndarray, lines: Sequence[Sequence[str]]) -> Finding | None:
+    """Lines over max_length, where they are more than a few."""
+    if marked.mean() <= _MOST_LONG:
+        return None
+    tally = Tally()
+    tally.add(marked, 0, *lines)
+    limits = " and ".join(f"data.{name}.max_length" for name in ("src", "tgt")[2 - len(text.sides) :])
+    unit = "pairs" if len(text.sides) == 2 else "lines"
+    advice = f"raise {limits}, or cut the text into sentences"
+    return tally.finding("long", text.where, len(marked), "are longer than max_length", unit=unit, advice=advice)

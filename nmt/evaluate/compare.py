@@ -1,0 +1,239 @@
+"""Is B better than A? Paired tests of sacrebleu, by length and frequency of words, and the sentences that differ most.
+
+Paired bootstrap: Koehn 2004; approximate randomisation: Riezler and Maxwell 2005; both as sacrebleu computes them (Post
+2018). Buckets: after compare-mt (Neubig et al. 2019).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.errors import DataError
+from nmt.evaluate.scores import Score, make_metric, score_translations
+
+Texts = Sequence[Sequence[str | None]]
+"""References, one text each."""
+
+LENGTHS = (0, 11, 21, 31, 41)
+"""Where buckets of reference lengths begin, in words."""
+FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)
+"""Where buckets of words begin, by how often a word is in a text."""
+_TOKENISED = re.compile(r" [.,!?;:](?= |$)|&(?:apos|quot|amp|#\d+);|@-@|@@(?= |$)")
+_MUCH, _LITTLE = 0.3, 0.05
+
+
+@dataclass(frozen=True)
+class PairedScore:
+    """Two systems by one metric, on the same lines.
+
+    `p_bootstrap` and `p_randomisation` are the probabilities of such a difference, in absolute value, were the systems
+    equally good.
+    """
+
+    a: Score
+    b: Score
+    p_bootstrap: float
+    p_randomisation: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON."""
+        return {**vars(self), "a": self.a.to_dict(), "b": self.b.to_dict()}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A part of a test set and what systems score on it.
+
+    name: `11-20 words`, or `5-9 times`. size: Lines, or words of the references. scores: Of each system, in percent;
+    NaN where the metric cannot tell.
+    """
+
+    name: str
+    size: int
+    scores: tuple[float, ...]
+
+
+def compare(
+    a: Sequence[str],
+    b: Sequence[str],
+    references: Texts,
+    *,
+    metrics: Sequence[str],
+    lowercase: bool = False,
+    tokenize: str = "13a",
+) -> dict[str, PairedScore]:
+    """Test each metric's difference.
+
+    Args:
+        a, b: Translations of the same lines.
+        references, metrics, lowercase, tokenize: As of `score_translations`.
+
+    Raises:
+        DataError: The texts differ in length, or are not tokenised alike.
+    """
+    both = {"A": a, "B": b}
+    for hypotheses in both.values():
+        for text in references:
+            if len(hypotheses) != len(text):
+                raise DataError(
+                    f"evaluation: both systems and the references must have as many lines, got {len(a)}, {len(b)} and "
+                    f"{len(text)}; give translations of the same test set"
+                )
+    check_tokenised_alike({**both, "the references": [line for text in references for line in text if line]})
+    found = {}
+    for name in metrics:
+        results = {kind: _paired_test(kind, name, both, references, lowercase, tokenize) for kind in ("bs", "ar")}
+        signature, (first, second) = results["bs"]
+        scores = [Score(signature[0], float(one.score), signature[1], float(one.ci)) for one in (first, second)]
+        p_values = (float(results[kind][1][1].p_value) for kind in ("bs", "ar"))
+        found[name] = PairedScore(scores[0], scores[1], *p_values)
+    return found
+
+
+def check_tokenised_alike(texts: Mapping[str, Sequence[str]]) -> None:
+    """Raise DataError where one text looks tokenised and another does not: their scores mean different things."""
+    shares = {name: _tokenised_share(lines) for name, lines in texts.items()}
+    most, least = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
+    if shares[most] >= _MUCH and shares[least] <= _LITTLE:
+        raise DataError(
+            f"evaluation: all texts must be tokenised alike, got signs of tokenisation in {shares[most]:.0%} of the "
+            f"lines of {most} and in {shares[least]:.0%} of {least}; detokenise {most}"
+        )
+
+
+def check_same_signatures(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str]) -> None:
+    """Raise DataError where the scores of two files of `nmt-evaluate --json` were not computed alike.
+
+    Args:
+        a, b: Metric to its score, as `Score.to_dict` gives it.
+        names: Of the files.
+    """
+    if a.keys() != b.keys():
+        raise DataError(
+            f"{names[0]}, {names[1]}: must have the same metrics to stand beside each other, got {', '.join(a)} and "
+            f"{', '.join(b)}; evaluate both with the same --metric"
+        )
+    for name in a:
+        one, other = (_settings_of(str(scores[name]["signature"])) for scores in (a, b))
+        if one != other:
+            differ = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+            facts = ["|".join(f"{key}:{found[key]}" for key in differ if key in found) for found in (one, other)]
+            raise DataError(
+                f"{names[0]}, {names[1]}: scores must be computed alike to stand beside each other, got {name} with "
+                f"{facts[0] or 'nothing'} and with {facts[1] or 'nothing'}; evaluate both in the same way"
+            )
+
+
+def by_length(systems: Sequence[Sequence[str]], references: Texts, lowercase: bool, tokenize: str) -> list[Bucket]:
+    """chrF of systems on lines whose first reference has so many words between spaces. (BLEU cannot tell of lines of
+    fewer than four words.)"""
+    places: dict[int, list[int]] = {}
+    for number, line in enumerate(references[0]):
+        places.setdefault(bisect_right(LENGTHS, len((line or "").split())) - 1, []).append(number)
+    buckets = []
+    for start in sorted(places):
+        lines = places[start]
+        texts = [[text[number] for number in lines] for text in references]
+        scores = [
+            score_translations(
+                [system[number] for number in lines], texts, lowercase=lowercase, tokenize=tokenize, metrics=("chrf",)
+            )["chrf"].score
+            for system in systems
+        ]
+        buckets.append(Bucket(f"{_range(LENGTHS, start)} words", len(lines), tuple(scores)))
+    return buckets
+
+
+def by_frequency(
+    systems: Sequence[Sequence[str]], references: Texts, text: Iterable[str] | None, lowercase: bool, tokenize: str
+) -> list[Bucket]:
+    """F1 of the words of systems, of those that are so often in a text: words of a line in any order against those of
+    its first reference.
+
+    Args:
+        systems, references: Of the same lines.
+        text: Whose words are counted, such as the training text; None for the references.
+        lowercase, tokenize: What a word is, as for BLEU.
+    """
+    words = _words(lowercase, tokenize)
+    first = [words(line or "") for line in references[0]]
+    frequency: Counter[str] = Counter()
+    for line in first if text is None else map(words, text):
+        frequency.update(line)
+    matched, proposed, wanted = [[Counter[int]() for _ in systems] for _ in range(3)]
+
+    def add(counter: Counter[int], line: Counter[str]) -> None:
+        for word, count in line.items():
+            counter[bisect_right(FREQUENCIES, frequency[word]) - 1] += count
+
+    for number, ref in enumerate(first):
+        for place, system in enumerate(systems):
+            hyp, there = Counter(words(system[number])), Counter(ref)
+            add(matched[place], hyp & there)
+            add(proposed[place], hyp)
+            add(wanted[place], there)
+    buckets = []
+    for start in range(len(FREQUENCIES)):
+        if size := wanted[0][start]:
+            sums = [(m[start], p[start] + w[start]) for m, p, w in zip(matched, proposed, wanted, strict=True)]
+            f1 = tuple(200.0 * match / total if total else math.nan for match, total in sums)
+            buckets.append(Bucket(f"{_range(FREQUENCIES, start)} times", size, f1))
+    return buckets
+
+
+def differences(
+    a: Sequence[str], b: Sequence[str], references: Texts, most: int, metric: str = "chrf"
+) -> list[tuple[int, float, float]]:
+    """The lines on which B gains or loses most over A: number from 0, score of A and of B, largest difference first."""
+    scorer = make_metric(metric, False, "13a")
+    found = []
+    for number, (one, other) in enumerate(zip(a, b, strict=True)):
+        if one != other:
+            refs = [text[number] or "" for text in references if text[number] is not None]
+            first, second = (float(scorer.sentence_score(line, refs).score) for line in (one, other))
+            found.append((number, first, second))
+    return sorted(found, key=lambda row: (-abs(row[2] - row[1]), row[0]))[:most]
+
+
+def _paired_test(
+    kind: str, name: str, both: Mapping[str, Sequence[str]], references: Texts, lowercase: bool, tokenize: str
+) -> tuple[tuple[str, str], list[Any]]:
+    """Name and signature of a metric, and sacrebleu's results for both systems, by `bs` or `ar`."""
+    from sacrebleu.significance import PairedTest
+
+    metric = make_metric(name, lowercase, tokenize)
+    systems: Any = [(system, list(lines)) for system, lines in both.items()]
+    texts: Any = [list(text) for text in references]
+    signatures, scores = PairedTest(systems, {name: metric}, texts, test_type=kind)()
+    (own_name,) = signatures
+    return (own_name, str(signatures[own_name])), scores[own_name]
+
+
+def _tokenised_share(lines: Sequence[str]) -> float:
+    return sum(bool(_TOKENISED.search(line)) for line in lines) / max(1, len(lines))
+
+
+def _settings_of(signature: str) -> dict[str, str]:
+    """The parts of a signature that say how a score was computed; what concerns its interval is none of them."""
+    parts = dict(part.partition(":")[::2] for part in signature.split("|"))
+    return {key: value for key, value in parts.items() if key not in ("bs", "ar", "seed")}
+
+
+def _range(starts: Sequence[int], start: int) -> str:
+    """`5-9` of the starts (..., 5, 10, ...); `1000 or more` of the last."""
+    if start + 1 == len(starts):
+        return f"{starts[start]:,} or more"
+    first, last = starts[start], starts[start + 1] - 1
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _words(lowercase: bool, tokenize: str) -> Callable[[str], list[str]]:
+    """What cuts a line into the words that BLEU counts."""
+    metric = make_metric("bleu", lowercase, tokenize)
+    return lambda line: list(metric._preprocess_segment(line).split())

@@ -1,0 +1,74 @@
+"""Error rates for texts of which a line is a word: letters to sounds, old spelling to new.
+
+As metrics of sacrebleu, so that its confidence intervals and paired tests work with them as well. Where a line has
+several references, the one that costs the fewest edits counts, as is usual for dictionaries with several
+pronunciations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sacrebleu.metrics.base import Metric, Score, Signature
+
+NAMES = {"wer": "WER", "per": "PER", "accuracy": "accuracy"}
+
+
+class ErrorRateSignature(Signature):
+    """What was counted."""
+
+    def __init__(self, args: dict[str, Any]) -> None:
+        super().__init__(args)
+        self._abbr |= {"case": "c", "unit": "u"}
+        self.info |= {"case": "lc" if args["lowercase"] else "mixed", "unit": args["unit"]}
+
+
+class ErrorRate(Metric):
+    """`wer`: lines that equal no reference, in percent; `accuracy`: 100 less that. `per`: edits (Levenshtein 1966) that
+    turn the units of all lines, which stand between spaces, into those of the references, for 100 of these.
+
+    Args:
+        name: One of NAMES.
+        lowercase: Compare without regard to case.
+    """
+
+    _SIGNATURE_TYPE = ErrorRateSignature
+
+    def __init__(self, name: str, lowercase: bool = False) -> None:
+        super().__init__()
+        self.name, self.lowercase = name, lowercase
+        self.unit = "token" if name == "per" else "line"
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return " ".join((sent.lower() if self.lowercase else sent).split())
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {"refs": list(refs)}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[int]:
+        """Errors, and what they are of."""
+        refs = ref_kwargs["refs"]
+        if self.name != "per":
+            return [int(hypothesis not in refs), 1]
+        words = hypothesis.split()
+        costs = [[edit_distance(words, ref.split()), len(ref.split())] for ref in refs]
+        return min(costs, key=lambda cost: cost[0] / max(1, cost[1]))
+
+    def _aggregate_and_compute(self, stats: list[list[int]]) -> Score:
+        return self._compute_score_from_stats(np.sum(stats, axis=0))
+
+    def _compute_score_from_stats(self, stats: Any) -> Score:
+        rate = 100.0 * float(stats[0]) / max(1.0, float(stats[1]))
+        return Score(NAMES[self.name], 100.0 - rate if self.name == "accuracy" else rate)
+
+
+def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
+    """Least number of insertions, deletions and substitutions between two sequences."""
+    row = list(range(len(other) + 1))
+    for count, item in enumerate(one, start=1):
+        before, row[0] = row[0], count
+        for place, there in enumerate(other, start=1):
+            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (item != there))
+    return row[-1]

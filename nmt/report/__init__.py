@@ -1,0 +1,6 @@
+"""Runs as one page for a browser."""
+
+from nmt.report.page import report_page
+from nmt.report.runs import Run, read_run
+
+__all__ = ["Run", "read_run", "report_page"]

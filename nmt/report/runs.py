@@ -1,0 +1,180 @@
+"""What a model folder says of its run: metrics.jsonl, config.yaml, data_check.json."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import DataError
+from nmt.files import explain, read_small
+from nmt.storage.model_folder import METRICS_NAME, load_folder_config
+
+MOST_POINTS = 2_000
+"""Of a curve: more is no wider than a screen."""
+_CURVES = {
+    "train": ("loss", "nll", "ppl", "accuracy", "learning_rate", "gradient_norm", "tgt_tokens_per_second"),
+    "validation": ("loss", "ppl", "accuracy", "bleu", "chrf"),
+}
+"""Numbers of events that become curves."""
+_DATA_CHECK_NAME = "data_check.json"
+_MOST_BYTES = 64 * 2**20
+
+Points = list[tuple[float, float, float]]
+"""Of a curve: update, minutes, value."""
+
+
+@dataclass
+class Run:
+    """One training.
+
+    Attributes:
+        name: The folder, as it was given.
+        curves: By `train loss`, `validation bleu` and the like.
+        intervals: Half of the width of the 95 % interval of BLEU, by update.
+        samples: Of each sample sentence source, reference and [update, hypothesis] wherever that changed.
+        events: The last of each kind.
+        best: The last validation that was the best so far; empty before the first.
+        settings: Dotted key to value.
+        findings: Of the doctor; None where nothing was looked at.
+        skipped: Lines of metrics.jsonl that cannot be read.
+    """
+
+    name: str
+    curves: dict[str, Points] = field(default_factory=dict)
+    intervals: dict[int, float] = field(default_factory=dict)
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    events: dict[str, dict[str, Any]] = field(default_factory=dict)
+    best: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    findings: dict[str, Any] | None = None
+    skipped: int = 0
+
+    @property
+    def updates(self) -> int:
+        """Updates done, as far as they are written down."""
+        return max((int(event.get("update") or 0) for event in self.events.values()), default=0)
+
+    @property
+    def minutes(self) -> float:
+        """What they took."""
+        return max((float(event.get("elapsed") or 0) for event in self.events.values()), default=0.0) / 60
+
+    @property
+    def speed(self) -> float:
+        """The mean of target tokens a second, by the lines of progress; NaN where there is none."""
+        rates = [value for _, _, value in self.curves.get("train tgt_tokens_per_second", ()) if value > 0]
+        return sum(rates) / len(rates) if rates else math.nan
+
+
+def read_run(folder: Path) -> Run:
+    """Read a model folder. A run that was resumed after a crash wrote some updates twice: the later ones count.
+
+    Raises:
+        DataError: There is no metrics.jsonl, or it cannot be read.
+    """
+    run = Run(str(folder))
+    path = folder / METRICS_NAME
+    raw: dict[str, dict[int, tuple[float, float]]] = {}
+    try:
+        with path.open("rb") as file:
+            for event in _events(file, run):
+                _note(run, raw, event)
+    except OSError as error:
+        raise DataError(
+            f"{folder}: must be a model folder with {METRICS_NAME}, got {explain(error)}; name what model_dir names"
+        ) from None
+    if not run.events:
+        raise DataError(f"{path}: must hold the events of a run, got none; train first")
+    for name, points in raw.items():
+        curve = thinned([(update, *values) for update, values in sorted(points.items())])
+        run.curves[name] = [(update, round(minutes, 3), float(f"{value:.5g}")) for update, minutes, value in curve]
+    if (folder / "config.yaml").exists():
+        run.settings = dict(_flat(load_folder_config(folder).to_dict()))
+    run.findings = _findings(folder / _DATA_CHECK_NAME)
+    return run
+
+
+def thinned(points: Points, most: int = MOST_POINTS) -> Points:
+    """At most so many of the points of a curve: of each stretch the lowest and the highest, in their order, so that no
+    peak is lost; the first and the last stay."""
+    if len(points) <= most:
+        return points
+    kept = [points[0]]
+    stretches = (most - 2) // 2
+    inner = points[1:-1]
+    for number in range(stretches):
+        stretch = inner[number * len(inner) // stretches : (number + 1) * len(inner) // stretches]
+        low, high = min(stretch, key=_value), max(stretch, key=_value)
+        kept += sorted({low, high})
+    return [*kept, points[-1]]
+
+
+def _value(point: tuple[float, float, float]) -> float:
+    return point[2]
+
+
+def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
+    """The events of a file, line by line; a line cut off by a crash is counted and passed over."""
+    for line in file:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            run.skipped += bool(line.strip())
+            continue
+        if isinstance(event, dict) and isinstance(event.get("event"), str):
+            yield event
+
+
+def _note(run: Run, raw: dict[str, dict[int, tuple[float, float]]], event: dict[str, Any]) -> None:
+    """Add one event to a run."""
+    kind, update = event["event"], event.get("update")
+    run.events[kind] = event
+    if kind == "validation" and event.get("best"):
+        run.best = event
+    if kind == "samples" and isinstance(update, int):
+        _note_samples(run, update, event)
+    for key in _CURVES.get(kind, ()):
+        value = event.get(key)
+        if isinstance(value, int | float) and math.isfinite(value) and isinstance(update, int):
+            minutes = float(event.get("elapsed") or 0) / 60
+            raw.setdefault(f"{kind} {key}", {})[update] = (minutes, float(value))
+
+
+def _note_samples(run: Run, update: int, event: Mapping[str, Any]) -> None:
+    """Add the sample translations of a validation, where they are others than before."""
+    intervals = event.get("intervals")
+    if isinstance(intervals, dict) and isinstance(intervals.get("bleu"), int | float):
+        run.intervals[update] = float(intervals["bleu"])
+    rows = event.get("samples")
+    for number, row in enumerate(rows if isinstance(rows, list) else []):
+        if not isinstance(row, dict):
+            continue
+        if number >= len(run.samples):
+            run.samples.append({"source": row.get("source"), "reference": row.get("reference"), "changes": []})
+        changes = run.samples[number]["changes"]
+        while changes and changes[-1][0] >= update:
+            changes.pop()
+        if not changes or changes[-1][1] != row.get("hypothesis"):
+            changes.append([update, row.get("hypothesis")])
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of nested settings."""
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _findings(path: Path) -> dict[str, Any] | None:
+    """What the doctor wrote; None where there is nothing of it that can be read."""
+    try:
+        found = json.loads(read_small(path, _MOST_BYTES))
+        return found if isinstance(found, dict) and isinstance(found.get("findings"), list) else None
+    except (OSError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,51 @@
+"""Curves for TensorBoard, where `training.tensorboard` asks for them (extra `tensorboard`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import ConfigError
+
+FOLDER_NAME = "tensorboard"
+_KINDS = ("train", "validation", "test")
+_NO_CURVES = ("update", "epoch", "best", "time")
+
+
+class Board:
+    """Writes the numbers of a run's events as scalars, one curve for each, by update.
+
+    Args:
+        folder: The model folder; the files lie in `tensorboard` in it, one more for each start of the run.
+
+    Raises:
+        ConfigError: The library that writes them is not installed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            raise ConfigError(
+                "training.tensorboard: must be false without the library that writes its files, got true; "
+                "pip install 'recurrent-nmt[tensorboard]'"
+            ) from None
+        self._writer: Any = SummaryWriter(str(folder / FOLDER_NAME), write_to_disk=True)
+
+    def event(self, kind: str, values: Mapping[str, Any]) -> None:
+        """Add the numbers of an event of metrics.jsonl. What cannot be written never ends a run."""
+        update = values.get("update")
+        if kind not in _KINDS or not isinstance(update, int):
+            return
+        with contextlib.suppress(OSError):
+            for name, value in values.items():
+                if isinstance(value, int | float) and name not in _NO_CURVES:
+                    self._writer.add_scalar(f"{kind}/{name}", value, update)
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        with contextlib.suppress(OSError):
+            self._writer.close()

@@ -1,0 +1,338 @@
+"""Many runs of one config: every combination of some settings, several seeds of each, one by one or side by side.
+
+Each run is a process of its own, as its command would start it, so that it resumes, saves and fails as any run does.
+The record `sweep.json` says which have ended and with what; the same sweep goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.files import explain, lock_alone, read_small, remedy, write_bytes
+from nmt.train.progress import format_seconds
+
+RECORD_NAME = "sweep.json"
+TABLE_NAME = "sweep.tsv"
+_MOST_RECORD_BYTES = 256 * 2**20
+_MOST_NAME = 120
+_POLL_SECONDS = 0.2
+
+Grid = Sequence[tuple[str, Sequence[str]]]
+"""Settings by dotted key, each with its values as YAML."""
+
+
+def parse_grid(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """`KEY.PATH=V1,V2` of each text; commas within brackets part nothing. Raises ConfigError."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        parts = _split(values)
+        if not equals or not key.strip() or not all(parts):
+            raise ConfigError(f"--grid {text}: must be KEY.PATH=V1,V2; for example training.learning_rate=1e-3,2e-3")
+        if key.strip() in found:
+            raise ConfigError(f"--grid {text}: each key must be given once, got {key.strip()} again; join its values")
+        found[key.strip()] = list(dict.fromkeys(parts))
+    return list(found.items())
+
+
+def _split(text: str) -> list[str]:
+    """Parts between commas that stand in no brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+@dataclass
+class Job:
+    """One run: its settings by key as they were given, its folder, and what came of it.
+
+    result: Metric to score of the best checkpoint, `test BLEU` and the like, `update`, `minutes`; None until it has
+    ended. error: The line it ended with where it failed.
+    """
+
+    values: dict[str, str]
+    folder: Path
+    config: dict[str, Any]
+    result: dict[str, float] | None = None
+    error: str = ""
+
+
+@dataclass
+class Sweep:
+    """The runs of a grid.
+
+    Args:
+        config_file: Of all of them.
+        folder: Where their folders lie.
+        jobs: What `plan` gives.
+        command: Starts nmt-train, to which config and options are added.
+        options: Of every run, beside its own settings.
+    """
+
+    config_file: str
+    folder: Path
+    jobs: list[Job]
+    command: Sequence[str]
+    options: Sequence[str] = ()
+    _running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = field(default_factory=dict)
+    _signal: int | None = None
+
+    def run(self, processes: int, say: Callable[[str], None]) -> int | None:
+        """Run what has not ended yet, so many at a time; a failure ends none of the others.
+
+        Args:
+            processes: Runs side by side.
+            say: Told when a run begins and ends.
+
+        Returns:
+            The signal that ended it; the runs under way have saved then. None where all have ended.
+
+        Raises:
+            CheckpointError: The folder cannot be written, or another sweep is at work in it.
+        """
+        with self._own_folder(), self._signals():
+            self._recall()
+            waiting = [job for job in self.jobs if job.result is None]
+            began, done_before = time.monotonic(), len(self.jobs) - len(waiting)
+            if done_before:
+                say(f"sweep: {done_before} of {len(self.jobs)} runs have ended before")
+            while waiting or self._running:
+                while waiting and len(self._running) < processes and self._signal is None:
+                    job = waiting.pop(0)
+                    self._start(job)
+                    say(f"sweep: begun {job.folder.name}")
+                for job in self._ended():
+                    self._save()
+                    done = sum(one.result is not None or bool(one.error) for one in self.jobs)
+                    pace = (time.monotonic() - began) / max(1, done - done_before)
+                    left = format_seconds(pace * (len(self.jobs) - done))
+                    what = job.error or "done"
+                    say(f"sweep: ended {job.folder.name}: {what}; {done} of {len(self.jobs)}, left {left}")
+                if self._signal is not None and not self._running:
+                    return self._signal
+                time.sleep(_POLL_SECONDS)
+            self._save()
+        return None
+
+    def _start(self, job: Job) -> None:
+        """Start a run; what it says goes into files beside its folder."""
+        settings = {**job.values, "model_dir": json.dumps(str(job.folder))}
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        with _log(job, "out").open("wb") as out, _log(job, "err").open("wb") as err:
+            process = subprocess.Popen(
+                [*self.command, self.config_file, *self.options, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,  # a Ctrl-C is ours to hand on, once
+            )
+        self._running[process.pid] = (job, process, time.monotonic())
+
+    def _ended(self) -> Iterator[Job]:
+        """The runs that have ended by now, with their results."""
+        for number, (job, process, began) in list(self._running.items()):
+            code = process.poll()
+            if code is None:
+                continue
+            del self._running[number]
+            if code == 0:
+                job.result = _result(_log(job, "out").read_text("utf-8", "replace"))
+                job.result["minutes"] = round((time.monotonic() - began) / 60, 3)
+                job.error = ""
+            else:
+                job.error = _last_line(_log(job, "err")) or f"exit code {code}"
+            yield job
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Hand SIGINT and SIGTERM on to the runs, which save and end."""
+
+        def stop(number: int, frame: Any) -> None:
+            self._signal = number
+            for _, process, _ in self._running.values():
+                with contextlib.suppress(OSError):
+                    process.send_signal(signal.SIGTERM)
+
+        try:
+            former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread: whoever called decides
+            former = {}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def _own_folder(self) -> Iterator[None]:
+        """Make the folder and keep other sweeps out of it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder, os.O_RDONLY)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.folder}: must be a folder that can be made and written, got {explain(error)}; name another"
+            ) from None
+        try:
+            if not lock_alone(handle):
+                raise CheckpointError(
+                    f"{self.folder}: must not be in use, got another sweep at work in it; wait for it, or name another"
+                )
+            yield
+        finally:
+            os.close(handle)
+
+    def _recall(self) -> None:
+        """Take from the record what ended before with the same settings."""
+        try:
+            known = json.loads(read_small(self.folder / RECORD_NAME, _MOST_RECORD_BYTES))["runs"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return
+        for job in self.jobs:
+            entry = known.get(job.folder.name) if isinstance(known, dict) else None
+            if isinstance(entry, dict) and entry.get("config") == job.config and entry.get("result"):
+                job.result = dict(entry["result"])
+
+    def _save(self) -> None:
+        """Write the record and the table."""
+        runs = {
+            job.folder.name: {"values": job.values, "config": job.config, "result": job.result, "error": job.error}
+            for job in self.jobs
+        }
+        try:
+            write_bytes(self.folder / RECORD_NAME, (json.dumps({"runs": runs}, indent=1) + "\n").encode())
+            write_bytes(self.folder / TABLE_NAME, (columns(self.jobs) + "\n").encode())
+        except OSError as error:
+            raise CheckpointError(f"{self.folder}: must be writable, got {explain(error)}; {remedy(error)}") from None
+
+
+def plan(
+    config_file: str, overrides: Sequence[str], grid: Grid, seeds: int, folder: Path | None
+) -> tuple[Path, list[Job]]:
+    """Every combination of the grid's values, with each of so many seeds; all of them checked.
+
+    Args:
+        config_file, overrides: The settings that all runs have.
+        grid: Those that they do not.
+        seeds: Runs of each combination: the config's seed, and those after it.
+        folder: For their folders; None takes the config's model_dir.
+
+    Raises:
+        ConfigError: A combination is not possible.
+    """
+    from nmt.config import load_config
+
+    base = load_config(config_file, overrides)
+    if seeds > 1:
+        if any(key == "seed" for key, _ in grid):
+            raise ConfigError("--seeds: must not be given with a grid over seed, got both; leave one out")
+        grid = [*grid, ("seed", [str(base.seed + number) for number in range(seeds)])]
+    place = folder or Path(base.model_dir)
+    jobs = []
+    for values in product(*(values for _, values in grid)):
+        chosen = dict(zip((key for key, _ in grid), values, strict=True))
+        own = place / _name(chosen)
+        settings = [f"{key}={value}" for key, value in chosen.items()]
+        config = load_config(config_file, [*overrides, *settings]).to_dict()
+        jobs.append(Job(chosen, own, {**config, "model_dir": str(own)}))
+    return place, jobs
+
+
+def summary(jobs: Sequence[Job]) -> str:
+    """A table of what came of the runs: seeds of one combination in one line, with mean and standard deviation."""
+    groups: dict[tuple[tuple[str, str], ...], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(tuple((key, value) for key, value in job.values.items() if key != "seed"), []).append(job)
+    names = _metric_names(jobs)
+    rows = [["settings", "runs", *names]]
+    for values, group in groups.items():
+        ended = [job.result for job in group if job.result is not None]
+        cells = [_mean([result[name] for result in ended if name in result]) for name in names]
+        counted = str(len(ended)) if len(ended) == len(group) else f"{len(ended)} of {len(group)}"
+        rows.append([" ".join(f"{key}={value}" for key, value in values) or "-", counted, *cells])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines + [f"failed: {job.folder.name}: {job.error}" for job in jobs if job.error])
+
+
+def columns(jobs: Sequence[Job]) -> str:
+    """All runs as lines of columns between tabs: folder, its settings, what came of it."""
+    keys = list(dict.fromkeys(key for job in jobs for key in job.values))
+    names = _metric_names(jobs)
+    lines = ["\t".join(["run", *keys, *names, "error"])]
+    for job in jobs:
+        scores = [f"{job.result[name]:.4f}" if job.result and name in job.result else "" for name in names]
+        lines.append("\t".join([job.folder.name, *(job.values.get(key, "") for key in keys), *scores, job.error]))
+    return "\n".join(lines)
+
+
+def _metric_names(jobs: Sequence[Job]) -> list[str]:
+    return list(dict.fromkeys(name for job in jobs if job.result for name in job.result))
+
+
+def _mean(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
+    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    mean = statistics.mean(values)
+    return f"{mean:.2f}{deviation}" if math.isfinite(mean) else "-"
+
+
+def _name(values: dict[str, str]) -> str:
+    """The folder of a run: its settings by the last parts of their keys, or the whole keys where those are the same."""
+    short = [key.rpartition(".")[2] for key in values]
+    keys = short if len(set(short)) == len(short) else list(values)
+    exact = ",".join(f"{key}={value}" for key, value in zip(keys, values.values(), strict=True))
+    name = re.sub(r"[^A-Za-z0-9_.+=,-]", "_", exact)
+    if name == exact and len(name) <= _MOST_NAME:
+        return name or "run"
+    # Other values may look the same once shortened.
+    digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()[:8]
+    return f"{name[:_MOST_NAME]}-{digest}"
+
+
+def _log(job: Job, kind: str) -> Path:
+    return job.folder.with_name(f"{job.folder.name}.{kind}")
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text("utf-8", "replace").strip().splitlines()
+    return lines[-1].removeprefix("Error: ") if lines else ""
+
+
+def _result(output: str) -> dict[str, float]:
+    """The scores that nmt-train wrote to standard output. Raises DataError where it wrote something else."""
+    found: dict[str, float] = {}
+    for line in output.splitlines():
+        kind, *cells = line.split("\t")
+        try:
+            if kind == "best":
+                found["update"] = float(cells[1].removeprefix("update "))
+                found |= {name: float(score) for name, score in (cell.split(" ") for cell in cells[2:])}
+            elif kind == "test":
+                found[f"test {cells[0]}"] = float(cells[1])
+        except (IndexError, ValueError):
+            raise DataError(
+                f"sweep: must get the results of nmt-train, got {line[:80]!r}; look at its output"
+            ) from None
+    return found

@@ -1,0 +1,116 @@
+"""`data.filter`: each rule leaves out what it says, counts it, and does nothing when it is off."""
+
+import pytest
+
+from nmt.config import FilterConfig, SideConfig, config_from_dict
+from nmt.data.corpus import load_parallel
+from nmt.data.filter import LineFilter
+from nmt.data.prepare import load_sides, training_filter
+from nmt.data.text import load_text
+from nmt.errors import DataError
+from tests.data.corpora import sentences, side, small_subwords, write_pair
+
+PLANTED = {
+    "duplicates": ("old tree", "green house"),
+    "same": ("the dog", "the dog"),
+    "max_length_ratio": ("a dog", "the cat " * 9),
+    "markup": ("the <b>dog</b>", "a cat"),
+    "encoding": ("a dog", "the cÃ¤t"),
+    "control": ("a dog\x01", "the cat"),
+    "script": ("собака старая", "the cat"),
+}
+VALUES = {"max_length_ratio": 5.0}
+
+
+@pytest.fixture(scope="module")
+def subwords():
+    return small_subwords()
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    src = list(dict.fromkeys(sentences(400, 1)))[:200]
+    tgt = [f"and {line}" for line in src]
+    src[3], tgt[3] = PLANTED["duplicates"]
+    for number, (name, (one, other)) in enumerate(PLANTED.items()):
+        src[20 + number], tgt[20 + number] = one, other
+        assert name in FilterConfig.model_fields
+    return write_pair(tmp_path, src, tgt)
+
+
+def corpus(prefix, subwords, held_out=(), **rules):
+    sides = side("de", subwords), side("en", subwords)
+    settings = FilterConfig.model_validate(rules)
+    return load_parallel(prefix, *sides, rules=LineFilter(settings, held_out), keep_texts=True)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_rule_leaves_out_its_pair_and_counts_it(prefix, subwords, name):
+    number = 20 + list(PLANTED).index(name)
+    found = corpus(prefix, subwords, **{name: VALUES.get(name, True)})
+    assert sorted(set(range(200)) - set(found.line_numbers.tolist())) == [number]
+    assert found.filtered == f"1 {name}"
+    assert len(found.src_texts) == len(found) == 199
+    for row, line in enumerate(found.line_numbers[:40].tolist()):
+        assert found.src[row].tolist() == subwords.encode([found.src_texts[row]])[0] or line > 19
+
+
+def test_without_rules_nothing_changes(prefix, subwords):
+    sides = side("de", subwords), side("en", subwords)
+    plain, off = load_parallel(prefix, *sides), corpus(prefix, subwords)
+    assert (plain.src.tokens == off.src.tokens).all() and (plain.line_numbers == off.line_numbers).all()
+    assert off.filtered == ""
+
+
+def test_overlap_exact_and_near(prefix, subwords, tmp_path):
+    lines = (tmp_path / "train.de").read_text().splitlines()
+    held_out = [lines[50], lines[60].upper() + "."]
+    exact = corpus(prefix, subwords, held_out, overlap="exact")
+    near = corpus(prefix, subwords, held_out, overlap="near")
+    left_out = [set(range(200)) - set(found.line_numbers.tolist()) for found in (exact, near)]
+    same = [{i for i, line in enumerate(lines) if line == lines[place]} for place in (50, 60)]
+    assert left_out[0] == same[0] and same[0] | same[1] <= left_out[1]
+
+
+def test_all_rules_together_count_each_pair_once(prefix, subwords):
+    found = corpus(prefix, subwords, **{name: VALUES.get(name, True) for name in PLANTED})
+    assert len(found) == 200 - len(PLANTED)
+    assert sum(int(part.split()[0]) for part in found.filtered.split(", ")) == len(PLANTED)
+
+
+def test_rules_that_leave_nothing_are_named(tmp_path, subwords):
+    prefix = write_pair(tmp_path, ["the dog"] * 3, ["the dog"] * 3)
+    with pytest.raises(DataError, match=r"none that data.filter lets through \(3 same\)"):
+        corpus(prefix, subwords, same=True)
+
+
+def test_a_text_of_one_side(tmp_path, subwords):
+    write_pair(tmp_path, ["x"], ["the dog", "<b>the</b> cat", "", "the dog", "a tree"])
+    rules = LineFilter(FilterConfig(markup=True, duplicates=True))
+    found = load_text(str(tmp_path / "train"), side("en", subwords), rules)
+    assert len(found) == 2 and found.total == 5 and found.filtered == "1 markup, 1 duplicates"
+    with pytest.raises(DataError, match="data.filter lets through"):
+        write_pair(tmp_path, ["x"], ["<b>the</b>"])
+        load_text(str(tmp_path / "train"), side("en", subwords), LineFilter(FilterConfig(markup=True)))
+
+
+def test_subwords_are_not_made_of_what_is_left_out(tmp_path):
+    lines = [*sentences(300, 1), "<zzz>qqq</zzz>"]
+    write_pair(tmp_path, lines, lines)
+    write_pair(tmp_path, lines[:5], lines[:5], name="dev")
+    for on in (False, True):
+        settings = {
+            "model_dir": str(tmp_path / "m"),
+            "data": {
+                "train": str(tmp_path / "train"),
+                "dev": str(tmp_path / "dev"),
+                "src": {"lang": "de"},
+                "tgt": {"lang": "en"},
+                "subwords": {"type": "char"},
+                "filter": {"markup": on},
+            },
+        }
+        data = config_from_dict(settings).data
+        both = load_sides(data)
+        assert (1 in both[0].subwords.encode(["qqq"])[0]) == on
+        assert (training_filter(data, (SideConfig(lang="de"), SideConfig(lang="en"))) is None) != on

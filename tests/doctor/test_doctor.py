@@ -1,0 +1,218 @@
+"""The look at a corpus: planted faults are found with their lines, sound text is left alone, memory is bounded."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from nmt.config import config_from_dict
+from nmt.data.overlap import Likeness, OverlapIndex
+from nmt.doctor import examine
+from nmt.doctor.repeats import Duplicates
+from nmt.doctor.texts import Block, Text
+from nmt.errors import DataError
+from nmt.train.data_check import check_data
+from tests.data.corpora import WORDS, sentences
+
+SRC = dict(zip(WORDS, (word[::-1] + "o" for word in WORDS), strict=True))
+
+
+def pairs(count, seed):
+    """Sentences of 4 to 14 words and their translation word by word, no two equal."""
+    drawn = random.Random(seed)
+    found = {" ".join(drawn.choices(WORDS, k=drawn.randint(4, 14))) for _ in range(2 * count)}
+    tgt = sorted(found)[:count]
+    return [" ".join(SRC[word] for word in line.split()) for line in tgt], tgt
+
+
+def write(folder, name, src, tgt, encoding="utf-8"):
+    for lang, lines in (("de", src), ("en", tgt)):
+        (folder / f"{name}.{lang}").write_bytes(b"".join(_bytes(line, encoding) + b"\n" for line in lines))
+
+
+def _bytes(line, encoding):
+    return line if isinstance(line, bytes) else line.encode(encoding)
+
+
+def config(folder, task="translation", **data):
+    settings = {"train": str(folder / "train"), "dev": str(folder / "dev"), "tgt": {"lang": "en"}, **data}
+    if task == "translation":
+        settings["src"] = {"lang": "de"}
+    metric = {} if task == "translation" else {"training": {"early_stopping_metric": "ppl"}}
+    return config_from_dict({"task": task, "model_dir": str(folder / "m"), "data": settings, **metric})
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """The folder, and the lines of a sound training text; dev and test are other sentences."""
+    src, tgt = pairs(600, 1)
+    write(tmp_path, "dev", *pairs(50, 2))
+    write(tmp_path, "test", *pairs(50, 3))
+    write(tmp_path, "train", src, tgt)
+    return tmp_path, src, tgt
+
+
+def names(found):
+    return {finding.name for finding in found.findings}
+
+
+def lines_of(found, name):
+    return {example.line for finding in found.findings if finding.name == name for example in finding.examples}
+
+
+def test_sound_text_has_nothing_to_tell(corpus):
+    found = check_data(config(corpus[0], test=str(corpus[0] / "test"), subwords={"type": "bpe", "vocab_size": 120}))
+    assert found.findings == []
+    assert list(found.counts.values()) == [600, 50, 50] and found.complete
+    assert "0 errors, 0 warnings" in found.page()
+
+
+PLANTED = {
+    "empty": lambda src, tgt: ("", tgt),
+    "encoding": lambda src, tgt: (src, tgt + " GÃ¤rten"),
+    "control": lambda src, tgt: (src + "\x07", tgt),
+    "markup": lambda src, tgt: (src, f'<a href="x">{tgt}</a>'),
+    "script": lambda src, tgt: ("Быстрая лиса прыгает через собаку", tgt),
+    "mixed": lambda src, tgt: (src, tgt.replace("e", "е")),  # noqa: RUF001 - the second one is Cyrillic
+    "same": lambda src, tgt: (tgt, tgt),
+    "ratio": lambda src, tgt: (src, " ".join([tgt] * 6)),
+    "utf-8": lambda src, tgt: (src.encode() + b" sch\xf6n", tgt),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found_with_its_lines(corpus, name):
+    folder, src, tgt = corpus
+    long = [i for i in range(600) if "e" in tgt[i] and len(tgt[i]) > 40]
+    planted = long[3], long[70], long[-1]
+    for number in planted:
+        src[number], tgt[number] = PLANTED[name](src[number], tgt[number])
+    write(folder, "train", src, tgt)
+    found = examine(config(folder))
+    assert name in names(found)
+    (finding,) = [one for one in found.findings if one.name == name]
+    assert finding.count == 3 and lines_of(found, name) == {number + 1 for number in planted}
+    assert finding.level == ("error" if name == "utf-8" else "warning")
+    assert "\n" not in finding.line() and "\n" not in finding.examples[0].text
+    json.dumps(found.to_dict())
+
+
+def test_duplicates_and_overlap_are_found_with_their_lines(corpus):
+    folder, src, tgt = corpus
+    src[100], tgt[100] = src[40], tgt[40]
+    dev_src, dev_tgt = pairs(50, 2)
+    src[200], tgt[200] = dev_src[7], dev_tgt[7]
+    src[300] = dev_src[8].upper() + " !"
+    words = dev_src[9].split()
+    dev_src[9] = " ".join(words * 3)
+    src[400] = " ".join([*words * 3, "nun"])
+    write(folder, "train", src, tgt)
+    write(folder, "dev", dev_src, dev_tgt)
+    found = {finding.name: finding for finding in examine(config(folder)).findings}
+    assert found["duplicates"].count == 1
+    assert [(one.line, one.text) for one in found["duplicates"].examples] == [(101, "as line 41")]
+    overlap = found["overlap"]
+    assert overlap.count == 3 and overlap.total == 50
+    assert "1 letter for letter (1 of them with the same translation), 2 nearly so" in overlap.line()
+    assert {(one.line, one.text.split(" of ")[0]) for one in overlap.examples} == {
+        (8, "as line 201"),
+        (9, "nearly as line 301"),
+        (10, "nearly as line 401"),
+    }
+
+
+def test_training_on_the_held_out_text_is_told(corpus):
+    found = examine(config(corpus[0], dev=str(corpus[0] / "train")))
+    assert any("are the training text itself" in finding.line() for finding in found.warnings)
+
+
+def test_unequal_files_are_refused(corpus):
+    folder, src, tgt = corpus
+    write(folder, "train", src, tgt[:-3])
+    (error,) = examine(config(folder)).errors
+    assert "must have as many lines as each other, got 600 and 597" in error.line()
+
+
+def test_subwords_that_do_not_fit(corpus):
+    folder, src, tgt = corpus
+    dev_src, dev_tgt = pairs(50, 2)
+    dev_tgt[4] += " ξένος"
+    write(folder, "dev", dev_src, dev_tgt)
+    src = [f"{line} w{number}" for number, line in enumerate(src)]
+    write(folder, "train", src, tgt)
+    words = {"type": "word", "joint": False}
+    found = check_data(config(folder, subwords=words, tgt={"lang": "en", "max_length": 5}))
+    told = {finding.name: finding for finding in found.findings}
+    assert told["vocabulary"].count == 600 and "less than 5 times" in told["vocabulary"].line()
+    assert told["unknown"].where.endswith("dev.en") and lines_of(found, "unknown") == {5}
+    assert "ξένος" in told["unknown"].line()
+    assert told["long"].count > 400
+    (error,) = check_data(config(folder, subwords={"type": "bpe", "vocab_size": 50_000})).errors
+    assert error.line().startswith("data.subwords.vocab_size must be at most")
+
+
+def test_a_language_model_has_one_side(corpus):
+    folder, _, tgt = corpus
+    tgt[5] = "<p>hello</p>"
+    tgt[11] = pairs(50, 2)[1][0]
+    write(folder, "train", [], tgt)
+    found = check_data(config(folder, task="lm", subwords={"type": "bpe", "vocab_size": 90}))
+    assert lines_of(found, "markup") == {6}
+    assert lines_of(found, "overlap") == {1}
+    assert found.counts[str(folder / "train")] == 600
+
+
+def test_no_text_at_all_is_one_line(corpus):
+    folder = corpus[0]
+    (folder / "train.de").write_bytes("wide".encode("utf-16"))
+    with pytest.raises(DataError, match="got what looks like UTF-16"):
+        examine(config(folder))
+
+
+def test_a_limit_says_that_it_was_one(corpus):
+    found = examine(config(corpus[0]), limit=100)
+    assert found.counts[str(corpus[0] / "train")] == 100 and not found.complete
+    assert "the first lines alone" in found.summary()
+
+
+def test_duplicates_of_a_sample_are_an_estimate(corpus):
+    """Hashes kept are bounded, whatever the text; equal pairs are in the sample together."""
+    drawn = random.Random(5)
+    duplicates, total = Duplicates(most=3_000), 0
+    for _ in range(20):
+        lines = [str(drawn.randrange(10_000)) for _ in range(2_000)]
+        duplicates.add(Block(total, [lines, lines], [lines, lines]))
+        total += len(lines)
+        assert duplicates._kept <= 3_000
+    text = Text("x", config(corpus[0]).data.src and [config(corpus[0]).data.src, config(corpus[0]).data.tgt])
+    text.total = total
+    finding = duplicates.finding(text)
+    assert "estimated from one in" in finding.line()
+    want = 40_000 - 10_000 * (1 - (1 - 1e-4) ** 40_000)
+    assert abs(finding.count - want) < 0.1 * want
+
+
+def jaccard(a, b):
+    pieces = [{line[i : i + 4] for i in range(len(line) - 3)} for line in (a.replace(" ", ""), b.replace(" ", ""))]
+    return len(pieces[0] & pieces[1]) / len(pieces[0] | pieces[1])
+
+
+def test_near_lines_are_those_of_the_definition():
+    """Against every pair compared in full: none reported that is not near, and hardly one missed."""
+    lines = sorted({line for line in sentences(400, 4, 14) if len(line.replace(" ", "")) >= 16})
+    drawn = random.Random(6)
+    changed = [" ".join(word for word in line.split() if drawn.random() > 0.06) for line in lines]
+    changed = [line for line in changed if len(line.replace(" ", "")) >= 16]
+    found = {(m.number, m.held_out) for m in OverlapIndex(lines, every=True).look(changed)}
+    want = {(i, j) for i, a in enumerate(changed) for j, b in enumerate(lines) if jaccard(a, b) >= 0.8}
+    assert found <= want and len(want - found) <= 0.01 * len(want) and len(want) > 100
+
+
+def test_near_ignores_case_punctuation_and_spaces_of_short_lines_too():
+    index = OverlapIndex(["Guten Tag!", "", "Nein."])
+    found = index.look(["guten tag", "GUTEN, TAG", "", "Neun."])
+    assert [(m.number, m.held_out, m.likeness) for m in found] == [(0, 0, Likeness.NEAR), (1, 0, Likeness.NEAR)]
+    assert index.look(["Guten Tag!"])[0].likeness == Likeness.EXACT
+    np.testing.assert_array_equal(index.likeness, [Likeness.EXACT, Likeness.NONE, Likeness.NONE])
+    assert OverlapIndex([]).look(["anything"]) == []

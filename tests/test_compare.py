@@ -1,0 +1,116 @@
+"""Comparing: significance, buckets and error rates worked out by hand, and refusals."""
+
+import random
+
+import pytest
+
+from nmt.errors import DataError
+from nmt.evaluate import score_translations, split_references
+from nmt.evaluate.compare import (
+    by_frequency,
+    by_length,
+    check_same_signatures,
+    check_tokenised_alike,
+    compare,
+    differences,
+)
+from nmt.evaluate.error_rates import edit_distance
+from tests.data.corpora import sentences
+
+
+def broken(lines, share, seed):
+    """The lines with a share of their words replaced."""
+    drawn = random.Random(seed)
+    return [" ".join("wrong" if drawn.random() < share else word for word in line.split()) for line in lines]
+
+
+REFERENCES = sentences(120, 3, 14)
+
+
+def test_a_better_system_is_significant_and_an_equal_one_is_not():
+    a, b, same = broken(REFERENCES, 0.3, 1), broken(REFERENCES, 0.1, 2), broken(REFERENCES, 0.3, 4)
+    better = compare(a, b, [REFERENCES], metrics=("bleu", "chrf++", "wer"))
+    equal = compare(a, same, [REFERENCES], metrics=("bleu",))
+    assert better["bleu"].p_bootstrap < 0.01 and better["bleu"].p_randomisation < 0.01
+    assert equal["bleu"].p_bootstrap > 0.05 and equal["bleu"].p_randomisation > 0.05
+    alone = score_translations(a, REFERENCES, metrics=("bleu", "chrf++", "wer"), confidence=True)
+    for name, score in alone.items():
+        assert better[name].a.score == pytest.approx(score.score)
+        assert better[name].a.interval == pytest.approx(score.interval, abs=0.3)
+    assert better["bleu"].b.score > better["bleu"].a.score and better["wer"].b.score < better["wer"].a.score
+    assert "bs:1000" in better["bleu"].a.signature
+
+
+def test_several_references_and_chrf_plus_plus():
+    hypotheses = ["a cat sat", "the dog runs home"]
+    one, other = ["a cat sits here", "the dog runs home"], ["a cat sat", "home the dog runs"]
+    both = score_translations(hypotheses, [one, other], metrics=("bleu", "chrf++", "ter"))
+    assert both["ter"].score == 0 and "nrefs:2" in both["bleu"].signature
+    assert both["chrf++"].name == "chrF2++" and "nw:2" in both["chrf++"].signature
+    assert score_translations(hypotheses, one, metrics=("ter",))["ter"].score > 0
+    with pytest.raises(DataError, match="got 2 and 1"):
+        score_translations(hypotheses, [one, other[:1]])
+
+
+def test_error_rates_by_hand():
+    references = split_references([["b a | b e", "k a t", "d o g"]], " | ")
+    assert references == [["b a", "k a t", "d o g"], ["b e", None, None]]
+    scores = score_translations(["b e", "k a", "t  o g"], references, metrics=("wer", "per", "accuracy"))
+    assert scores["wer"].score == pytest.approx(200 / 3)
+    assert scores["accuracy"].score == pytest.approx(100 / 3)
+    assert scores["per"].score == pytest.approx(100 * (0 + 1 + 1) / (2 + 3 + 3))
+    assert "nrefs:var" in scores["wer"].signature and "unit:line" in scores["wer"].signature
+    lower = score_translations(["B E"], ["b e"], metrics=("wer",), lowercase=True)["wer"]
+    assert lower.score == 0 and "case:lc" in lower.signature
+    assert score_translations(["B E"], ["b e"], metrics=("wer",))["wer"].score == 100
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "want"), [("", "", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3)]
+)
+def test_edit_distance(one, other, want):
+    assert edit_distance(one, other) == want
+
+
+def test_buckets_by_hand():
+    references = [["a a b", "c " * 15 + "d"]]
+    good, bad = ["a a b", "c " * 15 + "d"], ["a x b", "c " * 15 + "e"]
+    lengths = by_length([good, bad], references, False, "none")
+    assert [(one.name, one.size) for one in lengths] == [("0-10 words", 1), ("11-20 words", 1)]
+    assert lengths[0].scores[0] > lengths[0].scores[1] and lengths[1].scores[0] == pytest.approx(100)
+    found = {one.name: one for one in by_frequency([good, bad], references, None, False, "none")}
+    assert found["1 times"].size == 2 and found["1 times"].scores == pytest.approx((100, 200 * 1 / (2 + 1)))
+    assert found["2-4 times"].size == 2 and found["2-4 times"].scores == pytest.approx((100, 200 * 1 / (2 + 1)))
+    assert found["10-99 times"].scores == pytest.approx((100, 100))
+    text = ["b b b b b", "c"]
+    counted = {one.name: one for one in by_frequency([good, bad], references, text, False, "none")}
+    assert counted["0 times"].size == 3 and counted["5-9 times"].size == 1 and counted["1 times"].size == 15
+
+
+def test_the_sentences_that_differ_most():
+    references = ["the old house", "a small tree", "green river", "same"]
+    a, b = ["the old house", "a tall bush", "red river", "same"], ["an ox", "a small tree", "green river", "same"]
+    rows = differences(a, b, [references], 2)
+    assert [row[0] for row in rows] == [0, 1]
+    assert rows[0][1] == pytest.approx(100) and rows[1][2] == pytest.approx(100)
+
+
+def test_texts_that_are_not_tokenised_alike_are_refused():
+    plain = ["The house, the tree."] * 20
+    tokenised = ["The house , the tree ."] * 20
+    check_tokenised_alike({"A": plain, "B": plain, "the references": plain})
+    check_tokenised_alike({"A": tokenised, "B": tokenised, "the references": tokenised})
+    with pytest.raises(DataError, match="tokenised alike, got .* 100% of the lines of B and in 0% of A"):
+        compare(plain, tokenised, [plain], metrics=("bleu",))
+
+
+def test_scores_of_different_signatures_are_refused():
+    def scores(**how):
+        found = score_translations(["a b c"], ["a b c d"], metrics=("bleu",), **how)
+        return {name: score.to_dict() for name, score in found.items()}
+
+    check_same_signatures(scores(), scores(confidence=True), ("a.json", "b.json"))
+    with pytest.raises(DataError, match="got bleu with tok:13a and with tok:char"):
+        check_same_signatures(scores(), scores(tokenize="char"), ("a.json", "b.json"))
+    with pytest.raises(DataError, match="must have the same metrics"):
+        check_same_signatures(scores(), {}, ("a.json", "b.json"))

@@ -1,0 +1,102 @@
+"""training.load_model: a new run starts from another model's subwords and parameters, and says what does not fit."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt.config import config_from_dict
+from nmt.errors import NMTError
+from nmt.storage.model_folder import read_checkpoint
+from nmt.train.trainer import Trainer
+from tests.train import fake_model
+
+
+@pytest.fixture
+def base(make_trainer: Callable[..., Trainer]) -> Trainer:
+    """A trained model."""
+    trainer = make_trainer()
+    trainer.run()
+    return trainer
+
+
+Run = tuple[Trainer, io.StringIO]
+
+
+def tuned(base: Trainer, tmp_path: Path, data: dict[str, Any] | None = None, **training: Any) -> Run:
+    """A run into another folder, on another text, that starts from the model."""
+    fake_model.write_corpus(tmp_path, "other", 80, seed=9)
+    settings = base.config.to_dict()
+    settings["model_dir"] = str(tmp_path / "tuned")
+    settings["data"] |= {"train": str(tmp_path / "other"), **(data or {})}
+    settings["training"] |= {
+        "load_model": str(base.folder),
+        "learning_rate": 1e-9,
+        "learning_rate_min": 1e-12,
+        "updates": 1,
+        **training,
+    }
+    terminal = io.StringIO()
+    return Trainer(config_from_dict(settings), terminal=terminal), terminal
+
+
+def params(path: Path) -> dict[str, np.ndarray]:
+    return read_checkpoint(path, prefix="params/")[0]
+
+
+def test_a_run_starts_where_the_model_was(base: Trainer, tmp_path: Path) -> None:
+    trainer, said = tuned(base, tmp_path)
+    trainer.run()
+    want, got = params(base.folder / "best.safetensors"), params(trainer.folder / "last.safetensors")
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, atol=1e-6)
+    assert (trainer.folder / "joint.spm").read_bytes() == (base.folder / "joint.spm").read_bytes()
+    assert f"starting from {base.folder / 'best.safetensors'}, with a fresh optimizer" in said.getvalue()
+    scratch, _ = tuned(base, tmp_path, load_model=None)
+    scratch.folder = tmp_path / "scratch"
+    scratch.run()
+    assert abs(params(tmp_path / "scratch" / "last.safetensors")["params/bias"] - want["params/bias"]).max() > 0.01
+
+
+def test_a_run_that_goes_on_has_its_own_parameters(base: Trainer, tmp_path: Path) -> None:
+    tuned(base, tmp_path, learning_rate=0.5)[0].run()
+    before = params(tmp_path / "tuned" / "last.safetensors")
+    again, said = tuned(base, tmp_path, updates=2)
+    again.run()
+    assert "starting from" not in said.getvalue() and "resuming from" in said.getvalue()
+    after = params(tmp_path / "tuned" / "last.safetensors")
+    np.testing.assert_allclose(after["params/bias"], before["params/bias"], atol=1e-6)
+
+
+def test_the_optimizer_is_kept_where_that_is_asked_for(base: Trainer, tmp_path: Path) -> None:
+    trainer, said = tuned(base, tmp_path, reset_optimizer=False)
+    trainer.run()
+    assert f"starting from {base.folder / 'last.safetensors'}, with its optimizer" in said.getvalue()
+    steps = [read_checkpoint(folder / "last.safetensors")[1]["optimizer"] for folder in (base.folder, trainer.folder)]
+    assert steps[1] != steps[0]
+    fresh, _ = tuned(base, tmp_path)
+    fresh.folder = tmp_path / "fresh"
+    fresh.run()
+    files = [folder / "last.safetensors" for folder in (trainer.folder, fresh.folder)]
+    moments = [read_checkpoint(path, prefix="optimizer/")[0] for path in files]
+    assert any(not np.allclose(moments[0][name], moments[1][name]) for name in moments[1])
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "nothing there": ({}, {"load_model": "nowhere"}, "nowhere: must be a folder that nmt-train wrote"),
+    "other vocabulary": ({"subwords": {"type": "word", "joint": False}}, {}, "joint: must be true as in the model"),
+    "a file too": ({"subwords": {"model_file": "x.spm"}}, {}, "model_file: must be null with training.load_model"),
+    "other optimizer": ({}, {"optimizer": "sgd", "reset_optimizer": False}, "must be adam, as in"),
+    "other cleaning": ({"src": {"lang": "xx", "lowercase": True}}, {}, "data.src.lowercase must be false"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_what_does_not_fit_is_one_line(case: str, base: Trainer, tmp_path: Path) -> None:
+    data, training, message = MISTAKES[case]
+    with pytest.raises(NMTError, match=message) as caught:
+        tuned(base, tmp_path, data, **training)[0].run()
+    assert "\n" not in str(caught.value)

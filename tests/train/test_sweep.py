@@ -1,0 +1,113 @@
+"""Sweeps: every combination once, resumed without repeating, failures and signals without loss."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nmt.errors import CheckpointError, ConfigError
+from nmt.files import lock_alone
+from nmt.train.sweep import Sweep, parse_grid, plan, summary
+from tests.train import fake_model
+
+COMMAND = [sys.executable, fake_model.__file__, "nmt-train"]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    settings = fake_model.write_setup(tmp_path, epochs=2)
+    settings["data"]["test"] = str(tmp_path / "test")
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(settings))
+    return str(tmp_path / "c.yaml")
+
+
+def make(config: str, grid: list[str], seeds: int = 1) -> Sweep:
+    folder, jobs = plan(config, (), parse_grid(grid), seeds, Path(config).parent / "sweep")
+    return Sweep(config, folder, jobs, COMMAND)
+
+
+def test_grids_are_read_and_combined(config: str) -> None:
+    assert parse_grid(["training.adam_betas=[0.9,0.98],[0.8,0.9]"]) == [
+        ("training.adam_betas", ["[0.9,0.98]", "[0.8,0.9]"])
+    ]
+    folder, jobs = plan(config, (), parse_grid(["training.epochs=1,2", "seed=5,6"]), 1, None)
+    assert folder.name == "model" and [job.folder.name for job in jobs] == [
+        "epochs=1,seed=5", "epochs=1,seed=6", "epochs=2,seed=5", "epochs=2,seed=6"]  # fmt: skip
+    names = [job.folder.name for job in plan(config, (), parse_grid(["name=a b,a/b"]), 1, None)[1]]
+    assert len(set(names)) == 2 and not any("/" in name for name in names)
+    for bad, message in (
+        (["x"], "must be KEY.PATH=V1,V2"),
+        (["seed=1,"], "must be KEY"),
+        (["seed=1", "seed=2"], "once"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            parse_grid(bad)
+    with pytest.raises(ConfigError, match="did you mean"):
+        make(config, ["training.epoch=1,2"])
+    with pytest.raises(ConfigError, match="leave one out"):
+        make(config, ["seed=1,2"], seeds=2)
+
+
+def test_a_sweep_runs_everything_once_and_goes_on(config: str) -> None:
+    said: list[str] = []
+    sweep = make(config, ["training.learning_rate=0.3,0.1"], seeds=2)
+    assert sweep.run(2, said.append) is None
+    assert all(job.result and not job.error for job in sweep.jobs), [job.error for job in sweep.jobs]
+    assert sum("begun" in line for line in said) == 4
+    table = summary(sweep.jobs).splitlines()
+    assert len(table) == 3 and "test BLEU" in table[0] and "±" in table[1] and table[1].split()[1] == "2"
+    rows = [line.split("\t") for line in (sweep.folder / "sweep.tsv").read_text().splitlines()]
+    assert len(rows) == 5 and len({len(row) for row in rows}) == 1
+    assert {json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])["event"] for folder in
+            (job.folder for job in sweep.jobs)} == {"start"}  # fmt: skip
+    wider = make(config, ["training.learning_rate=0.3,0.1,0.2"], seeds=2)
+    said.clear()
+    assert wider.run(1, said.append) is None
+    assert said[0] == "sweep: 4 of 6 runs have ended before" and sum("begun" in line for line in said) == 2
+
+
+def test_a_run_that_fails_ends_no_other(config: str) -> None:
+    sweep = make(config, ["data.subwords.vocab_size=5,60"])
+    sweep.jobs[0].folder.mkdir(parents=True)
+    (sweep.jobs[0].folder / "last.safetensors").write_bytes(b"nothing")
+    assert sweep.run(1, lambda text: None) is None
+    assert "model_dir must be new" in sweep.jobs[0].error and sweep.jobs[1].result
+    assert "failed: vocab_size=5" in summary(sweep.jobs)
+
+
+def test_a_second_sweep_in_the_folder_is_refused(config: str) -> None:
+    sweep = make(config, ["seed=1"])
+    sweep.folder.mkdir()
+    import os
+
+    handle = os.open(sweep.folder, os.O_RDONLY)
+    try:
+        assert lock_alone(handle)
+        with pytest.raises(CheckpointError, match="another sweep at work"):
+            sweep.run(1, lambda text: None)
+    finally:
+        os.close(handle)
+
+
+def test_a_signal_lets_runs_save_and_the_next_sweep_resumes(config: str, tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from nmt.train.sweep import *\n"
+        f"folder, jobs = plan({config!r}, (), [('training.epochs', ['2000'])], 1, Path({str(tmp_path / 'sweep')!r}))\n"
+        f"print(Sweep({config!r}, folder, jobs, {COMMAND!r}).run(1, lambda text: None))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        metrics = tmp_path / "sweep" / "epochs=2000" / "metrics.jsonl"
+        until = time.monotonic() + 60
+        while not (metrics.exists() and '"train"' in metrics.read_text()):
+            assert time.monotonic() < until and process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[0].strip() == str(int(signal.SIGINT)).encode()
+    assert (tmp_path / "sweep" / "epochs=2000" / "last.safetensors").exists()
+    record = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert record["runs"]["epochs=2000"]["result"] is None
