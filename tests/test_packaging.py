@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import nmt
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 OURS, TAKEN = "recurrent-nmt", "nmt"
@@ -91,3 +93,11 @@ def test_the_project_names_itself_rightly():
     assert TAKEN not in [
         name for names in (*needed.values(), map(requirement_name, PROJECT["dependencies"])) for name in names
     ]
+
+
+def test_the_version_stands_the_same_everywhere():
+    yaml = pytest.importorskip("yaml")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert nmt.__version__ == PROJECT["version"] == citation["version"]
+    assert re.search(rf"^## {re.escape(nmt.__version__)}\b", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert citation["license"] == "MIT" and citation["authors"] and citation["title"].startswith(OURS)
