@@ -26,7 +26,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench test-gpu bench-gpu docs wheel clean
+.PHONY: help setup demo test check format bench test-gpu bench-gpu docs wheel dist clean
 
 help:
 	@echo 'make demo    set up, make a corpus, train a small translator, translate, score (minutes)'
@@ -37,6 +37,7 @@ help:
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
 	@echo 'make bench-gpu  measure on a GPU, beside PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
+	@echo 'make dist    sdist, and the wheel from it, into dist/; built twice and compared'
 	@echo 'make docs    write docs/commands.md, the settings reference, the pictures and the links of the tour from the code'
 	@echo 'make setup   only make $(VENV) and install into it'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
@@ -110,6 +111,17 @@ wheel: $(STAMP)
 	$(PIP) wheel --quiet --disable-pip-version-check --no-deps -w dist .
 	rm -rf $(PACKS)
 	@ls -l dist/*.whl
+
+# Twice, since anybody must get the same bytes; times in the archives are those of the last commit. The wheel is made from
+# the sdist, and without machine code: that is for `make wheel`.
+dist: $(STAMP)
+	rm -rf build/dist && mkdir -p build/dist
+	@set -e; epoch=$$(git log -1 --format=%ct); for copy in first second; do \
+	  SOURCE_DATE_EPOCH=$$epoch $(BIN)/python -m build --outdir build/dist/$$copy . > build/dist/$$copy.log 2>&1 || \
+	    { cat build/dist/$$copy.log >&2; exit 1; }; done
+	@diff -r build/dist/first build/dist/second || \
+	  { echo 'Makefile: two builds of one commit must be the same bytes, they differ' >&2; exit 1; }
+	@mkdir -p dist && cp build/dist/first/* dist/ && cd dist && sha256sum $$(ls ../build/dist/first)
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py

@@ -1,29 +1,28 @@
 """Writes what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, the tests named in
-docs/engine-rows.md, the lines that docs/tour.md links to, and the pictures of the compiler's passes, of the rooms and
-of the walks.
+docs/engine-rows.md, the lines that docs/tour.md links to, the pictures of the compiler's passes, of the rooms and of
+the walks, manual pages and completion of shells, and the public interface, docs/interface.txt.
 
-Run by `make docs`. tests/test_docs.py, tests/test_tour.py, tests/rows/test_page.py and tests/rnn/test_show.py fail when
-something is missing from these files.
+Run by `make docs`. tests/test_docs.py, tests/test_tour.py, tests/test_interface.py, tests/cli/test_cli_front.py,
+tests/rows/test_page.py and tests/rnn/test_show.py fail when something is missing from these files.
 """
 
-import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import click
 import engine_rows
+import interface
 import passes
 import rooms
+import shell
 import tour
 
+from nmt.cli.entry import COMMANDS
+from nmt.cli.front import load_command
 from nmt.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = (
-    *("train", "translate", "evaluate", "score", "generate", "average", "shortlist", "bundle", "quantize"),
-    *("cache", "serve", "import", "export", "report", "sweep"),
-)
 # The page must not depend on the terminal of whoever runs this.
 HELP_WIDTH = 96
 HEADER = """\
@@ -31,16 +30,16 @@ HEADER = """\
 
 What `--help` prints; written by `make docs`.
 Settings: [configs/reference.yaml](../configs/reference.yaml).
+
+`nmt COMMAND` is `nmt-COMMAND`, and `python -m nmt COMMAND` where no script is on the path; `nmt` alone lists them. A
+wheel brings manual pages (`man nmt-train`) and what completes `nmt` in bash, zsh and fish, into `share` of its
+environment. A shell that does not look there learns it from the program itself, the separate commands' options too:
+
+```bash
+eval "$(_NMT_COMPLETE=bash_source nmt)"              # or zsh_source
+eval "$(_NMT_TRAIN_COMPLETE=bash_source nmt-train)"
+```
 """
-
-
-def load_command(name: str) -> click.Command:
-    """Returns the click command behind nmt-NAME."""
-    module = {"import": "import_model"}.get(name, name)  # a word of Python is no name of a module
-    command = getattr(importlib.import_module(f"nmt.cli.{module}"), module)
-    if not isinstance(command, click.Command):
-        raise TypeError(f"nmt-{name} must be a click command, got {type(command).__name__}")
-    return command
 
 
 def commands_page() -> str:
@@ -63,6 +62,8 @@ def main() -> None:
     passes.main()
     rooms.main()
     tour.main()
+    shell.main()
+    interface.main()
     write_bytes(ROOT / "docs" / "commands.md", commands_page().encode())
     for kind, name in (("reference", "reference.yaml"), ("schema", "schema.json")):
         answer = subprocess.run([sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True)

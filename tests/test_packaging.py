@@ -1,11 +1,17 @@
 """The distribution is `recurrent-nmt`: `nmt` on the package index is somebody else's code, and nobody is sent there."""
 
+import os
 import re
 import subprocess
+import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
+
+import nmt
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -91,3 +97,63 @@ def test_the_project_names_itself_rightly():
     assert TAKEN not in [
         name for names in (*needed.values(), map(requirement_name, PROJECT["dependencies"])) for name in names
     ]
+
+
+def test_the_version_stands_the_same_everywhere():
+    yaml = pytest.importorskip("yaml")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert nmt.__version__ == PROJECT["version"] == citation["version"]
+    assert re.search(rf"^## {re.escape(nmt.__version__)}\b", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert citation["license"] == "MIT" and citation["authors"] and citation["title"].startswith(OURS)
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory):
+    """Two builds of the sdist and the wheel, with times held."""
+    pytest.importorskip("hatchling", reason="hatchling, which builds, is not installed")
+    folders = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
+    for folder in folders:
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-d", folder],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
+        )
+    return folders
+
+
+def test_two_builds_are_the_same_bytes(archives):
+    first, second = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in archives)
+    assert {name.rsplit(".", 1)[1] for name in first} == {"gz", "whl"}
+    assert first == second
+
+
+def test_the_wheel_brings_what_is_used_and_no_more(archives):
+    with zipfile.ZipFile(next(archives[0].glob("*.whl"))) as wheel:
+        names = set(wheel.namelist())
+        metadata = wheel.read(next(name for name in names if name.endswith("/METADATA"))).decode()
+    shared = {name.split(".data/data/")[1] for name in names if ".data/data/" in name}
+    pages = {f"share/man/man1/{path.name}" for path in (ROOT / "docs" / "man").iterdir()}
+    assert len(pages) > 10 and shared == pages | {
+        "share/bash-completion/completions/nmt",
+        "share/zsh/site-functions/_nmt",
+        "share/fish/vendor_completions.d/nmt.fish",
+    }
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "nmt").rglob("*.py")}
+    packed = {name for name in names if name.startswith("nmt/")}
+    assert sources | {"nmt/py.typed"} <= packed
+    assert {name.split("/")[0] for name in names} == {
+        "nmt",
+        *(f"recurrent_nmt-{nmt.__version__}.{kind}" for kind in ("data", "dist-info")),
+    }
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    assert "License-Expression: MIT\n" in metadata and "License-File: LICENSE\n" in metadata
+
+
+def test_the_sdist_builds_and_tests_by_itself(archives):
+    with tarfile.open(next(archives[0].glob("*.tar.gz"))) as sdist:
+        names = {name.split("/", 1)[1] for name in sdist.getnames()}
+    assert {"LICENSE", "Makefile", "CITATION.cff", "SECURITY.md", "docs/man/nmt.1", "docs/build.py", ".ci/run"} <= names
+    assert {"data_scripts/number_words.py", "configs/quickstart.yaml", "tests/test_packaging.py"} <= names
+    assert not {name for name in names if name.split("/")[0] in {"runs", "data", "dist", "build", ".venv"}}

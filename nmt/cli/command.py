@@ -131,7 +131,7 @@ def version_option() -> Callable[[Any], Any]:
             return
         import nmt
 
-        click.echo(f"{ctx.info_name} {nmt.__version__}")
+        click.echo(f"{ctx.command_path} {nmt.__version__}")
         ctx.exit()
 
     return click.option(

@@ -74,21 +74,45 @@ def _end(number: int, frame: FrameType | None) -> None:
 _end.never_raises = True  # type: ignore[attr-defined]  # see nmt.interruption.uninterrupted
 
 
+COMMANDS: dict[str, str] = {}
+"""Where each command is defined: the module of `nmt.cli` that has the click command under its own name."""
+
+
+def _run(module: str, program: str) -> Any:
+    """Run a command of nmt.cli so that signals end it properly from its first import to its last line.
+
+    Args:
+        module: Of nmt.cli; the command in it has the same name.
+        program: What the command is called in its messages.
+    """
+    hold_standard_streams()
+    end_by_signals()
+    command = getattr(import_module(f"nmt.cli.{module}"), module)
+    try:
+        return command(prog_name=program)
+    finally:
+        ignore_signals()
+
+
 def _command(name: str, module: str | None = None) -> Any:
-    """What runs a command of nmt.cli so that signals end it properly from its first import to its last line. module:
-    where it is defined, if its name is none in Python."""
+    """Put a command into COMMANDS, and return what runs it as `nmt-NAME`.
+
+    Args:
+        name: As typed.
+        module: Where the command is defined, where its name cannot be a module's.
+    """
+    COMMANDS[name] = module or name
 
     def run() -> Any:
-        hold_standard_streams()
-        end_by_signals()
-        command = getattr(import_module(f"nmt.cli.{module or name}"), module or name)
-        try:
-            return command(prog_name=f"nmt-{name}")
-        finally:
-            ignore_signals()
+        return _run(COMMANDS[name], f"nmt-{name}")
 
     run.__name__ = name
     return run
+
+
+def front(program: str = "nmt") -> Any:
+    """Run `nmt COMMAND ...`."""
+    return _run("front", program)
 
 
 train = _command("train")

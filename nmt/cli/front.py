@@ -1,0 +1,70 @@
+"""nmt: one command before all others. `nmt train ...` is `nmt-train ...`."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+
+import click
+
+from nmt.cli.command import Command, version_option
+from nmt.cli.entry import COMMANDS
+
+
+def load_command(name: str) -> click.Command:
+    """Import a command.
+
+    Args:
+        name: As typed, such as `train`.
+
+    Returns:
+        What `nmt-NAME` runs.
+
+    Raises:
+        KeyError: There is none of that name.
+        TypeError: Its module has something else under its name.
+    """
+    module = COMMANDS[name]
+    command = getattr(import_module(f"nmt.cli.{module}"), module)
+    if not isinstance(command, click.Command):
+        raise TypeError(f"nmt-{name} must be a click command, got {type(command).__name__}")
+    return command
+
+
+class Front(Command, click.Group):
+    """A group whose commands are those of `entry.COMMANDS`, each imported when it is asked for: `nmt train` loads what
+    `nmt-train` does, and the list of commands loads all, which import nothing heavy."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order in which they are defined: training comes first."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None where there is none of that name."""
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first word names; `nmt nmt-train` is understood. An unknown one ends with the
+        nearest name."""
+        name = args[0].removeprefix("nmt-")
+        if name not in COMMANDS and not name.startswith("-"):
+            near = get_close_matches(name, COMMANDS, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"one of {', '.join(COMMANDS)}"
+            ctx.fail(f"{args[0]!r} is no command; {meant}")
+        return super().resolve_command(ctx, [name, *args[1:]])
+
+
+@click.command(cls=Front, context_settings={"max_content_width": 100})
+@version_option()
+def front() -> None:
+    """Train, use and measure small recurrent translators.
+
+    `nmt COMMAND --help` explains a command. Each is also a program of its own: `nmt train` is `nmt-train`.
+
+    \b
+    Examples:
+        nmt train configs/quickstart.yaml
+        nmt translate runs/quickstart input.en -o output.de
+    """

@@ -1,0 +1,162 @@
+"""`nmt COMMAND` is `nmt-COMMAND`, starts as quickly, and shells know both."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import nmt
+from docs import shell
+from nmt.cli import entry
+from nmt.cli.entry import COMMANDS
+from nmt.cli.front import front, load_command
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+HEAVY = {"numpy", "numba", "pydantic", "yaml", "sacrebleu", "rich", "sentencepiece", "safetensors"}
+
+
+def run_module(*words, **extra):
+    return subprocess.run([sys.executable, "-m", "nmt", *words], capture_output=True, text=True, **extra)
+
+
+def test_scripts_are_the_commands():
+    scripts = dict(PROJECT["project"]["scripts"])
+    assert scripts.pop("nmt") == "nmt.cli.entry:front"
+    assert set(scripts) == {f"nmt-{name}" for name in COMMANDS}
+    for name, target in scripts.items():
+        module, function = target.split(":")
+        assert module == "nmt.cli.entry" and getattr(entry, function).__name__ == name.removeprefix("nmt-")
+
+
+def test_the_list_names_all_commands_and_loads_nothing_heavy():
+    program = (
+        "import sys\nfrom nmt.cli.front import front\n"
+        "front(['--help'], prog_name='nmt', standalone_mode=False)\n"
+        "print('loaded:', *sorted({name.split('.')[0] for name in sys.modules}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    shown, _, loaded = done.stdout.partition("loaded:")
+    assert "click" in loaded.split() and not HEAVY & set(loaded.split())
+    assert re.findall(r"^  ([a-z]+)  +[A-Z]", shown.split("Commands:")[1], re.M) == list(COMMANDS)
+
+
+def test_one_command_loads_no_other():
+    program = (
+        "import sys\nfrom nmt.cli.front import front\n"
+        "front(['cache', '--version'], prog_name='nmt', standalone_mode=False)\n"
+        "print('loaded:', *sorted(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    shown, _, loaded = done.stdout.partition("loaded:")
+    assert shown == f"nmt cache {nmt.__version__}\n"
+    assert "nmt.cli.cache" in loaded.split()
+    assert not {f"nmt.cli.{module}" for module in COMMANDS.values() if module != "cache"} & set(loaded.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_the_one_of_its_own_program(name):
+    own = CliRunner().invoke(load_command(name), ["--help"], prog_name=f"nmt {name}")
+    through = CliRunner().invoke(front, [name, "--help"], prog_name="nmt")
+    written_out = CliRunner().invoke(front, [f"nmt-{name}", "--help"], prog_name="nmt")
+    assert own.exit_code == through.exit_code == 0
+    assert through.output == own.output == written_out.output and f"Usage: nmt {name} " in own.output
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["trian"], "'trian' is no command; did you mean train?"),
+        (["xyzzy", "--help"], "'xyzzy' is no command; one of train, "),
+        (["--trian"], "No such option"),
+        (["cache", "lits"], "'lits' is not one of"),
+        ([""], "'' is no command"),
+    ],
+)
+def test_what_is_wrong_ends_with_one_line(words, message):
+    done = CliRunner().invoke(front, words, prog_name="nmt")
+    assert done.exit_code == 2 and done.stdout == ""
+    assert message in done.stderr.splitlines()[-1]
+
+
+def test_errors_of_a_command_pass_through(tmp_path):
+    done = run_module("train", str(tmp_path / "missing.yaml"))
+    assert done.returncode == 1 and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("Error: ") and "missing.yaml" in done.stderr
+
+
+def test_as_a_module():
+    done = run_module("--help", check=True)
+    assert done.stdout.startswith("Usage: python -m nmt [OPTIONS] COMMAND") and not done.stderr
+    closed = run_module("--version", check=True)
+    assert closed.stdout == f"python -m nmt {nmt.__version__}\n"
+
+
+def test_a_full_disk_is_one_line():
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "nmt", "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "standard output" in done.stderr
+
+
+def test_pages_and_completion_are_those_of_today():
+    pages = shell.manual_pages()
+    assert set(pages) == {"nmt.1", *(f"nmt-{name}.1" for name in COMMANDS)}
+    assert {path.name for path in (shell.DOCS / "man").iterdir()} == set(pages)
+    for folder, files in (("man", pages), ("completion", shell.completions())):
+        for name, text in files.items():
+            assert (shell.DOCS / folder / name).read_text("utf-8") == text, "run make docs"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_pages_tell_every_option_and_keep_examples_apart(name):
+    page = shell.manual_pages()[f"nmt-{name}.1"]
+    shown = page.replace("\\-", "-")
+    for parameter in load_command(name).params:
+        if parameter.param_type_name == "option":
+            assert all(re.search(rf"^\.B .*{option}\b", shown, re.M) for option in parameter.opts)
+    assert re.search(rf"\.nf\nExamples?:\n    .*nmt-{name}", shown) and "\b" not in page
+
+
+def test_troff_takes_the_pages():
+    if (groff := shutil.which("groff")) is None:
+        pytest.skip("groff is not installed")
+    for name, page in shell.manual_pages().items():
+        done = subprocess.run([groff, "-man", "-Tutf8", "-ww"], input=page, capture_output=True, text=True, check=True)
+        assert not done.stderr and name.removesuffix(".1") in done.stdout
+
+
+@pytest.mark.parametrize(
+    "typed, suggested",
+    [("nmt tra", {"train", "translate"}), ("nmt cache fi", {"fill"}), ("nmt translate --beam-s", {"--beam-size"})],
+)
+def test_bash_completes(typed, suggested):
+    words = typed.split()
+    asked = {"_NMT_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    program = "from nmt.cli.entry import front; front()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ, **asked}
+    )
+    assert {line.split(",")[1] for line in done.stdout.splitlines()} == suggested
+
+
+def test_bash_completes_by_the_file_that_the_wheel_brings(tmp_path):
+    if (bash := shutil.which("bash")) is None:
+        pytest.skip("bash is not installed")
+    program = tmp_path / "nmt"
+    program.write_text(f"#!{sys.executable}\nfrom nmt.cli.entry import front\nfront()\n")
+    program.chmod(0o755)
+    script = (
+        f'source "{ROOT}/docs/completion/bash/nmt"; COMP_WORDS=(nmt quan); COMP_CWORD=1; _nmt_completion nmt; '
+        'echo "${COMPREPLY[@]}"'
+    )
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True, env=path)
+    assert done.stdout.split() == ["quantize"], done.stderr
