@@ -11,6 +11,7 @@ from nmt.cli.command import Command, WholeSetting, device_option, threads_option
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.train.ranks import Ranks
     from nmt.train.trainer import TrainingResult
 
 
@@ -95,12 +96,16 @@ def train(
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
         nmt-train configs/quickstart.yaml --plan --ranks 8
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
-        nmt-train configs/quickstart.yaml --plan
         nmt-train configs/quickstart.yaml --check-data
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
+    tries = plan or profile_updates is not None
     if planned_ranks is not None and not plan:
         raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
+    if seeds is not None and (tries or check_data):
+        raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
+    if as_json and not check_data:
+        raise click.UsageError("--json goes with --check-data.")
     from nmt.config import load_config
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
@@ -110,27 +115,27 @@ def train(
     if ranks.size > 1 and (seeds is not None or check_data):
         raise click.UsageError("--seeds and --check-data are for one process; leave mpiexec out.")
     if seeds is not None:
-        if plan or profile_updates is not None or check_data:
-            raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
         load_config(config_file, overrides)  # a mistake in it is one line, not one a seed
         _train_seeds(config_file, overrides, seeds, threads, device)
         return
-    if as_json and not check_data:
-        raise click.UsageError("--json goes with --check-data.")
     with ranks.together():
         config = load_config(config_file, overrides)
         if check_data:
             _check_data(config, as_json)
-            return
-        if plan or profile_updates is not None:
+        elif tries:
             _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
-            return
-        from nmt.train.trainer import Trainer
+        else:
+            _train(config, threads, device, ranks)
 
-        terminal = sys.stderr if ranks.rank == 0 else None
-        result = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks).run()
-        if ranks.rank == 0:
-            _tell(result)
+
+def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks) -> None:
+    """Train; the process ends by the signal that has ended training."""
+    from nmt.train.trainer import Trainer
+
+    terminal = sys.stderr if ranks.rank == 0 else None
+    result = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks).run()
+    if ranks.rank == 0:
+        _tell(result)
     if result.signal is not None:
         sys.exit(128 + result.signal)
 

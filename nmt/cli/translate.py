@@ -13,6 +13,7 @@ from nmt.cli.command import Command, WholeSetting, beam_options, running_options
 from nmt.cli.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.corpora import Shard, is_corpus
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
+from nmt.cli.phrases import phrase_pairs, phrases
 from nmt.cli.search_options import language_model_options, search_options, tell_unused
 
 if TYPE_CHECKING:
@@ -114,12 +115,10 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     With --format INPUT is a document, and so is the output: paragraphs are cut into sentences and put together again,
     tags and placeholders follow their words, all else stays byte for byte (docs/serving.md).
 
-    Several files, a folder, or a table (.jsonl, .parquet) are translated file by file, each into one of
-    the same name in the folder that -o names; a table keeps its columns and gets translation,
-    translation_error and, with --scores, translation_score. A row that cannot be translated is told of
-    in the column of errors. A file appears when it is whole; what is there already is not done again.
-    With --shard I/N this command does one part of N, and N such commands do all of it. See
-    docs/many-machines.md.
+    Several files, a folder, or a table (.jsonl, .parquet) are translated file by file, each into one of the same name
+    in the folder that -o names; a table keeps its columns and gets translation, translation_error (what is wrong with
+    a row) and, with --scores, translation_score. A file appears when it is whole; what is there already is not done
+    again. With --shard I/N this command does one part of N (docs/many-machines.md).
 
     What the options of the search mean, and where they come from, is told in docs/decoding.md.
 
@@ -141,12 +140,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     _check_files(source, model_dir, options)
     job = _job(options)
     if options["form"] != "lines":
-        from nmt.cli.documents import check_document_options, translate_document
-
-        check_document_options(source, options)
-        translator = _load(model_dir, options)
-        _settle(job, translator)
-        translate_document(translator, source, options, job.search, (job.glossary, job.forbidden))
+        _translate_document(job, model_dir, source, options)
         return
     records = in_step(open_lines(source), {path: open_lines(path) for path in job.others.values()})
     with contextlib.ExitStack() as stack:
@@ -170,6 +164,16 @@ _LINES_ONLY = (
     *("forbid", "n_best", "output_format", "resume", "replace_unk", "dictionary"),
 )
 """Options that tables, folders and shards do not go with."""
+
+
+def _translate_document(job: _Job, model_dir: str, source: str, options: dict[str, Any]) -> None:
+    """What --format asks for."""
+    from nmt.cli.documents import check_document_options, translate_document
+
+    check_document_options(source, options)
+    translator = _load(model_dir, options)
+    _settle(job, translator)
+    translate_document(translator, source, options, job.search, (job.glossary, job.forbidden))
 
 
 def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
@@ -261,7 +265,7 @@ def _job(options: dict[str, Any]) -> _Job:
     if options["dictionary"] is not None and not options["replace_unk"]:
         raise click.UsageError("--dictionary needs --replace-unk.")
     search |= {"n_best": n_best, "replace_unk": options["replace_unk"], "shortlist": options["shortlist"]}
-    search["dictionary"] = dict(_phrase_pairs(options["dictionary"]))
+    search["dictionary"] = dict(phrase_pairs(options["dictionary"]))
     search["details"] = form == "json" or plots is not None or options["alignments"] is not None
     if options["prefix"] is not None and options["prefix_text"] is not None:
         raise click.UsageError("Give --prefix, a text for each line, or --prefix-text, one for all.")
@@ -271,30 +275,11 @@ def _job(options: dict[str, Any]) -> _Job:
         others={name: options[name] for name in ("prefix", "constraints") if options[name] is not None},
         prefix=options["prefix_text"],
         constraints=[text for text in options["constraint_text"] if text.strip()],
-        glossary=_phrase_pairs(options["glossary"]),
-        forbidden=_lines(options["forbid"]),
+        glossary=phrase_pairs(options["glossary"]),
+        forbidden=phrases(options["forbid"]),
         plots=Path(plots) if plots else None,
         soft=options["alignment_type"] == "soft",
     )
-
-
-def _lines(path: str | None) -> list[str]:
-    from nmt.lines import read_text
-
-    return [] if path is None else [line for line in read_text(path) if line.strip()]
-
-
-def _phrase_pairs(path: str | None) -> list[tuple[str, str]]:
-    """Read phrases with their translations, a tab between them. Raises DataError for another line."""
-    from nmt.errors import DataError
-
-    found = []
-    for line in _lines(path):
-        columns = line.split("\t")
-        if len(columns) != 2:
-            raise DataError(f"{path}: a line must be a phrase, a tab and its translation, got {line!r}; mend the line")
-        found.append((columns[0], columns[1]))
-    return found
 
 
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
@@ -376,11 +361,11 @@ def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | 
     constraints, glossary = column("constraints"), None
     if job.glossary:
         glossary = [translator.phrases_for(line, job.glossary) for line, _ in chunk]
-    phrases = None
+    held = None
     if constraints is not None or job.constraints:
         own = [[p for p in line.split("\t") if p.strip()] for line in constraints or [""] * len(chunk)]
-        phrases = [[*of_line, *job.constraints] for of_line in own]
-    return Wishes(column("prefix") or job.prefix, phrases, glossary, job.forbidden)
+        held = [[*of_line, *job.constraints] for of_line in own]
+    return Wishes(column("prefix") or job.prefix, held, glossary, job.forbidden)
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:

@@ -206,21 +206,25 @@ class Trainer:
         )
         for warning in self._ranks.warnings(threads):
             log.line(warning)
-        self._facts = dict(
-            name=config.name,
-            parameters=model.num_params,
-            vocabularies=[subwords.vocab_size for subwords in task.subwords],
-            batch_size=batch_size,
-            device=self._device.name,
-            threads=threads,
-            machine=machine(),
-        )
+        self._facts = self._facts_of(task, model.num_params, batch_size)
         if saved is not None:
             _check_subwords(saved, digest)
             _restore(parts, saved, task.fingerprint, log)
         dealing.resume(state)
         state.corpus = task.fingerprint
         return parts
+
+    def _facts_of(self, task: Task, parameters: int, batch_size: int) -> dict[str, Any]:
+        """What a report says of the run before its curves."""
+        return dict(
+            name=self.config.name,
+            parameters=parameters,
+            vocabularies=[subwords.vocab_size for subwords in task.subwords],
+            batch_size=batch_size,
+            device=self._device.name,
+            threads=self._num_threads,
+            machine=machine(),
+        )
 
     def _dealing(self, task: Task, batch_size: int) -> Dealing:
         """The corpus dealt to updates, of which every rank computes as many batches."""

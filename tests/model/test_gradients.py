@@ -187,7 +187,7 @@ def test_gradients_equal_a_finite_difference_on_a_gpu(name):
             model.params[key][...] = device.upload(value)
         model.changed()
         options = {"seed": SEED, "label_smoothing": SETUPS[name]["smoothing"], "threads": 1}
-        stats = model._run_batch(batch, training=True, gradients=None, **options)  # dropout as in training
+        stats = model._run_batch(batch, training=True, target=None, **options)  # dropout as in training
         return stats.loss / batch.num_tgt_tokens
 
     direction = gradients.random_direction(params, np.random.default_rng(3))
