@@ -32,13 +32,14 @@ HEADER = "# The public interface; written by `make docs`, explained in docs/vers
 
 
 def signature(value: Any) -> str:
-    """How something is called, in the words of its source. Values that have no words of their own, whose printed form
-    would be another in each process, are `...`."""
+    """How something is called, in the words of its source. A module is its name; values that have no words of their
+    own, whose printed form would be another in each process, are `...`."""
     try:
         found = inspect.signature(value)
     except (TypeError, ValueError):
         return "(...)"
-    return re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "...", str(found))
+    text = re.sub(r"<module '([\w.]+)' from '[^']*'>", r"\1", str(found))
+    return re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "...", text)
 
 
 def members(name: str, owner: type) -> Iterator[str]:

@@ -47,6 +47,7 @@ class Child(Parent):
 def test_a_signature_tells_names_kinds_and_defaults():
     assert interface.signature(function) == "(x: int, *, y: float = 0.5) -> str"
     assert interface.signature(Child.made) == "(a=...)"
+    assert interface.signature(lambda xp=difflib: xp) == "(xp=difflib)"  # wherever the module lies
 
 
 def test_members_are_public_ones_of_our_classes(monkeypatch):

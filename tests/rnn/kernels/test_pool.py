@@ -29,10 +29,14 @@ def relay_once(parts, rounds=3):
 @pytest.mark.parametrize("num_threads", [1, 2, 5])
 def test_every_part_runs_once_and_the_caller_works_too(num_threads):
     seen = []
-    here = threading.get_ident()
+    here, came = threading.get_ident(), threading.Event()
 
     def work(part, parts, word):
         seen.append((part, parts, word, threading.get_ident()))
+        if threading.get_ident() == here:
+            came.set()
+        else:
+            assert came.wait(60)  # else quick workers may have done all before the caller begins
 
     run_parallel(work, num_threads, "x")
     assert sorted(entry[:3] for entry in seen) == [(part, num_threads, "x") for part in range(num_threads)]
