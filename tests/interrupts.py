@@ -40,6 +40,9 @@ from tests.saved_models import sentences
 _SECONDS = 120.0
 """After which a process hangs."""
 
+_AGAIN = 5.0
+"""Between one Ctrl-C and the next, far longer than an interrupted call takes to end."""
+
 Work = Callable[[], Any]
 
 
@@ -106,14 +109,14 @@ class Interrupts:
             if name == "compiling":
                 self._forget_programs(seed)
             draw = random.Random(seed)
-            timer = threading.Timer(draw.uniform(0, longest), os.kill, (os.getpid(), signal.SIGINT))
-            timer.daemon = True
+            heeded = threading.Event()
+            presses = threading.Thread(target=_press, args=(draw.uniform(0, longest), heeded), daemon=True)
             try:
-                timer.start()
+                presses.start()
                 while True:
                     work()
             except KeyboardInterrupt:
-                pass
+                heeded.set()
             code = 0 if work() == self.answers[name] else 1
         except BaseException:  # noqa: BLE001 - shown, and told by the exit code
             traceback.print_exc()
@@ -146,6 +149,15 @@ class Interrupts:
         generated_loop.cache_clear()
         plan_cache.compile_step.cache_clear()
         compiled_step.compile_step.cache_clear()
+
+
+def _press(after: float, heeded: threading.Event) -> None:
+    """Ctrl-C after so many seconds, and again every few seconds, as people do, until it is heeded: Python shows and
+    drops what is raised where it cannot be passed on, in the callback of a weak reference and in `__del__`."""
+    time.sleep(after)
+    while not heeded.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
+        heeded.wait(_AGAIN)
 
 
 def main() -> int:
