@@ -210,7 +210,7 @@ def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -
 def _cleaning(side: SideConfig) -> str:
     """A line that says how references are cleaned before they are compared."""
     done = ["with single spaces"]
-    if side.normalize != "none":
+    if side.normalize in ("nfc", "nfkc"):
         done.append(f"in Unicode form {side.normalize.upper()}")
     if side.lowercase:
         done.append("lower-cased")

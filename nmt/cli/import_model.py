@@ -34,7 +34,7 @@ def import_model(source: str, output: str, kind: str | None, member: str | None,
 
     imported = sources.import_model(Path(source), kind, member)
     save_imported(Path(output), imported, src_lang, tgt_lang)
-    click.echo(f"{imported.kind}: {len(imported.lines)} parameters")
+    click.echo(f"{imported.kind}: {len(imported.params)} parameters")
     for line in imported.lines:
         click.echo(line)
 

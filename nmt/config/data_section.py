@@ -25,11 +25,12 @@ class SideConfig(Section):
         default=False,
         description="Lower-case the text. On the target side translations come out lower-cased.",
     )
-    normalize: Literal["none", "nfc", "nfkc"] = Field(
+    normalize: Literal["none", "nfc", "nfkc", "pieces"] = Field(
         default="nfc",
         description="Unicode normalisation. nfc joins accents with their letters and loses "
         "nothing a reader "
-        "can see; nfkc also turns ligatures and full-width forms into plain letters.",
+        "can see; nfkc also turns ligatures and full-width forms into plain letters. none and pieces change nothing; "
+        "with pieces sentencepiece's sign for a space is text, for imported models whose texts are cut already.",
     )
 
 

@@ -42,7 +42,7 @@ RnnType = Annotated[
 ]
 RECURRENT_ONLY = (
     *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
-    *("init_from", "bridge_activation", "attention_heads", "attention_bias", "readout"),
+    *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
 )
 """Settings of an encoder or decoder that mean something with type: recurrent alone."""
 CONV_ONLY = ("kernel_size", "max_positions")
@@ -195,10 +195,11 @@ class DecoderConfig(_Side):
         "state as it is "
         "(last; both must have one size), or zeros.",
     )
-    init_from: Literal["namesake", "top"] = Field(
+    init_from: Literal["namesake", "top", "mean"] = Field(
         default="namesake",
-        description="Which of the encoder's states that is: of each layer and kind its own (namesake), or h of the "
-        "encoder's last layer for all of them (top).",
+        description="Which of the encoder's states that is: of each layer and kind its own (namesake), h of the "
+        "encoder's last layer for all of them (top), or for all of them the mean of what attention reads (mean; "
+        "Sennrich et al. 2017).",
     )
     bridge_activation: Literal["tanh", "linear"] = Field(
         default="tanh", description="With init_hidden: bridge, what the learned layer ends in."
@@ -222,16 +223,29 @@ class DecoderConfig(_Side):
     attention_bias: bool = Field(
         default=False, description="Whether bahdanau attention adds a bias to the query. multi_head has its biases."
     )
-    readout: Literal["tanh", "linear", "recurrent"] = Field(
+    conditional: bool = Field(
+        default=False,
+        description="Attend inside the step of the first layer: one cell reads the last subword, its state asks "
+        "attention, and a second cell goes on from that state and reads the context (Sennrich et al. 2017, Nematus, "
+        "conditional GRU).",
+    )
+    readout: Literal["tanh", "linear", "recurrent", "deep"] = Field(
         default="tanh",
         description="What the output layer reads: one layer over the context and the decoder's state that ends in tanh "
-        "(Luong et al. 2015, 3.1) or not (linear), or one more layer of cells, of rnn_type, above both (recurrent).",
+        "(Luong et al. 2015, 3.1) or not (linear), one more layer of cells, of rnn_type, above both (recurrent), or "
+        "one of the embedding's size over both and the embedding of the last subword that ends in tanh (deep; Pascanu "
+        "et al. 2014).",
     )
 
     @property
     def query_size(self) -> int:
         """Size of what attention compares with the source: the state, or with type: conv an embedding."""
         return self.embeddings.embedding_dim if self.type == "conv" else self.hidden_size
+
+    @property
+    def output_size(self) -> int:
+        """Size of what the output layer reads."""
+        return self.embeddings.embedding_dim if self.readout == "deep" else self.hidden_size
 
 
 class ModelConfig(Section):
@@ -311,6 +325,7 @@ class ModelConfig(Section):
         if kind != "none":
             return self
         given = {
+            "decoder.conditional": (decoder.conditional, False),
             "decoder.readout": (decoder.readout, "tanh"),
             "encoder.projection": (encoder.projection, None),
         }
@@ -332,7 +347,7 @@ class ModelConfig(Section):
         if self.tied_embeddings == "none":
             return self
         decoder, size = self.decoder, self.decoder.embeddings.embedding_dim
-        if size != decoder.hidden_size:
+        if size != decoder.output_size:
             raise ValueError(
                 f"decoder.embeddings.embedding_dim must be {decoder.hidden_size}, as "
                 "model.decoder.hidden_size, with "

@@ -28,6 +28,8 @@ _CHUNK = 16_384
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581 ]+")
 # Where there is none of it, and no space beside another, nothing is to be replaced: a search costs a tenth.
 _UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581]|  ")
+# The same of text that holds pieces of sentencepiece already, whose sign is text.
+_NOT_PIECES = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff ]+")
 
 # A line of nothing but these shows nothing: white space, and what Unicode says is to be ignored where a font lacks a
 # sign for it (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
@@ -37,13 +39,14 @@ _INVISIBLE = re.compile(
 )
 
 _Form = Literal["NFC", "NFKC"]
-_FORMS: dict[str, _Form | None] = {"none": None, "nfc": "NFC", "nfkc": "NFKC"}
+_FORMS: dict[str, _Form | None] = {"none": None, "pieces": None, "nfc": "NFC", "nfkc": "NFKC"}
 
 
 def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> str:
     """One sentence as a model sees it: normalised, spaces and control characters as one space.
 
-    `normalize` is none, nfc or nfkc. The result has no line break of any kind, and no space at
+    `normalize` is none, nfc, nfkc, or pieces, which leaves sentencepiece's sign for a space as it is.
+    The result has no line break of any kind, and no space at
     either end. It may be empty, as it is where nothing of the text is visible.
     """
     if _INVISIBLE.fullmatch(text):
@@ -55,6 +58,8 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
         text = text.lower()
         if form is not None:  # lower-casing can part a letter and its accent
             text = unicodedata.normalize(form, text)
+    if normalize == "pieces":
+        return _NOT_PIECES.sub(" ", text).strip(" ")
     return (_NOT_TEXT.sub(" ", text) if _UNCLEAN.search(text) else text).strip(" ")
 
 

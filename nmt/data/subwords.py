@@ -84,6 +84,11 @@ class Subwords:
         """Number of units, the four special ones counted."""
         return len(self._to_model)
 
+    @property
+    def own_ids(self) -> list[int]:
+        """Which number the sentencepiece model itself has for each of our ids, -1 for none."""
+        return [int(i) for i in self._to_model]
+
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """The ids of each sentence, without begin and end. Unknown characters become UNK_ID."""
         if not sentences:

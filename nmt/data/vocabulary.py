@@ -59,6 +59,8 @@ class Vocabulary(Subwords):
         }
         self.model_bytes = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
         self._words: dict[str, list[str]] = {}
+        self.are_pieces = split == "words" and any(unit.startswith(_WORD_START) for unit in self.units)
+        """Whether units are pieces of sentencepiece, cut by somebody else: words are not known here."""
 
     def __repr__(self) -> str:
         """How many units, of what kind."""
@@ -88,7 +90,7 @@ class Vocabulary(Subwords):
 
     def join(self, pieces: Sequence[str]) -> str:
         """See `Subwords`."""
-        return self._text([piece.removeprefix(_WORD_START) for piece in pieces])
+        return self._text(pieces if self.are_pieces else [piece.removeprefix(_WORD_START) for piece in pieces])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Subwords`."""
@@ -127,6 +129,8 @@ class Vocabulary(Subwords):
 
     def _marked(self, units: Sequence[str]) -> list[str]:
         """Units with the sign for a word's start where one starts, as sentencepiece shows them."""
+        if self.are_pieces:
+            return list(units)
         if self.split == "characters":
             return [_WORD_START if unit == " " else unit for unit in units]
         goes_on = [False, *(bool(self._ranks) and unit.endswith(_JOINER) for unit in units[:-1])]

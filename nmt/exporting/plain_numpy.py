@@ -43,6 +43,7 @@ class Model:
         self.settings: dict[str, Any] = about["model"]
         self.units: dict[str, list[str]] = about["units"]
         self.most: dict[str, float] = about["longest"]
+        self.never = [PAD, BOS] if about["generate_unk"] else [PAD, UNK, BOS]
 
     def cell(self, kind: str, name: str, x: np.ndarray, s: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """One step of a layer: input [D] and states before -> states after; the output is h."""
@@ -87,7 +88,7 @@ class Model:
             final.append({name: np.concatenate([s[name] for s in last]) for name in last[0]})
         return xs, final
 
-    def first_states(self, final: States) -> States:
+    def first_states(self, final: States, memory: np.ndarray) -> States:
         """The decoder's states before its first step."""
         d = self.settings["decoder"]
         states: States = []
@@ -96,6 +97,7 @@ class Model:
             source = final[-1] if d["init_from"] == "top" else final[min(layer, len(final) - 1)]
             for name in own if d["init_hidden"] != "zero" else ():
                 got = source["h"] if d["init_from"] == "top" or name not in source else source[name]
+                got = memory.mean(axis=0) if d["init_from"] == "mean" else got
                 if d["init_hidden"] == "bridge":
                     got = got @ self.w[f"bridge.{layer}.{name}.W"] + self.w[f"bridge.{layer}.{name}.b"]
                     got = np.tanh(got) if d["bridge_activation"] == "tanh" else got
@@ -125,27 +127,32 @@ class Model:
         """What a translation of a source starts from."""
         memory, final = self.encode(tokens)
         d = self.settings["decoder"]
-        feed = np.zeros(d["hidden_size"], np.float32)
-        return {"memory": memory, "layers": self.first_states(final), "feed": feed} | {
+        size = d["embeddings"]["embedding_dim"] if d["readout"] == "deep" else d["hidden_size"]
+        feed = np.zeros(size, np.float32)
+        return {"memory": memory, "layers": self.first_states(final, memory), "feed": feed} | {
             "readout": self.zeros(d["rnn_type"], d["hidden_size"])
         }
 
     def step(self, token: int, s: dict[str, Any]) -> np.ndarray:
         """The log-probabilities [V] of what follows `token`; `s` goes on."""
-        d, x = self.settings["decoder"], self.embed("tgt", token)
-        x = np.concatenate([x, s["feed"]]) if d["input_feeding"] else x
+        d, word, context = self.settings["decoder"], self.embed("tgt", token), np.zeros(0)
+        x = np.concatenate([word, s["feed"]]) if d["input_feeding"] else word
         for n, states in enumerate(s["layers"]):
             s["layers"][n] = self.cell(d["rnn_type"], f"decoder.cell.{n}", x, states)
+            if d["conditional"] and n == 0:
+                context = self.context(s["layers"][0]["h"], s["memory"])
+                s["layers"][0] = self.cell(d["rnn_type"], "decoder.second", context, s["layers"][0])
             h = s["layers"][n]["h"]
             x = h + x if n and d["residual"] else h
         if d["attention"] != "none":
-            context = self.context(x, s["memory"])
+            context = context if d["conditional"] else self.context(x, s["memory"])
             if d["readout"] == "recurrent":
                 s["readout"] = self.cell(d["rnn_type"], "decoder.readout", np.concatenate([x, context]), s["readout"])
                 x = s["readout"]["h"]
             else:
-                x = np.concatenate([context, x]) @ self.w["decoder.W_c"] + self.w["decoder.b_c"]
-                x = np.tanh(x) if d["readout"] == "tanh" else x
+                read = [context, x, word] if d["readout"] == "deep" else [context, x]
+                x = np.concatenate(read) @ self.w["decoder.W_c"] + self.w["decoder.b_c"]
+                x = x if d["readout"] == "linear" else np.tanh(x)
         s["feed"] = x
         tied = {"none": "output.W", "softmax": "tgt_embeddings", "all": "embeddings"}[self.settings["tied_embeddings"]]
         matrix = self.w[tied] if tied == "output.W" else self.w[tied].T
@@ -161,11 +168,12 @@ class Model:
         return found
 
     def translate(self, tokens: list[int]) -> list[int]:
-        """The target that is most probable token by token; padding and begin are never said."""
+        """The target that is most probable token by token; padding and begin are never said, nor is unknown
+        where the settings say so."""
         s, said = self.start(tokens), [BOS]
         for _ in range(int(self.most["ratio"] * len(tokens)) + int(self.most["extra"])):
             log_probs = self.step(said[-1], s)
-            log_probs[[PAD, BOS]] = -np.inf
+            log_probs[self.never] = -np.inf
             said.append(int(log_probs.argmax()))
             if said[-1] == EOS:
                 return said[1:-1]

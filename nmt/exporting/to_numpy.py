@@ -38,6 +38,7 @@ def save_numpy(out: Path, saved: SavedModel) -> None:
             "src": src.pieces(range(src.vocab_size)),
             "tgt": tgt.pieces(range(tgt.vocab_size)),
         },
+        "generate_unk": decoding.generate_unk,
         "longest": {"ratio": decoding.max_length_ratio, "extra": decoding.max_length_extra},
     }
     arrays: dict[str, Any] = {

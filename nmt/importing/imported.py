@@ -155,11 +155,29 @@ class Params:
     def output(self, weight: str, bias: str | None, order: Sequence[int], hidden_size: int) -> None:
         """The output layer, PyTorch's [V, H], its rows in our order; a token that they lack is never said."""
         found = self.tensors.take(weight)
+        biases = None if bias is None else self.tensors.take(bias, len(found))
+        self.output_of(weight, found, biases, order, hidden_size, bias)
+
+    def output_of(
+        self,
+        weight: str,
+        found: np.ndarray,
+        biases: np.ndarray | None,
+        order: Sequence[int],
+        hidden_size: int,
+        bias: str | None = None,
+    ) -> None:
+        """The same of arrays [V, H] and [V]; `weight` and `bias` say where they come from."""
         self._check_rows(weight, found, order, hidden_size)
         self.give("output.W", rows_of(found, order).T, f"{weight}, rows in our order, transposed")
-        biases = np.zeros(len(found), np.float32) if bias is None else self.tensors.take(bias, len(found))
-        given = np.where(np.array(order) < 0, NEVER, biases[np.maximum(order, 0)])
-        self.give("output.b", given, f"{bias or 'zeros (no bias)'}, in our order")
+        known = np.zeros(len(found), np.float32) if biases is None else biases
+        if known.shape != found.shape[:1]:
+            raise CheckpointError(
+                f"{self.tensors.place}: the bias of {weight} must have {len(found)} numbers, got {list(known.shape)}"
+            )
+        given = np.where(np.array(order) < 0, NEVER, known[np.maximum(order, 0)])
+        said = "zeros (no bias)" if biases is None else bias or f"the bias of {weight}"
+        self.give("output.b", given, f"{said}, in our order")
 
     def _check_rows(self, name: str, found: np.ndarray, order: Sequence[int], size: int) -> None:
         """Raise CheckpointError: a table has not one row for each unit of its vocabulary, or rows of another size."""

@@ -12,13 +12,14 @@ from typing import Any
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain
-from nmt.importing import described, e2k, g2p_en, joeynmt, opennmt
+from nmt.importing import described, e2k, g2p_en, joeynmt, marian, opennmt
 from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
+from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
 from nmt.storage.tensor_file import read_foreign_tensors
 
-SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth")
+SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
 """Files that may be models."""
 _MOST_MEMBER_BYTES = 2**34
 
@@ -54,6 +55,7 @@ KINDS = (
     Kind(e2k.KIND, lambda c: c.has(*e2k.NAMES), lambda c: e2k.from_tensors(c.tensors(), c.metadata)),
     Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
     Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
+    Kind(marian.KIND, lambda c: c.has(marian.SETTINGS), lambda c: marian.read(c.path, c.values)),
 )
 
 
@@ -163,4 +165,6 @@ def _content(path: Path) -> Content:
         return Content(path, read_npz(path), {})
     if path.suffix == ".safetensors" or start[8:9] == b"{":
         return Content(path, *read_foreign_tensors(path))
+    if start.startswith(START):
+        return Content(path, read_marian(path), {})
     return Content(path, read_torch(path), {})

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nmt.data.subwords import Subwords
+from nmt.data.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.files import explain, new_folder, remedy, write_bytes
 from nmt.importing.imported import Imported
@@ -45,8 +47,8 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
             "data": {
                 "train": _NO_TEXT,
                 "dev": _NO_TEXT,
-                "src": {"lang": src_lang, "normalize": "none"} | sides.get("src", {}),
-                "tgt": {"lang": tgt_lang, "normalize": "none"} | sides.get("tgt", {}),
+                "src": {"lang": src_lang, "normalize": _normalize(imported.src)} | sides.get("src", {}),
+                "tgt": {"lang": tgt_lang, "normalize": _normalize(imported.tgt)} | sides.get("tgt", {}),
                 "subwords": {"joint": joint},
             },
             "model": given["model"],
@@ -72,3 +74,8 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
             write_bytes(folder / CONFIG_NAME, dump_config(config).encode(), sync=True)
     except OSError as error:
         raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error
+
+
+def _normalize(subwords: Subwords) -> str:
+    """How lines are cleaned: as they are, with the signs of pieces where units are such."""
+    return "pieces" if isinstance(subwords, Vocabulary) and subwords.are_pieces else "none"

@@ -21,6 +21,7 @@ from nmt.rnn.scan.tape import Tape
 
 States = dict[str, np.ndarray]
 
+_MEAN = "mean"
 _ONE_STEP = np.ones(1, np.int64)
 
 
@@ -30,12 +31,14 @@ class Bridge:
 
     A state the encoder lacks (an LSTM decoder's c above a GRU encoder) starts from the encoder's h, or, where there is
     none, from its first state; of both only those that `Cell.starts` names. With init_from: top all start from h of the
-    encoder's last layer. Learned: tanh(W state + b), or without tanh.
+    encoder's last layer, with mean from the mean of its memory, which `with_mean` puts behind the layers. Learned:
+    tanh(W state + b), or without tanh.
     """
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
         """`options` are those of `Scan`. Raises ConfigError where states of different sizes should be the same."""
         self.kind = config.decoder.init_hidden
+        self._of_mean = config.decoder.init_from == "mean" and self.kind != "zero"
         self.xp = (options.get("device") or cpu()).xp
         encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
         # decoder state -> (encoder layer, encoder state)
@@ -46,10 +49,14 @@ class Bridge:
         activation = "none" if learned == "linear" else learned
         for n, cell in enumerate(decoder_layers(config)):
             layer = len(encoder) - 1 if top else min(n, len(encoder) - 1)
-            for name in cell.starts() if encoder[layer].starts() else ():
-                wanted = ("h", *encoder[layer].starts()) if top else (name, "h", *encoder[layer].starts())
-                source = next(k for k in wanted if k in encoder[layer].starts())
-                size, width = directions * encoder[layer].states()[source], cell.states()[name]
+            for name in cell.starts() if self._of_mean or encoder[layer].starts() else ():
+                width = cell.states()[name]
+                if self._of_mean:
+                    layer, source, size = -1, _MEAN, config.encoder.output_size
+                else:
+                    wanted = ("h", *encoder[layer].starts()) if top else (name, "h", *encoder[layer].starts())
+                    source = next(k for k in wanted if k in encoder[layer].starts())
+                    size = directions * encoder[layer].states()[source]
                 if self.kind == "last" and size != width:
                     raise ConfigError(
                         f"model.decoder.init_hidden must be bridge or zero where the encoder's {source} has {size} "
@@ -64,6 +71,26 @@ class Bridge:
         if self.kind != "bridge":
             return {}
         return {k: v for name, scan in self.scans.items() for k, v in under(name, scan.cell.params()).items()}
+
+    def with_mean(self, final: list[States], memory: Any, lengths: np.ndarray) -> list[States]:
+        """`final` with the mean of memory [S, B, M] over each row's real positions, [B, M], where states start from
+        that."""
+        if not self._of_mean:
+            return final
+        shares = self._shares(memory, lengths)
+        return [*final, {_MEAN: self.xp.where(shares > 0, memory * shares, 0).sum(axis=0, dtype=memory.dtype)}]
+
+    def add_mean_gradient(self, d_memory: Any, d_final: list[States], lengths: np.ndarray) -> Any:
+        """The gradient of the memory with what its mean adds."""
+        if not self._of_mean:
+            return d_memory
+        return d_memory + d_final[-1][_MEAN] * self._shares(d_memory, lengths)
+
+    def _shares(self, memory: Any, lengths: np.ndarray) -> Any:
+        """1 over the length at the real positions of memory, 0 behind them: [S, B, 1]."""
+        there = np.arange(len(memory))[:, None] < lengths
+        shares = np.where(there, 1 / np.maximum(lengths, 1), 0).astype(memory.dtype)
+        return self.xp.asarray(shares[:, :, None])
 
     def forward(self, weights: Weights, final: list[States], how: BatchPass) -> tuple[States, dict[str, Tape | None]]:
         """The decoder's first states by name, and tapes."""

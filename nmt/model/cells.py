@@ -9,6 +9,7 @@ from nmt.rnn.cell import Cell
 from nmt.rnn.cells import (
     Attention,
     AttentionCell,
+    ConditionalAttentionCell,
     ConvDecoderLayer,
     ConvEncoderLayer,
     ConvEntryCell,
@@ -92,7 +93,7 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
             ),
             ConvOutputCell(hidden, embedded, decoder.hidden_dropout),
         ]
-    return _layers(decoder, decoder.embeddings.embedding_dim + decoder.hidden_size * decoder.input_feeding)
+    return _layers(decoder, decoder.embeddings.embedding_dim + decoder.output_size * decoder.input_feeding)
 
 
 def language_cells(config: ModelConfig) -> list[Cell]:
@@ -125,17 +126,22 @@ def decoder_cell(config: ModelConfig) -> Cell:
     decoder = config.decoder
     if decoder.type == "conv":
         return StackCell(decoder_layers(config))
-    attention = AttentionCell(
-        StackCell(decoder_layers(config)),
+    layers, make = decoder_layers(config), partial(recurrent_cell, decoder.rnn_type)
+    around = (
+        partial(ConditionalAttentionCell, layers, make)
+        if decoder.conditional
+        else partial(AttentionCell, StackCell(layers))
+    )
+    attention = around(
         config.encoder.output_size,
-        decoder.hidden_size,
+        decoder.output_size,
         key_size=config.encoder.key_size,
         attention=decoder.attention,
         attention_size=decoder.attention_size,
         heads=decoder.attention_heads,
         bias=decoder.attention_bias,
         projection=config.encoder.projection,
-        readout=partial(recurrent_cell, decoder.rnn_type) if decoder.readout == "recurrent" else decoder.readout,
+        readout=make if decoder.readout == "recurrent" else decoder.readout,
         input_feeding=decoder.input_feeding,
         dropout=decoder.hidden_dropout,
     )

@@ -19,7 +19,7 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
         model: Its settings count, not its parameters.
         T, S, B: Target steps, source steps and rows of the batch, padding included.
     """
-    config, dtype, hidden = model.config, model.dtype, model.config.decoder.hidden_size
+    config, dtype, hidden = model.config, model.dtype, model.config.decoder.output_size
     rows_of_embeddings = piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
     if "src" in model.vocab_sizes:
         rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
@@ -38,7 +38,7 @@ def copies_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
     layers = len({id(scan) for label, scan, *_ in model.runs(T, S) if label.startswith("encoder")})
     memory = S * B * model.config.encoder.output_size * model.dtype.itemsize if layers else 0
     rows = T * B
-    hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
+    hidden, vocab = model.config.decoder.output_size, model.vocab_sizes["tgt"]
     logits = (
         min(model.device.output_rows(vocab, model.dtype.itemsize, model.decoder.packed), rows)
         * vocab
@@ -56,7 +56,7 @@ def copies_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
 def packed_weights_bytes(model: Network) -> int:
     """Bytes of the packed forms of all weights that training uses."""
     total = sum(packed_bytes(scan) for _, scan, *_ in model.runs(1, 1))
-    hidden, vocab = model.config.decoder.hidden_size, model.vocab_sizes["tgt"]
+    hidden, vocab = model.config.decoder.output_size, model.vocab_sizes["tgt"]
     packed = model.decoder.packed
     output = packed_size(hidden, vocab, packed) + packed_size(vocab, hidden, packed)
     return total + output * packed.itemsize

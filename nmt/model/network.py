@@ -213,7 +213,7 @@ class Network:
 
     def _output_shapes(self) -> dict[str, Param]:
         """The output layer's parameters."""
-        hidden, vocab = self.config.decoder.hidden_size, self.vocab_sizes["tgt"]
+        hidden, vocab = self.config.decoder.output_size, self.vocab_sizes["tgt"]
         return ({} if self.tied else {"output.W": Param((hidden, vocab))}) | {"output.b": Param((vocab,))}
 
     @property

@@ -105,6 +105,7 @@ class TranslationModel(Network):
         """Encode src [S, B] and make the decoder's first states; with what the encoder and the bridge need for the way
         back."""
         rows = self._source.forward(src, lengths, how)
+        rows.final = self.bridge.with_mean(rows.final, rows.memory, lengths)
         states, tapes = self.bridge.forward(self.weights.view("bridge"), rows.final, how)
         return Source(rows.memory, lengths, self._decoder_states(states)), rows, tapes
 
@@ -183,5 +184,6 @@ class TranslationModel(Network):
             target.ready(self.table("tgt"))
         # A decoder without attention does not read the memory.
         d_memory = d.captured["memory"] if self.attends else self.device.xp.zeros_like(encoded.memory)
+        d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
         self._source.backward(encoded, d_memory, d_final, gradients, how.threads)
         return self._stats(sums, len(rows))

@@ -13,6 +13,7 @@ from nmt.exporting.plain_numpy import Model
 from nmt.exporting.to_numpy import save_numpy
 from nmt.storage.saved_model import load_saved_model
 from tests.importing.checks import imported
+from tests.importing.marian_files import Marian
 from tests.importing.test_e2k import METADATA, WORDS
 from tests.importing.test_e2k import arrays as e2k_arrays
 from tests.importing.test_toolkits import PAIRS, Joey, OpenNMT
@@ -29,7 +30,7 @@ def exported(folder, translator):
     return page
 
 
-@pytest.mark.parametrize(("witness", "name"), [(OpenNMT, "mlp"), (Joey, "last")])
+@pytest.mark.parametrize(("witness", "name"), [(OpenNMT, "mlp"), (Joey, "last"), (Marian, "deep")])
 def test_scores_and_greedy_translations_are_the_models(tmp_path, witness, name):
     translator = imported(witness(name).save(tmp_path), tmp_path / "model")
     page = exported(tmp_path, translator)

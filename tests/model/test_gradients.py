@@ -79,6 +79,21 @@ SETUPS = {
             **{"num_layers": 2},
         },
     ),
+    "conditional_gru_deep_from_mean": setup(
+        encoder={"rnn_type": "gru"},
+        decoder={
+            **{"rnn_type": "gru", "conditional": True, "readout": "deep", "init_from": "mean", "attention_bias": True},
+            **{"input_feeding": False, "attention_size": 4},
+        },
+        tied="softmax",
+    ),
+    "conditional_lstm_above_conv": setup(
+        encoder=conv(num_layers=1),
+        decoder={
+            **{"conditional": True, "init_from": "mean", "attention": "general", "num_layers": 2, "residual": True},
+            **{"readout": "deep", "hidden_size": 5},
+        },
+    ),
     # States of other widths than the output, states that start at zero.
     "projected_lstm_to_qrnn": setup(
         encoder={"rnn_type": "projected_lstm", "num_layers": 2, "residual": True},

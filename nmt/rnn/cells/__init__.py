@@ -1,6 +1,6 @@
 """The cells we ship, one idea a file."""
 
-from nmt.rnn.cells.attention import Attention, AttentionCell
+from nmt.rnn.cells.attention import Attention, AttentionCell, ConditionalAttentionCell
 from nmt.rnn.cells.conv_s2s import (
     ConvDecoderLayer,
     ConvEncoderLayer,
@@ -32,6 +32,7 @@ __all__ = [
     "Attention",
     "AttentionCell",
     "AttentionProbe",
+    "ConditionalAttentionCell",
     "ConvDecoderLayer",
     "ConvEncoderLayer",
     "ConvEntryCell",

@@ -6,9 +6,11 @@ written inside the step like everything else; the compiler takes it out of the t
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
+from nmt.rnn.cells.wrappers import StackCell
 from nmt.rnn.functions import concat, dot, softmax, split, tanh, weighted_sum
 from nmt.rnn.graph import Value
 
@@ -133,6 +135,7 @@ class AttentionCell(Cell):
     query = output of the inner cell; context: see `Attention`. What is read, y, by `readout`:
         `tanh`      tanh([context; query] W_c + b_c), the attentional vector
         `linear`    the same without tanh
+        `deep`      tanh([context; query; x] W_c + b_c), with the step's own input (Pascanu et al. 2014)
         a cell      its output for the input [query; context]; its states are `readout.*`
     Without attention (`none`) y is the query, and the memory is not read. With input feeding y joins the next step's
     input.
@@ -184,6 +187,7 @@ class AttentionCell(Cell):
             self.readout = readout(self.cell.output_size + self.attention.context_size, output_size)
 
     def params(self) -> dict[str, Param]:
+        """Those of the inner cell, of attention, and of the readout."""
         shapes = under("cell", self.cell.params())
         if self.attention is None:
             return shapes
@@ -191,6 +195,7 @@ class AttentionCell(Cell):
         if isinstance(self.readout, Cell):
             return shapes | under("readout", self.readout.params())
         width = self.attention.context_size + self.cell.output_size
+        width += self.input_size if self.readout == "deep" else 0
         return shapes | {"W_c": Param((width, self.output_size)), "b_c": Param((self.output_size,))}
 
     def states(self) -> dict[str, int]:
@@ -209,20 +214,72 @@ class AttentionCell(Cell):
         return self.cell.captured() | {"memory": Captured(self.memory_size)}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        if self.input_feeding:
-            x = concat(x, s.feed)
-        query, inner = self.cell.step(p.sub("cell"), x, s.sub("cell"))
-        new = State(under("cell", inner))
+        query, context, new = self._attend(p, concat(x, s.feed) if self.input_feeding else x, s)
         y = query
-        if self.attention is not None:
-            context = self.attention.context(p, query)
+        if context is not None:
             if isinstance(self.readout, Cell):
                 y, of_readout = self.readout.step(p.sub("readout"), concat(query, context), s.sub("readout"))
                 new |= under("readout", of_readout)
             else:
-                y = concat(context, query) @ p.W_c + p.b_c
-                y = tanh(y) if self.readout == "tanh" else y
+                read = (context, query, x) if self.readout == "deep" else (context, query)
+                y = concat(*read) @ p.W_c + p.b_c
+                y = y if self.readout == "linear" else tanh(y)
         y = p.dropout(y, self.dropout)
         if self.input_feeding:
             new["feed"] = y
         return y, State(new)
+
+    def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, dict[str, Value]]:
+        """The query, its context, and the states of the inner cell after a step."""
+        query, inner = self.cell.step(p.sub("cell"), x, s.sub("cell"))
+        context = None if self.attention is None else self.attention.context(p, query)
+        return query, context, under("cell", inner)
+
+
+class ConditionalAttentionCell(AttentionCell):
+    """Attention inside the first layer's step (Sennrich et al. 2017, Nematus: a toolkit for neural machine translation,
+    section on the conditional GRU).
+
+    The first of `cells` reads the input; its state asks attention; `second(context_size, hidden_size)`, a cell with the
+    same states, goes on from it and reads the context. The other cells lie above it as in a `StackCell`. Parameters are
+    those of `AttentionCell` and `second.*`; the states are the first cell's and those above. The last cell's output is
+    the query of the readout.
+    """
+
+    def __init__(
+        self,
+        cells: list[Cell],
+        second: Callable[[int, int], Cell],
+        memory_size: int,
+        output_size: int,
+        **options: Any,
+    ) -> None:
+        """`options` are those of `AttentionCell`. Raises ShapeError."""
+        super().__init__(StackCell(cells), memory_size, output_size, **options)
+        if self.attention is None:
+            raise ShapeError("ConditionalAttentionCell: attention must be a kind of Attention, got none")
+        self.cells = cells
+        self.second = second(self.attention.context_size, cells[0].output_size)
+        if self.second.states() != cells[0].states():
+            raise ShapeError(
+                f"ConditionalAttentionCell: second must have the states {cells[0].states()}, the first cell's, got "
+                f"{self.second.states()}"
+            )
+
+    def params(self) -> dict[str, Param]:
+        """Those of `AttentionCell`, and of the second cell."""
+        return super().params() | under("second", self.second.params())
+
+    def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, dict[str, Value]]:
+        """See `AttentionCell`."""
+        if self.attention is None:
+            raise RuntimeError("a conditional cell without attention was made")
+        of_cells, states = p.sub("cell"), s.sub("cell")
+        query, inner = self.cells[0].step(of_cells.sub("0"), x, states.sub("0"))
+        context = self.attention.context(p, query)
+        y, inner = self.second.step(p.sub("second"), context, inner)
+        new = under("cell.0", inner)
+        for n, cell in enumerate(self.cells[1:], start=1):
+            y, inner = cell.step(of_cells.sub(str(n)), y, states.sub(str(n)))
+            new |= under(f"cell.{n}", inner)
+        return y, context, new

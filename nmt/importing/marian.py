@@ -1,0 +1,285 @@
+"""Recurrent models of Marian (s2s, amun, nematus): an npz or bin file with its settings inside, vocabularies beside it.
+
+A conditional cell reads the last word, asks attention, and goes on from its state over the context; a deep output
+layer reads the word's embedding, the state and the context; every state starts from one layer over the mean of the
+encoder's outputs (src/models/s2s.h, src/rnn/cells.h and attention.h of Marian 1.12). Matrices are [in, out]; a GRU's
+gates are r, z (`U`, `W`) and n (`Ux`, `Wx`), an LSTM's f, i, g, o. The models behind `amun` and `nematus` are Nematus's
+under its own names (src/models/amun.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.data.subwords import Subwords
+from nmt.data.vocabulary import Vocabulary
+from nmt.errors import CheckpointError
+from nmt.importing.imported import Imported, Params, Tensors, our_order
+from nmt.importing.settings_text import check_settings, parse_settings, read_settings
+from nmt.importing.unit_lists import beside, read_sentencepiece, read_units
+
+KIND = "marian"
+SETTINGS = "special:model.yml"
+"""The array with the settings of a model, bytes of YAML: by this a file is known."""
+_EOS, _UNK = 0, 1
+_MUST: dict[str, tuple[Any, ...]] = {
+    "type": ("s2s", "amun", "nematus"),
+    "enc-type": ("bidirectional",),
+    "enc-cell": ("gru", "lstm", "gru-nematus"),
+    "dec-cell": ("gru", "lstm", "gru-nematus"),
+    "enc-cell-depth": (1,),
+    "dec-cell-base-depth": (2,),
+    "dec-cell-high-depth": (1,),
+    "layer-normalization": (False,),
+    "right-left": (False,),
+    "lemma-dim-emb": (0,),
+    "factors-dim-emb": (0,),
+    "ulr": (False,),
+}
+_WHOLE_NAMES = {
+    "Wemb": "encoder_Wemb",
+    "Wemb_dec": "decoder_Wemb",
+    "ff_logit_prev_W": "decoder_ff_logit_l1_W0",
+    "ff_logit_prev_b": "decoder_ff_logit_l1_b0",
+    "ff_logit_lstm_W": "decoder_ff_logit_l1_W1",
+    "ff_logit_lstm_b": "decoder_ff_logit_l1_b1",
+    "ff_logit_ctx_W": "decoder_ff_logit_l1_W2",
+    "ff_logit_ctx_b": "decoder_ff_logit_l1_b2",
+    "ff_logit_W": "decoder_ff_logit_l2_W",
+    "ff_logit_b": "decoder_ff_logit_l2_b",
+    "ff_state_W": "decoder_ff_state_W",
+    "ff_state_b": "decoder_ff_state_b",
+    "decoder_Wc": "decoder_cell2_W",
+    "decoder_Wcx": "decoder_cell2_Wx",
+} | {f"decoder_{part}_nl": f"decoder_cell2_{part}" for part in ("U", "Ux", "b", "bx")}
+_CELL_PARTS = ("U", "Ux", "W", "Wx", "b", "bx")
+NEMATUS_NAMES = (
+    _WHOLE_NAMES
+    | {f"decoder_{part}": f"decoder_cell1_{part}" for part in _CELL_PARTS}
+    | {f"encoder_{part}": f"encoder_bi_{part}" for part in _CELL_PARTS}
+    | {f"encoder_r_{part}": f"encoder_bi_r_{part}" for part in _CELL_PARTS}
+)
+"""Nematus's names and those of s2s for the same tensors."""
+IDLE = ("decoder_c_tt",)
+"""A number that is added to all scores of attention alike, which changes nothing."""
+
+
+def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
+    """The model of such a file with what lies beside it. Raises CheckpointError: something is missing, damaged, or
+    cannot be represented exactly."""
+    given = arrays[SETTINGS]
+    if not isinstance(given, np.ndarray):
+        raise CheckpointError(f"{path}: {SETTINGS} must be bytes of YAML, got something else")
+    options = parse_settings(path, given.tobytes().split(b"\0")[0])
+    check_settings(path, options, _MUST)
+    names = {} if options.get("type", "amun") == "s2s" else NEMATUS_NAMES
+    tensors = renamed(path, {k: v for k, v in arrays.items() if k != SETTINGS}, names)
+    beside_it = path.parent / f"{path.name}.decoder.yml"
+    decoder = read_settings(beside_it)
+    found = decoder.get("vocabs")
+    if not isinstance(found, list) or len(found) != 2 or not all(isinstance(name, str) for name in found):
+        raise CheckpointError(
+            f"{beside_it}: vocabs must be two files, of the source and of the target, got {found!r:.80}"
+        )
+    sides = [_side(beside(path.parent, name)) for name in found]
+    imported = build(KIND, tensors, sides, residual=options.get("skip") is True)
+    imported.settings["decoding"] |= _decoding(decoder)
+    return imported
+
+
+def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
+    """How its own decoder searches: the beam, and by what scores are divided where that is one of our ways."""
+    found: dict[str, Any] = {"generate_unk": False, "max_length_ratio": 3.0, "max_length_extra": 3}
+    beam = decoder.get("beam-size", 12)
+    if type(beam) is int and 1 <= beam <= 1000:
+        found["beam_size"] = beam
+    ways = {0: "none", 1: "average"}
+    normalize = decoder.get("normalize", 0)
+    if isinstance(normalize, int | float) and normalize in ways:
+        found["length_penalty"] = ways[int(normalize)]
+    return found
+
+
+def renamed(path: Path, arrays: Mapping[str, Any], names: Mapping[str, str]) -> Tensors:
+    """Tensors by the names of s2s. Raises CheckpointError: two of them have the same one."""
+    found = {names.get(name, name): array for name, array in arrays.items()}
+    if len(found) != len(arrays):
+        raise CheckpointError(f"{path}: must name each tensor once, got one by two names")
+    return Tensors.of_file(path, found)
+
+
+Side = tuple[Subwords | list[str], Path]
+"""What a vocabulary holds, and its file."""
+
+
+def _side(path: Path) -> Side:
+    if path.suffix == ".fsv":
+        raise CheckpointError(f"{path}: must be a vocabulary of words or pieces, got factors, which ours have none of")
+    return read_sentencepiece(path) or read_units(path), path
+
+
+def build(kind: str, tensors: Tensors, sides: list[Side], *, residual: bool) -> Imported:
+    """A model of these tensors, by the names of s2s. sides: the vocabularies of source and target. residual: layers
+    above the first add what they read."""
+    params = Params(tensors)
+    tables = [_table(tensors, side) for side in ("encoder", "decoder")]
+    (src_order, src), (tgt_order, tgt) = (
+        _units(params, table, side) for table, side in zip(tables, sides, strict=True)
+    )
+    sizes = [tensors.shape(table)[-1] for table in tables]
+    params.table("src_embeddings", tables[0], src_order, sizes[0])
+    params.table("tgt_embeddings", tables[1], tgt_order, sizes[1])
+    encoder = _encoder(params, sizes[0])
+    decoder = _decoder(params, sizes[1], 2 * encoder["hidden_size"])
+    _output(params, tables[1], tgt_order, sizes[1])
+    tensors.leave(*IDLE)
+    tensors.finish()
+    joint = src.model_bytes == tgt.model_bytes
+    layers = {"residual": residual}
+    settings = {"model": {"encoder": encoder | layers, "decoder": decoder | layers}, "decoding": {}}
+    return Imported(kind, settings, params.arrays, src, src if joint else tgt, params.lines)
+
+
+def _table(tensors: Tensors, side: str) -> str:
+    """The embeddings of a side: its own, or those of both."""
+    own = f"{side}_Wemb"
+    return next((name for name in (own, "Wemb", "encoder_Wemb") if name in tensors), own)
+
+
+def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]:
+    """The order of a table's rows, and how its language is cut.
+
+    A model may know the first units of a list alone. Where it has more rows than the list has units, the others have
+    their share of the probabilities all the same, and get names that no text has.
+    """
+    found, path = side
+    if isinstance(found, Subwords):
+        return found.own_ids, found
+    count = params.tensors.shape(table)[0]
+    if count < 2 or found[_EOS : _UNK + 1] not in (["</s>", "<unk>"], ["eos", "UNK"]):
+        raise CheckpointError(
+            f"{path}: must have </s> and <unk> as its first units, got {', '.join(found[:2])[:60]}; put the vocabulary "
+            "of this model there"
+        )
+    if more := range(len(found), count):
+        params.lines.append(f"rows {more[0]} to {more[-1]} of {table}: no unit of {path.name} -> <unused{more[0]}> ...")
+    order, units = our_order(str(path), [*found[:count], *(f"<unused{n}>" for n in more)], -1, _UNK, -1, _EOS)
+    return order, Vocabulary(units)
+
+
+def _encoder(params: Params, embedding: int) -> dict[str, Any]:
+    """The encoder's parameters; its settings. Each direction is a stack of its own there: layers of ours read both, the
+    other one by weights of zero."""
+    tensors, layers = params.tensors, 1
+    kind, hidden = _cell_of(tensors, "encoder_bi")
+    while f"encoder_bi_l{layers + 1}_cell1_U" in tensors:
+        layers += 1
+    for layer in range(layers):
+        for n, (direction, end) in enumerate((("forward", ""), ("backward", "_r"))):
+            theirs = f"encoder_bi{end}" + (f"_l{layer + 1}_cell1" if layer else "")
+            own = slice(n * hidden, (n + 1) * hidden) if layer else None
+            _cell(params, kind, f"encoder.{layer}.{direction}", theirs, hidden if layer else embedding, own=own)
+    return {
+        "rnn_type": kind,
+        "embeddings": {"embedding_dim": embedding},
+        "hidden_size": hidden,
+        "num_layers": layers,
+    }
+
+
+def _decoder(params: Params, embedding: int, memory: int) -> dict[str, Any]:
+    """The parameters of the decoder and of its first states; its settings."""
+    tensors, layers = params.tensors, 1
+    kind, hidden = _cell_of(tensors, "decoder_cell1")
+    _cell(params, kind, "decoder.cell.0", "decoder_cell1", embedding)
+    _cell(params, kind, "decoder.second", "decoder_cell2", memory, final=True)
+    while f"decoder_l{layers + 1}_cell1_U" in tensors:
+        _cell(params, kind, f"decoder.cell.{layers}", f"decoder_l{layers + 1}_cell1", hidden)
+        layers += 1
+    params.give("decoder.W_k", tensors.take("decoder_Wc_att", memory, memory), "decoder_Wc_att")
+    params.give("decoder.W_q", tensors.take("decoder_W_comb_att", hidden, memory), "decoder_W_comb_att")
+    params.give("decoder.b_q", tensors.take("decoder_b_att", 1, memory)[0], "decoder_b_att")
+    params.give("decoder.v", tensors.take("decoder_U_att", memory, 1)[:, 0], "decoder_U_att")
+    _readout(params, embedding, hidden, memory)
+    for layer in range(layers):
+        for state in ("h", "c")[: 1 + (kind == "lstm")]:
+            name = "decoder_ff_state"
+            params.give(f"bridge.{layer}.{state}.W", tensors.take(f"{name}_W", memory, hidden), f"{name}_W")
+            params.give(f"bridge.{layer}.{state}.b", tensors.take(f"{name}_b", 1, hidden)[0], f"{name}_b")
+    return {
+        "rnn_type": kind,
+        "embeddings": {"embedding_dim": embedding},
+        "hidden_size": hidden,
+        "num_layers": layers,
+        "init_hidden": "bridge",
+        "init_from": "mean",
+        "conditional": True,
+        "attention": "bahdanau",
+        "attention_size": memory,
+        "attention_bias": True,
+        "readout": "deep",
+        "input_feeding": False,
+    }
+
+
+def _readout(params: Params, embedding: int, hidden: int, memory: int) -> None:
+    """The layer over embedding, state and context, which are three products there."""
+    take, name = params.tensors.take, "decoder_ff_logit_l1"
+    parts = [take(f"{name}_W{n}", size, embedding) for n, size in ((2, memory), (1, hidden), (0, embedding))]
+    params.give("decoder.W_c", np.concatenate(parts), f"{name}_W2, W1, W0 below one another")
+    biases = [take(f"{name}_b{n}", 1, embedding)[0] for n in range(3)]
+    params.give("decoder.b_c", biases[0] + biases[1] + biases[2], f"{name}_b0 + b1 + b2")
+
+
+def _output(params: Params, table: str, order: list[int], embedding: int) -> None:
+    """The output layer: [V, E], [E, V] in older files, or the target's embeddings."""
+    tensors, name = params.tensors, "decoder_ff_logit_l2_{}"
+    weight = next((name.format(end) for end in ("Wt", "W") if name.format(end) in tensors), table)
+    found = tensors.take(weight)
+    bias = tensors.take(name.format("b"))[0] if name.format("b") in tensors else None
+    params.output_of(weight, found.T if weight.endswith("l2_W") else found, bias, order, embedding)
+
+
+def _cell_of(tensors: Tensors, theirs: str) -> tuple[str, int]:
+    """Which cell stands below a name, and its size."""
+    hidden, gates = tensors.shape(f"{theirs}_U")[0], tensors.shape(f"{theirs}_U")[-1]
+    return ("gru" if f"{theirs}_Ux" in tensors or gates == 2 * hidden else "lstm"), hidden
+
+
+def _cell(
+    params: Params, kind: str, name: str, theirs: str, input_size: int, *, final: bool = False, own: slice | None = None
+) -> None:
+    """A cell. final: the bias of a GRU's n is reset, too. own: the rows of an input twice as wide that it reads."""
+    take = params.tensors.take
+    hidden = params.tensors.shape(f"{theirs}_U")[0]
+    if kind == "gru":
+        W_h = np.hstack([take(f"{theirs}_U", hidden, 2 * hidden), take(f"{theirs}_Ux", hidden, hidden)])
+        W_x = np.hstack([take(f"{theirs}_W", input_size, 2 * hidden), take(f"{theirs}_Wx", input_size, hidden)])
+        gates, of_n = take(f"{theirs}_b", 1, 2 * hidden)[0], take(f"{theirs}_bx", 1, hidden)[0]
+        nothing = np.zeros_like(of_n)
+        biases = {"b": np.hstack([gates, nothing if final else of_n])}
+        biases["b_h"] = np.hstack([np.zeros_like(gates), of_n if final else nothing])
+        parts = "W, Wx", "U, Ux", "b, bx"
+    else:
+        W_h, W_x = take(f"{theirs}_U", hidden, 4 * hidden), take(f"{theirs}_W", input_size, 4 * hidden)
+        W_h, W_x, both = (_our_gates(array) for array in (W_h, W_x, take(f"{theirs}_b", 1, 4 * hidden)))
+        biases = {"b": both[0]}
+        parts = "W, gates i, f, g, o", "U, gates i, f, g, o", "b, gates i, f, g, o"
+    if own is not None:
+        whole = np.zeros((2 * input_size, W_x.shape[1]), np.float32)
+        whole[own] = W_x
+        W_x = whole
+    params.give(f"{name}.W_x", W_x, f"{theirs}_{parts[0]}" + (" beside zeros" if own is not None else ""))
+    params.give(f"{name}.W_h", W_h, f"{theirs}_{parts[1]}")
+    for bias, array in biases.items():
+        params.give(f"{name}.{bias}", array, f"{theirs}_{parts[2]}")
+
+
+def _our_gates(array: np.ndarray) -> np.ndarray:
+    """Columns f, i, g, o as i, f, g, o."""
+    f, i, g, o = np.split(array, 4, axis=1)
+    return np.hstack([i, f, g, o])

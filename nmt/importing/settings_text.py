@@ -1,0 +1,47 @@
+"""Settings of other systems: YAML or JSON inside a model's file or beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt.config.yaml_text import parse_yaml
+from nmt.errors import CheckpointError
+from nmt.files import explain, read_small
+
+_MOST_BYTES = 2**26
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a file. Raises CheckpointError: it is not there, or something else."""
+    try:
+        content = read_small(path, _MOST_BYTES)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: must be the settings beside the model, got {explain(error)}; put them there"
+        ) from error
+    return parse_settings(path, content)
+
+
+def parse_settings(path: Path, content: bytes) -> dict[str, Any]:
+    """Settings in bytes of YAML, of which JSON is a part. Raises CheckpointError."""
+    try:
+        values = parse_yaml(content.decode())
+    except ValueError as error:
+        raise CheckpointError(f"{path}: must have settings in YAML, got {explain(error)[:80]}") from error
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path}: must have a section of settings, got {values!r:.40}")
+    return values
+
+
+def check_settings(where: Path, values: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise CheckpointError where a setting asks for what ours cannot do: `allowed` has the values that can be, the
+    first of which holds where nothing is said."""
+    for name, promised in allowed.items():
+        value = values.get(name, promised[0])
+        if isinstance(value, list | dict) or value not in promised:
+            shown = " or ".join(dict.fromkeys(str(v).lower() if isinstance(v, bool) else repr(v) for v in promised))
+            raise CheckpointError(
+                f"{where}: {name} must be {shown}, got {value!r:.40}; it cannot be represented exactly"
+            )

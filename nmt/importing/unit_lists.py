@@ -1,0 +1,81 @@
+"""Vocabularies that lie beside a model: lines, units with their numbers in YAML or JSON, or sentencepiece."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nmt.config.yaml_text import parse_written_pairs
+from nmt.data.subwords import Subwords
+from nmt.errors import CheckpointError, DataError
+from nmt.files import explain, read_small
+
+_MOST_BYTES = 2**28
+_SENTENCEPIECE = ".spm"
+
+
+def beside(folder: Path, named: str) -> Path:
+    """The file of this name in the folder of a model: what other folders its settings name are somebody else's."""
+    return folder / Path(named.replace("\\", "/")).name
+
+
+def read_sentencepiece(path: Path) -> Subwords | None:
+    """The model of sentencepiece in a file that is called one; None for other files. Raises CheckpointError."""
+    if path.suffix != _SENTENCEPIECE:
+        return None
+    try:
+        return Subwords.from_file(path)
+    except DataError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def read_units(path: Path) -> list[str]:
+    """Units in the order of their numbers: of a JSON or YAML of numbers by unit, or a text of one a line. Raises
+    CheckpointError: it cannot be read, is something else, or numbers leave gaps."""
+    try:
+        text = read_small(path, _MOST_BYTES).decode()
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: must be the vocabulary beside the model, got {explain(error)}; copy it there"
+        ) from error
+    except ValueError:
+        raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; put back a copy") from None
+    if path.suffix == ".json":
+        return _by_number(path, _json(path, text))
+    if path.suffix in (".yml", ".yaml"):
+        return _by_number(path, _yaml(path, text))
+    return text.removesuffix("\n").split("\n")
+
+
+def _json(path: Path, text: str) -> list[tuple[Any, Any]]:
+    """The pairs of a JSON object. Raises CheckpointError."""
+    try:
+        pairs = json.loads(text, object_pairs_hook=list)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: must be JSON, got {explain(error)[:80]}; put back a copy") from error
+    return pairs if isinstance(pairs, list) and all(isinstance(pair, tuple) for pair in pairs) else []
+
+
+def _yaml(path: Path, text: str) -> list[tuple[Any, Any]]:
+    """The pairs of a YAML mapping. Raises CheckpointError."""
+    try:
+        return list(parse_written_pairs(text))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: must be YAML, got {explain(error)[:80]}; put back a copy") from error
+
+
+def _by_number(path: Path, pairs: list[tuple[Any, Any]]) -> list[str]:
+    """Units of (unit, number) pairs, each number from 0 on once. Raises CheckpointError."""
+    found: dict[int, str] = {}
+    for unit, number in pairs:
+        written = str(number)
+        if not isinstance(unit, str) or not written.isdecimal() or not written.isascii() or len(written) > 9:
+            raise CheckpointError(f"{path}: must give each unit a number, got {unit!r:.40}: {number!r:.40}")
+        found[int(written)] = unit
+    if not pairs or len(found) != len(pairs) or max(found) != len(pairs) - 1:
+        raise CheckpointError(
+            f"{path}: must number its units from 0 on, each number once, got {len(pairs):,} units and "
+            f"{len(found):,} numbers up to {max(found, default=0):,}"
+        )
+    return [found[n] for n in range(len(found))]

@@ -1,0 +1,109 @@
+"""Models in Marian's layout beside NumPy after its code."""
+
+import json
+
+import numpy as np
+import pytest
+
+from nmt.errors import CheckpointError
+from nmt.importing.sources import import_model
+from tests.importing.checks import check_scores, imported
+from tests.importing.marian_files import CASES, PAIRS, ROWS, SRC, TGT, Marian
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_log_probabilities_are_marians(tmp_path, name):
+    model = Marian(name)
+    translator = imported(model.save(tmp_path), tmp_path / "model")
+    check_scores(translator, PAIRS, [model.scores(*pair) for pair in PAIRS])
+    # What a search finds scores as the witness says, too.
+    sources = [src for src, _ in PAIRS]
+    for src, (found,) in zip(sources, translator.translate_nbest(sources, n_best=1, details=True), strict=True):
+        if not any(token.startswith("<unused") for token in found.detail.tokens):
+            want = model.scores(src, found.text)[: len(found.detail.log_probs)]
+            np.testing.assert_allclose(found.detail.log_probs, want, atol=1e-5, rtol=0)
+
+
+def test_the_binary_form_is_the_same_model(tmp_path):
+    first = import_model(Marian("deep").save(tmp_path))
+    second = import_model(Marian("deep").save(tmp_path, binary=True))
+    assert first.lines == second.lines
+    for name, array in first.params.items():
+        np.testing.assert_array_equal(second.params[name], array)
+
+
+def test_what_lies_beside_a_model(tmp_path):
+    found = import_model(Marian("gru").save(tmp_path))
+    assert found.src.units == SRC[2:]
+    assert found.tgt.units == [*TGT[2:], f"<unused{ROWS - 1}>"]
+    assert f"rows {ROWS - 1} to {ROWS - 1} of decoder_Wemb" in found.lines[0]
+    decoding = found.settings["decoding"]
+    assert (decoding["beam_size"], decoding["length_penalty"], decoding["generate_unk"]) == (6, "average", False)
+    # Every tensor of the decoder starts from the mean; the vector before the first word is zero.
+    np.testing.assert_array_equal(found.params["tgt_embeddings"][2], 0)
+
+
+def test_pieces_stay_as_they_are(tmp_path):
+    translator = imported(Marian("gru").save(tmp_path), tmp_path / "model")
+    assert translator.config.data.tgt.normalize == "pieces"
+    assert translator.target_ids(["▁die  ▁Ka\ttze die"]) == [[4, 5, 6, 1]]
+    assert translator.score(["cat"], ["▁die tze"])[0].tokens == ["▁die", "tze", "</s>"]
+    assert translator.tgt_subwords.join(["▁die", "tze"]) == "▁die tze"
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"type": "transformer"}, "type must be 's2s' or 'amun' or 'nematus', got 'transformer'"),
+        ({"layer-normalization": True}, "layer-normalization must be false, got True"),
+        ({"enc-type": "alternating"}, "enc-type must be 'bidirectional', got 'alternating'"),
+        ({"dec-cell-base-depth": 4}, "dec-cell-base-depth must be 2, got 4; it cannot be represented exactly"),
+        ({"dec-cell": "mlstm"}, "dec-cell must be 'gru'"),
+        ({"enc-cell": ["gru"]}, "enc-cell must be"),
+    ],
+)
+def test_what_marian_computes_otherwise_is_refused(tmp_path, change, line):
+    with pytest.raises(CheckpointError, match=line):
+        import_model(Marian("gru").save(tmp_path, **change))
+
+
+def test_what_is_missing_is_named(tmp_path):
+    path = Marian("gru").save(tmp_path)
+    (tmp_path / "vocab.de.yml").write_text("</s>: 0\n<unk>: 2\n")
+    with pytest.raises(CheckpointError, match=r"vocab.de.yml: must number its units from 0 on.* got 2 units"):
+        import_model(path)
+    (tmp_path / "vocab.de.yml").write_text("a: 0\nb: 1\n")
+    with pytest.raises(CheckpointError, match="must have </s> and <unk> as its first units, got a, b"):
+        import_model(path)
+    (tmp_path / "vocab.de.yml").unlink()
+    with pytest.raises(CheckpointError, match="vocab.de.yml: must be the vocabulary beside the model"):
+        import_model(path)
+    (tmp_path / "model.npz.decoder.yml").write_text("vocabs: [one.yml]\n")
+    with pytest.raises(CheckpointError, match="vocabs must be two files"):
+        import_model(path)
+    (tmp_path / "model.npz.decoder.yml").unlink()
+    with pytest.raises(CheckpointError, match=r"decoder.yml: must be the settings beside the model"):
+        import_model(path)
+
+
+def test_a_binary_file_packed_for_a_processor_is_refused(tmp_path):
+    path = Marian("gru").save(tmp_path, binary=True)
+    content = bytearray(path.read_bytes())
+    content[16 + 8 : 16 + 16] = (0x4101).to_bytes(8, "little")
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="packed for one kind of processor"):
+        import_model(path)
+    path.write_bytes(content[:700])
+    with pytest.raises(CheckpointError, match="model.bin: must be a model of Marian"):
+        import_model(path)
+
+
+def test_vocabularies_of_json(tmp_path):
+    path = Marian("gru").save(tmp_path)
+    for name, units in (("vocab.en.json", SRC), ("vocab.de.json", TGT)):
+        (tmp_path / name).write_text(json.dumps({unit: n for n, unit in enumerate(units)}))
+    (tmp_path / "model.npz.decoder.yml").write_text("vocabs: [vocab.en.json, vocab.de.json]\n")
+    assert import_model(path).src.units == SRC[2:]
+    (tmp_path / "vocab.en.json").write_text('{"</s>": 0, "a": ')
+    with pytest.raises(CheckpointError, match="vocab.en.json: must be JSON"):
+        import_model(path)
