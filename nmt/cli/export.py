@@ -12,7 +12,7 @@ from nmt.cli.command import Command, checkpoint_option, version_option
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR")
 @click.option("-o", "--output", metavar="DIR", required=True, help="New folder for what is written.")
-@click.option("--to", "form", type=click.Choice(["numpy"]), required=True, help="What to write.")
+@click.option("--to", "form", type=click.Choice(["numpy", "onnx"]), required=True, help="What to write.")
 @checkpoint_option()
 @version_option()
 def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> None:
@@ -22,17 +22,24 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
     alone, translates greedily and scores. It is slow, and there to be read: how a model is computed is no secret of
     this toolkit. It knows recurrent models of LSTM or GRU cells, in float32.
 
+    --to onnx writes encoder.onnx, which reads a batch of sources, decoder.onnx, one step of the decoder, and
+    run_onnx.py, one page that translates with them in ONNX Runtime. It needs the package onnx: pip install
+    'recurrent-nmt[onnx]'.
+
     \b
-    Example:
+    Examples:
         nmt-export runs/de-en -o de-en-numpy --to numpy
+        nmt-export runs/de-en -o de-en-onnx --to onnx
     """
     from nmt.cli.streams import tell
-    from nmt.exporting.to_numpy import WEIGHTS_NAME, save_numpy
+    from nmt.exporting.to_numpy import save_numpy
+    from nmt.exporting.to_onnx import save_onnx
     from nmt.storage.saved_model import load_saved_model
 
     out = Path(output)
-    save_numpy(out, load_saved_model(Path(model_dir), checkpoint))
-    tell(f"{output}: {(out / WEIGHTS_NAME).stat().st_size:,} bytes of weights as {form}")
+    save = {"numpy": save_numpy, "onnx": save_onnx}[form]
+    save(out, load_saved_model(Path(model_dir), checkpoint))
+    tell(f"{output}: {sum(file.stat().st_size for file in out.iterdir()):,} bytes as {form}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import CheckpointError
+from nmt.exporting.page import about_of, check_exported
 from nmt.files import explain, new_folder, remedy, write_bytes
 from nmt.storage.model_folder import PARAMS_PREFIX
 
@@ -28,19 +29,8 @@ def save_numpy(out: Path, saved: SavedModel) -> None:
         CheckpointError: `out` holds something already or cannot be written; the model is of another kind than the page
             knows, or in int8.
     """
-    model = saved.config.model
-    _check(saved)
-    src, tgt = saved.src_subwords, saved.tgt_subwords
-    decoding = saved.config.decoding
-    about = {
-        "model": model.to_dict(),
-        "units": {
-            "src": src.pieces(range(src.vocab_size)),
-            "tgt": tgt.pieces(range(tgt.vocab_size)),
-        },
-        "generate_unk": decoding.generate_unk,
-        "longest": {"ratio": decoding.max_length_ratio, "extra": decoding.max_length_extra},
-    }
+    check_exported(saved, _CELLS, "the page of NumPy")
+    about = about_of(saved)
     arrays: dict[str, Any] = {
         name.removeprefix(PARAMS_PREFIX): np.asarray(array, np.float32) for name, array in saved.params.items()
     }
@@ -53,23 +43,3 @@ def save_numpy(out: Path, saved: SavedModel) -> None:
             write_bytes(folder / PAGE, page, sync=True)
     except OSError as error:
         raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error
-
-
-def _check(saved: SavedModel) -> None:
-    """Raise CheckpointError: the page does not know such a model."""
-    model = saved.config.model
-    promises = [
-        ("task", saved.config.task, ("translation",)),
-        ("model.encoder.type", model.encoder.type, ("recurrent",)),
-        ("model.decoder.type", model.decoder.type, ("recurrent",)),
-        ("model.encoder.rnn_type", model.encoder.rnn_type, _CELLS),
-        ("model.decoder.rnn_type", model.decoder.rnn_type, _CELLS),
-    ]
-    for name, value, known in promises:
-        if value not in known:
-            raise CheckpointError(
-                f"{saved.path}: {name} must be {' or '.join(known)} for the page of NumPy, got {value}; it "
-                "knows no other"
-            )
-    if any(array.dtype == np.int8 for array in saved.params.values()):
-        raise CheckpointError(f"{saved.path}: must be in float32 to be exported, got int8; export what it was made of")

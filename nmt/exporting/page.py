@@ -1,0 +1,46 @@
+"""What every export says beside the weights, and which models can be exported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from nmt.storage.saved_model import SavedModel
+
+
+def about_of(saved: SavedModel) -> dict[str, Any]:
+    """Settings and units, as `model.json` has them."""
+    src, tgt = saved.src_subwords, saved.tgt_subwords
+    decoding = saved.config.decoding
+    return {
+        "model": saved.config.model.to_dict(),
+        "units": {
+            "src": src.pieces(range(src.vocab_size)),
+            "tgt": tgt.pieces(range(tgt.vocab_size)),
+        },
+        "generate_unk": decoding.generate_unk,
+        "longest": {"ratio": decoding.max_length_ratio, "extra": decoding.max_length_extra},
+    }
+
+
+def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None:
+    """Raise CheckpointError: a form of these cells cannot have such a model."""
+    model = saved.config.model
+    promises = [
+        ("task", saved.config.task, ("translation",)),
+        ("model.encoder.type", model.encoder.type, ("recurrent",)),
+        ("model.decoder.type", model.decoder.type, ("recurrent",)),
+        ("model.encoder.rnn_type", model.encoder.rnn_type, cells),
+        ("model.decoder.rnn_type", model.decoder.rnn_type, cells),
+    ]
+    for name, value, known in promises:
+        if value not in known:
+            raise CheckpointError(
+                f"{saved.path}: {name} must be {' or '.join(known)} for {form}, got {value}; it knows no other"
+            )
+    if any(array.dtype == np.int8 for array in saved.params.values()):
+        raise CheckpointError(f"{saved.path}: must be in float32 to be exported, got int8; export what it was made of")

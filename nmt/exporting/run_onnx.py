@@ -1,0 +1,103 @@
+"""A translation model in ONNX: `encoder.onnx`, `decoder.onnx`, `model.json`, and this page. It needs NumPy and ONNX
+Runtime alone.
+
+    echo "a b c" | python run_onnx.py      # units of the source, divided by spaces, to units of the target
+
+encoder.onnx reads tokens [S, B] and lengths [B], and gives what attention reads, `keys` and `values`, and the decoder's
+first states; those that it does not give start at zero. decoder.onnx makes of the last tokens [B] and the states the
+log-probabilities [B, V] of the next ones, and the states after that.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+BEFORE_AND_AFTER: dict[str, tuple[list[int], list[int]]] = {
+    "eos": ([], [EOS]),
+    "bos_eos": ([BOS], [EOS]),
+    "none": ([], []),
+}
+
+
+class Model:
+    """Both graphs, and the settings that say what their numbers mean."""
+
+    def __init__(self, folder: str | Path, threads: int = 0) -> None:
+        """folder: where the files lie. threads: 0 for as many as ONNX Runtime likes."""
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        made = [onnxruntime.InferenceSession(str(Path(folder) / f"{name}.onnx"), options) for name in _GRAPHS]
+        self.encoder, self.decoder = made
+        self.encoder_outputs = [output.name for output in self.encoder.get_outputs()]
+        self.decoder_outputs = [output.name for output in self.decoder.get_outputs()]
+        self.decoder_inputs = {given.name for given in self.decoder.get_inputs()}
+        about = json.loads((Path(folder) / "model.json").read_text("utf-8"))
+        self.settings: dict[str, Any] = about["model"]
+        self.units: dict[str, list[str]] = about["units"]
+        self.most: dict[str, float] = about["longest"]
+        self.states: dict[str, int] = about["states"]
+        self.never = [PAD, BOS] if about["generate_unk"] else [PAD, UNK, BOS]
+
+    def start(self, sources: list[list[int]]) -> dict[str, np.ndarray]:
+        """What the decoder is given before its first step, for a batch of source tokens."""
+        before, after = BEFORE_AND_AFTER[self.settings["encoder"]["boundaries"]]
+        rows = [[*before, *source, *after] for source in sources]
+        lengths = np.array([len(row) for row in rows], np.int32)
+        tokens = np.full((max(1, lengths.max(initial=1)), len(rows)), PAD, np.int64)
+        for b, row in enumerate(rows):
+            tokens[: len(row), b] = row
+        outputs = self.encoder.run(None, {"tokens": tokens, "lengths": lengths})
+        given = {f"state.{name}": np.zeros((len(rows), size), np.float32) for name, size in self.states.items()}
+        given |= dict(zip(self.encoder_outputs, outputs, strict=True)) | {"lengths": lengths}
+        return {name: value for name, value in given.items() if name in self.decoder_inputs}
+
+    def step(self, tokens: np.ndarray, given: dict[str, np.ndarray]) -> np.ndarray:
+        """The log-probabilities [B, V] of what follows tokens [B]; `given` goes on."""
+        outputs = dict(zip(self.decoder_outputs, self.decoder.run(None, {"token": tokens} | given), strict=True))
+        given.update({name.replace("next.", "state."): value for name, value in outputs.items() if "next." in name})
+        return np.asarray(outputs["log_probs"])
+
+    def score(self, source: list[int], target: list[int]) -> list[float]:
+        """The log-probability of each token of a given target, and of its end."""
+        given, found = self.start([source]), []
+        for before, token in zip([BOS, *target], [*target, EOS], strict=True):
+            found.append(float(self.step(np.array([before]), given)[0, token]))
+        return found
+
+    def translate(self, sources: list[list[int]]) -> list[list[int]]:
+        """The targets that are most probable token by token; padding and begin are never said, nor is unknown where the
+        settings say so."""
+        given, last = self.start(sources), np.full(len(sources), BOS)
+        limits = [int(self.most["ratio"] * len(source)) + int(self.most["extra"]) for source in sources]
+        said: list[list[int]] = [[] for _ in sources]
+        running = [limit > 0 for limit in limits]
+        while any(running):
+            log_probs = self.step(last, given)
+            log_probs[:, self.never] = -np.inf
+            last = log_probs.argmax(axis=1)
+            for b, token in enumerate(last.tolist()):
+                if running[b] and token != EOS:
+                    said[b].append(token)
+                running[b] = running[b] and token != EOS and len(said[b]) < limits[b]
+        return said
+
+
+_GRAPHS = ("encoder", "decoder")
+
+
+def main() -> None:
+    """Translate lines of units from standard input."""
+    model = Model(Path(__file__).parent)
+    places = {unit: n for n, unit in enumerate(model.units["src"])}
+    for line in sys.stdin:
+        tokens = [places.get(unit, UNK) for unit in line.split()]
+        print(" ".join(model.units["tgt"][token] for token in model.translate([tokens])[0]) if tokens else "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""A model as two ONNX graphs: the encoder with all that depends on the source alone, and one step of the decoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError, ConfigError
+from nmt.exporting.page import about_of, check_exported
+from nmt.files import explain, new_folder, remedy, write_bytes
+from nmt.storage.model_folder import PARAMS_PREFIX
+
+if TYPE_CHECKING:
+    from nmt.exporting.onnx_graph import Graph
+    from nmt.storage.saved_model import SavedModel
+
+ENCODER_NAME, DECODER_NAME, ABOUT_NAME, PAGE = "encoder.onnx", "decoder.onnx", "model.json", "run_onnx.py"
+_CELLS = ("lstm", "gru", "gru_reset_before")
+_ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "gru_reset_before": (1, 0, 2)}
+"""Where ONNX's gates, i o f c and z r h, stand among ours."""
+
+
+def save_onnx(out: Path, saved: SavedModel) -> None:
+    """Write `encoder.onnx`, `decoder.onnx`, `model.json` and the page that runs them as a new folder.
+
+    Raises:
+        CheckpointError: `out` holds something already or cannot be written; the model is of another kind than the
+            graphs know, or in int8.
+        ConfigError: The package onnx is not there.
+    """
+    check_exported(saved, _CELLS, "ONNX")
+    try:
+        from nmt.exporting.onnx_graph import Graph
+    except ImportError:
+        raise ConfigError(
+            "nmt-export: must have the package onnx for --to onnx, got none; pip install 'recurrent-nmt[onnx]'"
+        ) from None
+    weights = {k.removeprefix(PARAMS_PREFIX): np.asarray(v, np.float32) for k, v in saved.params.items()}
+    writer = _Writer(saved.config.model.to_dict(), weights)
+    encoder, decoder = Graph("encoder"), Graph("decoder")
+    writer.encoder(encoder)
+    states = writer.decoder(decoder)
+    about = about_of(saved) | {"states": states}
+    page = (Path(__file__).parent / PAGE).read_bytes()
+    try:
+        with new_folder(out) as folder:
+            encoder.save(folder / ENCODER_NAME)
+            decoder.save(folder / DECODER_NAME)
+            write_bytes(folder / ABOUT_NAME, json.dumps(about, ensure_ascii=False, indent=1).encode())
+            write_bytes(folder / PAGE, page, sync=True)
+    except OSError as error:
+        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error
+
+
+class _Writer:
+    """Settings and weights of a model, and the graphs made of them."""
+
+    def __init__(self, settings: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
+        self.e, self.d, self.w = settings["encoder"], settings["decoder"], weights
+        self.ties = settings["tied_embeddings"]
+        self.memory = self.e["hidden_size"] * (1 + self.e["bidirectional"])
+
+    # ------------------------------------------------------------ the source
+
+    def encoder(self, graph: Graph) -> None:
+        """tokens [S, B] and lengths [B] -> keys and values [S, B, n], and the first states [B, n] that are not zero."""
+        tokens, lengths = graph.input("tokens", "int64", "S", "B"), graph.input("lengths", "int32", "B")
+        x, final = self._embed(graph, "src", tokens), []
+        for layer in range(self.e["num_layers"]):
+            y, states = self._layer(graph, layer, x, lengths)
+            x = graph.op("Add", y, x) if layer and self.e["residual"] else y
+            final.append(states)
+        if self.d["attention"] != "none":
+            self._keys_and_values(graph, x)
+        for name, value in self._first_states(graph, final, x, lengths).items():
+            graph.output(value, f"state.{name}", "B", self.d["hidden_size"])
+
+    def _embed(self, graph: Graph, side: str, tokens: str) -> str:
+        """The vectors of tokens."""
+        name = "embeddings" if self.ties == "all" else f"{side}_embeddings"
+        rows = graph.op("Gather", graph.constant(name, self.w[name]), tokens)
+        sizes = (self.e if side == "src" else self.d)["embeddings"]
+        return graph.op("Mul", rows, graph.constant("scale", sizes["embedding_dim"] ** 0.5)) if sizes["scale"] else rows
+
+    def _layer(self, graph: Graph, layer: int, x: str, lengths: str) -> tuple[str, dict[str, str]]:
+        """A layer of the encoder by ONNX's own operator: outputs [S, B, M], last states [B, M]."""
+        kind, hidden = self.e["rnn_type"], self.e["hidden_size"]
+        directions = ("forward", "backward")[: 1 + self.e["bidirectional"]]
+        found = [self._of_onnx(kind, f"encoder.{layer}.{direction}") for direction in directions]
+        names = [
+            graph.constant(f"encoder.{layer}.{name}", np.stack(arrays))
+            for name, arrays in zip("WRB", zip(*found, strict=True), strict=True)
+        ]
+        more: dict[str, Any] = {} if kind == "lstm" else {"linear_before_reset": int(kind == "gru")}
+        outputs = graph.add(
+            "LSTM" if kind == "lstm" else "GRU",
+            *(x, *names, lengths),
+            outputs=3 if kind == "lstm" else 2,
+            hidden_size=hidden,
+            direction="bidirectional" if len(directions) > 1 else "forward",
+            **more,
+        )
+        y = graph.op("Transpose", outputs[0], perm=[0, 2, 1, 3])
+        y = graph.op("Reshape", y, graph.constant("joined outputs", np.array([0, 0, self.memory])))
+        states = {}
+        for name, value in zip("hc", outputs[1:], strict=False):
+            side_by_side = graph.op("Transpose", value, perm=[1, 0, 2])
+            states[name] = graph.op("Reshape", side_by_side, graph.constant("joined", np.array([0, self.memory])))
+        return y, states
+
+    def _of_onnx(self, kind: str, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """W [G H, D], R [G H, H] and B [2 G H] of a cell."""
+        w = {k.removeprefix(f"{name}."): v for k, v in self.w.items() if k.startswith(f"{name}.")}
+        W_h = np.hstack([w["W_rz"], w["W_n"]]) if kind == "gru_reset_before" else w["W_h"]
+        biases = [w["b"], w["b_h"] if "b_h" in w else np.zeros_like(w["b"])]
+
+        def turned(array: np.ndarray) -> np.ndarray:
+            parts = np.split(array, len(_ORDER[kind]), axis=-1)
+            return np.concatenate([parts[n] for n in _ORDER[kind]], axis=-1)
+
+        return turned(w["W_x"]).T, turned(W_h).T, np.concatenate([turned(b) for b in biases])
+
+    def _keys_and_values(self, graph: Graph, memory: str) -> None:
+        """What attention compares with the query and adds up, with all that depends on the source alone in them."""
+        kind, width = self.d["attention"], self.memory
+        values = memory
+        if self.e["projection"]:
+            values = graph.op("Tanh", graph.linear(memory, "decoder.W_m", "decoder.b_m", weights=self.w))
+            width = self.e["projection"]
+        keys, size = values, width
+        if kind in ("bahdanau", "general"):
+            names = ("decoder.W_k", "decoder.b_q")[: 1 + (kind == "bahdanau" and self.d["attention_bias"])]
+            keys, size = graph.linear(values, *names, weights=self.w), self.w["decoder.W_k"].shape[1]
+        if kind == "multi_head":
+            keys = graph.linear(values, "decoder.W_k", "decoder.b_k", weights=self.w)
+            values = graph.linear(values, "decoder.W_v", "decoder.b_v", weights=self.w)
+            size = width = self.w["decoder.W_k"].shape[1]
+        graph.output(keys, "keys", "S", "B", size)
+        graph.output(values, "values", "S", "B", width)
+
+    def _first_states(self, graph: Graph, final: list[dict[str, str]], memory: str, lengths: str) -> dict[str, str]:
+        """The decoder's states before its first step."""
+        d, found = self.d, {}
+        if d["init_hidden"] == "zero":
+            return {}
+        mean = ""
+        if d["init_from"] == "mean":
+            total = graph.op("ReduceSum", memory, graph.constant("steps", np.array([0])), keepdims=0)
+            count = graph.op("Unsqueeze", graph.op("Cast", lengths, to=1), graph.constant("last", np.array([1])))
+            mean = graph.op("Div", total, count)
+        for layer in range(d["num_layers"]):
+            source = final[-1] if d["init_from"] == "top" else final[min(layer, len(final) - 1)]
+            for name in ("h", "c")[: 1 + (d["rnn_type"] == "lstm")]:
+                got = mean or (source["h"] if d["init_from"] == "top" or name not in source else source[name])
+                if d["init_hidden"] == "bridge":
+                    names = f"bridge.{layer}.{name}.W", f"bridge.{layer}.{name}.b"
+                    got = graph.linear(got, *names, weights=self.w)
+                    got = graph.op("Tanh", got) if d["bridge_activation"] == "tanh" else got
+                found[f"cell.{layer}.{name}"] = got
+        return found
+
+    # ------------------------------------------------------------ a step
+
+    def decoder(self, graph: Graph) -> dict[str, int]:
+        """token [B], lengths [B], keys, values and `state.*` -> log_probs [B, V] and `next.*`. Returns the sizes of the
+        states."""
+        d, states = self.d, self._states()
+        token, before = graph.input("token", "int64", "B"), {}
+        for name, width in states.items():
+            before[name] = graph.input(f"state.{name}", "float32", "B", width)
+        source = None
+        if d["attention"] != "none":
+            source = [graph.input("lengths", "int32", "B")]
+            source += [graph.input(name, "float32", "S", "B", f"{name} size") for name in ("keys", "values")]
+        word = self._embed(graph, "tgt", token)
+        x = graph.op("Concat", word, before["feed"], axis=-1) if d["input_feeding"] else word
+        after: dict[str, str] = {}
+        context = ""
+        for n in range(d["num_layers"]):
+            h = self._cell(graph, f"decoder.cell.{n}", f"cell.{n}", x, before, after)
+            if n == 0 and d["conditional"] and source:
+                context = self._context(graph, h, source)
+                h = self._cell(graph, "decoder.second", "cell.0", context, dict(after), after)
+            x = graph.op("Add", h, x) if n and d["residual"] else h
+        if source:
+            context = context or self._context(graph, x, source)
+            x = self._readout(graph, (context, x, word), before, after)
+        if d["input_feeding"]:
+            after["feed"] = x
+        graph.output(graph.op("LogSoftmax", self._logits(graph, x), axis=-1), "log_probs", "B", len(self.w["output.b"]))
+        for name, value in after.items():
+            graph.output(value, f"next.{name}", "B", states[name])
+        return states
+
+    def _states(self) -> dict[str, int]:
+        """Sizes of the decoder's states by name."""
+        d, hidden = self.d, self.d["hidden_size"]
+        of_cell = ("h", "c")[: 1 + (d["rnn_type"] == "lstm")]
+        states = {f"cell.{n}.{name}": hidden for n in range(d["num_layers"]) for name in of_cell}
+        if d["readout"] == "recurrent":
+            states |= {f"readout.{name}": hidden for name in of_cell}
+        width = d["embeddings"]["embedding_dim"] if d["readout"] == "deep" else hidden
+        return states | ({"feed": width} if d["input_feeding"] else {})
+
+    def _cell(self, graph: Graph, name: str, state: str, x: str, before: dict[str, str], after: dict[str, str]) -> str:
+        """A step of a cell whose states are called `state`; returns its output."""
+        kind, H, h = self.d["rnn_type"], self.d["hidden_size"], before[f"{state}.h"]
+        a = graph.linear(x, f"{name}.W_x", f"{name}.b", weights=self.w)
+        if kind == "lstm":
+            a = graph.op("Add", a, graph.linear(h, f"{name}.W_h", weights=self.w))
+            i, f, g, o = graph.split(a, 4, H)
+            kept = graph.op("Mul", graph.op("Sigmoid", f), before[f"{state}.c"])
+            c = graph.op("Add", kept, graph.op("Mul", graph.op("Sigmoid", i), graph.op("Tanh", g)))
+            after[f"{state}.c"] = c
+            after[f"{state}.h"] = graph.op("Mul", graph.op("Sigmoid", o), graph.op("Tanh", c))
+            return after[f"{state}.h"]
+        a_r, a_z, a_n = graph.split(a, 3, H)
+        if kind == "gru":
+            u_r, u_z, u_n = graph.split(graph.linear(h, f"{name}.W_h", f"{name}.b_h", weights=self.w), 3, H)
+        else:
+            b_r, b_z, b_n = np.split(self.w[f"{name}.b_h"], 3)
+            gates = graph.linear(h, f"{name}.W_rz", weights=self.w)
+            both = graph.constant(f"{name}.b_rz", np.hstack([b_r, b_z]))
+            u_r, u_z = graph.split(graph.op("Add", gates, both), 2, H)
+        r, z = graph.op("Sigmoid", graph.op("Add", a_r, u_r)), graph.op("Sigmoid", graph.op("Add", a_z, u_z))
+        if kind == "gru":
+            inner = graph.op("Mul", r, u_n)
+        else:
+            inner = graph.linear(graph.op("Mul", r, h), f"{name}.W_n", weights=self.w)
+            inner = graph.op("Add", inner, graph.constant(f"{name}.b_n", b_n))
+        n = graph.op("Tanh", graph.op("Add", a_n, inner))
+        new = graph.op("Mul", graph.op("Sub", graph.constant("one", np.float32(1)), z), n)
+        after[f"{state}.h"] = graph.op("Add", new, graph.op("Mul", z, h))
+        return after[f"{state}.h"]
+
+    def _context(self, graph: Graph, query: str, source: list[str]) -> str:
+        """What attention reads for a query [B, H]: [B, n]."""
+        d, (lengths, keys, values) = self.d, source
+        kind, heads = d["attention"], d["attention_heads"]
+        first = graph.constant("first axis", np.array([0]))
+        if kind == "bahdanau":
+            asked = graph.op("Unsqueeze", graph.linear(query, "decoder.W_q", weights=self.w), first)
+            vector = graph.constant("decoder.v", self.w["decoder.v"][:, None])
+            scores = graph.op("MatMul", graph.op("Tanh", graph.op("Add", keys, asked)), vector)
+        else:
+            if kind == "multi_head":
+                query = graph.linear(query, "decoder.W_q", "decoder.b_q", weights=self.w)
+            parts = graph.constant("heads", np.array([0, 0, heads, -1]))
+            asked = graph.op("Reshape", graph.op("Unsqueeze", query, first), parts)
+            products = graph.op("Mul", graph.op("Reshape", keys, parts), asked)
+            scores = graph.op("ReduceSum", products, graph.constant("sizes", np.array([3])), keepdims=0)
+            if kind in ("scaled_dot", "multi_head"):
+                size = self.w["decoder.W_q"].shape[1] // heads if kind == "multi_head" else d["hidden_size"]
+                scores = graph.op("Mul", scores, graph.constant("root", np.float32(size**-0.5)))
+        weights = graph.op("Softmax", self._masked(graph, scores, lengths), axis=0)
+        cut = graph.op("Reshape", values, graph.constant("parts", np.array([0, 0, heads, -1])))
+        weighed = graph.op("Mul", cut, graph.op("Unsqueeze", weights, graph.constant("behind", np.array([3]))))
+        context = graph.op("ReduceSum", weighed, first, keepdims=0)
+        context = graph.op("Reshape", context, graph.constant("whole", np.array([0, -1])))
+        return graph.linear(context, "decoder.W_o", "decoder.b_o", weights=self.w) if kind == "multi_head" else context
+
+    def _masked(self, graph: Graph, scores: str, lengths: str) -> str:
+        """Scores [S, B, n] with those behind the end of a source so low that they have no share."""
+        whole = graph.op("Shape", scores, end=1)
+        steps = graph.op("Squeeze", whole, graph.constant("only axis", np.array([0])))
+        zero, one = graph.constant("zero", np.int64(0)), graph.constant("one step", np.int64(1))
+        places = graph.op("Unsqueeze", graph.op("Range", zero, steps, one), graph.constant("rows", np.array([1, 2])))
+        ends = graph.op("Cast", lengths, to=7)
+        ends = graph.op("Unsqueeze", ends, graph.constant("columns", np.array([0, 2])))
+        return graph.op("Where", graph.op("Less", places, ends), scores, graph.constant("low", np.float32(-1e30)))
+
+    def _readout(self, graph: Graph, read: tuple[str, str, str], before: dict[str, str], after: dict[str, str]) -> str:
+        """What the output layer reads of context, query and the word's embedding."""
+        context, query, word = read
+        kind = self.d["readout"]
+        if kind == "recurrent":
+            both = graph.op("Concat", query, context, axis=-1)
+            return self._cell(graph, "decoder.readout", "readout", both, before, after)
+        parts = (context, query, word)[: 3 if kind == "deep" else 2]
+        y = graph.linear(graph.op("Concat", *parts, axis=-1), "decoder.W_c", "decoder.b_c", weights=self.w)
+        return y if kind == "linear" else graph.op("Tanh", y)
+
+    def _logits(self, graph: Graph, x: str) -> str:
+        """The output layer."""
+        if self.ties == "none":
+            return graph.linear(x, "output.W", "output.b", weights=self.w)
+        name = "embeddings" if self.ties == "all" else "tgt_embeddings"
+        table = graph.op("Transpose", graph.constant(name, self.w[name]), perm=[1, 0])
+        return graph.op("Add", graph.op("MatMul", x, table), graph.constant("output.b", self.w["output.b"]))
