@@ -105,8 +105,12 @@ def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def renamed(path: Path, arrays: Mapping[str, Any], names: Mapping[str, str]) -> Tensors:
-    """Tensors by the names of s2s. Raises CheckpointError: two of them have the same one."""
+    """Tensors by the names of s2s, vectors as rows and columns as there. Raises CheckpointError: two of them have the
+    same name."""
     found = {names.get(name, name): array for name, array in arrays.items()}
+    for name, array in found.items():
+        if isinstance(array, np.ndarray) and array.ndim == 1:
+            found[name] = array[:, None] if name == "decoder_U_att" else array[None]
     if len(found) != len(arrays):
         raise CheckpointError(f"{path}: must name each tensor once, got one by two names")
     return Tensors.of_file(path, found)

@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain
-from nmt.importing import described, e2k, g2p_en, joeynmt, marian, opennmt
+from nmt.importing import described, e2k, fairseq, g2p_en, joeynmt, marian, nematus, opennmt
 from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
@@ -55,7 +55,9 @@ KINDS = (
     Kind(e2k.KIND, lambda c: c.has(*e2k.NAMES), lambda c: e2k.from_tensors(c.tensors(), c.metadata)),
     Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
     Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
+    Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
     Kind(marian.KIND, lambda c: c.has(marian.SETTINGS), lambda c: marian.read(c.path, c.values)),
+    Kind(nematus.KIND, lambda c: c.has(*nematus.NAMES), lambda c: nematus.read(c.path, c.values)),
 )
 
 
@@ -86,11 +88,11 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
     with _file_of(source, member) as path:
         content = _content(path)
         for one in KINDS:
-            if one.name == kind or (kind is None and one.knows(content)):
+            if kind in (None, one.name) and one.knows(content):
                 return one.read(content)
+    wanted = kind or f"one of {', '.join(kind_names())}"
     raise CheckpointError(
-        f"{source}: must be a model of one of {', '.join(kind_names())}, got {_shown(content)}; docs/import.md says "
-        "how another one is described"
+        f"{source}: must be a model of {wanted}, got {_shown(content)}; docs/import.md says how another is described"
     )
 
 

@@ -34,6 +34,8 @@ from nmt.importing.writing import save_imported
 from tests.importing import test_e2k, test_g2p_en
 from tests.importing.marian_files import Marian
 from tests.importing.test_described import description
+from tests.importing.test_fairseq import Fairseq
+from tests.importing.test_nematus import save as save_nematus
 from tests.importing.test_toolkits import Joey, OpenNMT
 
 _SECONDS = 20
@@ -84,6 +86,8 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "joeynmt": _joeynmt,
     "marian": lambda folder: Marian("gru").save(folder).name,
     "marian-bin": lambda folder: Marian("deep").save(folder, binary=True).name,
+    "nematus": lambda folder: save_nematus(folder, Marian("amun")).name,
+    "fairseq": lambda folder: Fairseq("proj").save(folder).name,
     "described": _described,
 }
 """What writes a model of a kind into a folder, and says which of its files is to be imported."""
