@@ -19,7 +19,7 @@ from nmt.config import (
 )
 from nmt.config.complaints import lookup
 from nmt.config.reference import reference_yaml
-from nmt.config.yaml_text import format_yaml, parse_yaml
+from nmt.config.yaml_text import format_yaml, parse_written_pairs, parse_yaml
 from nmt.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -471,3 +471,16 @@ def test_a_memory_limit_has_a_unit(text, size):
 def test_a_batch_size_is_a_number_or_auto(value):
     line = complaint(("training.batch_size", value))
     assert "training.batch_size must be a whole number of at least 1 and of at most 10,000,000, or auto, got" in line
+
+
+def test_pairs_as_they_are_written():
+    text = 'no: 1\n~: 2\n1.5: 3\n"a b": 4\n'
+    assert parse_written_pairs(text) == [("no", "1"), ("~", "2"), ("1.5", "3"), ("a b", "4")]
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "a: [1]", "a: {b: 1}", "a: &x 1\nb: *x", "[" * 1_000_000, "{a: " * 100_000, "a: 1\n\tb: 2"]
+)
+def test_what_is_no_pairs_is_one_line(text):
+    with pytest.raises(ValueError, match=r"\A[^\n]+\Z"):
+        parse_written_pairs(text)

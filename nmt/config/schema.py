@@ -62,6 +62,10 @@ class Config(Section):
                 f"model.decoder.type must be recurrent with task: lm, got {self.model.decoder.type}; a convolutional "
                 "decoder attends to a source"
             )
+        if self.model.decoder.readout == "deep":
+            raise ValueError(
+                "model.decoder.readout must be left at its default, tanh, with task: lm, got deep; nothing is read out"
+            )
         if not self.data.subwords.joint:
             raise ValueError("data.subwords.joint must be true with task: lm, got false; there is one language")
         metric = self.training.early_stopping_metric

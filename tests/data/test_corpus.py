@@ -48,6 +48,12 @@ def test_clean_line(text, clean):
     assert clean_line(clean) == clean
 
 
+def test_pieces_keep_their_sign():
+    text = " \u2581Ein  \u2581Mann\t-\x00en "
+    assert clean_line(text, normalize="pieces") == "\u2581Ein \u2581Mann - en"
+    assert clean_line(text, normalize="none") == "Ein Mann - en"
+
+
 def test_clean_line_settings():
     assert clean_line("e\u0301", normalize="none") == "e\u0301"
     assert clean_line("ﬁ ½", normalize="nfkc") == unicodedata.normalize("NFKC", "ﬁ ½")

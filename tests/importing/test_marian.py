@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from nmt.errors import CheckpointError
 from nmt.importing.sources import import_model
 from tests.importing.checks import check_scores, imported
-from tests.importing.marian_files import CASES, PAIRS, ROWS, SRC, TGT, Marian
+from tests.importing.marian_files import CASES, PAIRS, ROWS, SRC, TGT, E, Marian
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -96,6 +97,26 @@ def test_a_binary_file_packed_for_a_processor_is_refused(tmp_path):
     path.write_bytes(content[:700])
     with pytest.raises(CheckpointError, match="model.bin: must be a model of Marian"):
         import_model(path)
+
+
+def test_a_vocabulary_of_sentencepiece(tmp_path):
+    model = Marian("gru")
+    (tmp_path / "text").write_text("the cat sat on the mat\na cat and a hat\n" * 20)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"),
+        model_prefix=str(tmp_path / "vocab.en"),
+        vocab_size=20,
+        model_type="bpe",
+        **{"eos_id": 0, "unk_id": 1, "bos_id": -1, "pad_id": -1, "minloglevel": 5},
+    )
+    (tmp_path / "vocab.en.model").rename(tmp_path / "vocab.en.spm")
+    table = model.arrays["encoder_Wemb"] = np.arange(20.0 * E, dtype=np.float32).reshape(20, E)
+    path = model.save(tmp_path)
+    (tmp_path / "model.npz.decoder.yml").write_text("vocabs: [vocab.en.spm, vocab.de.yml]\n")
+    found = import_model(path)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "vocab.en.spm"))
+    (ours,), theirs = found.src.encode(["the cat"]), processor.encode("the cat")
+    np.testing.assert_array_equal(found.params["src_embeddings"][[*ours, 1, 3]], table[[*theirs, 1, 0]])
 
 
 def test_vocabularies_of_json(tmp_path):
