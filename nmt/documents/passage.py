@@ -57,7 +57,7 @@ class Sentence:
             return self.before + body + self.after
         spans = [m.span() for m in re.finditer(r"\S+", self.text)]
         words = self._words(translation, len(spans))
-        keep_placeholders(words, [(_word_at(spans, one.start), one) for one in placeholders])
+        keep_placeholders(words, self.text, [(_word_at(spans, one.start), one) for one in placeholders])
         if _is_capitals(self.text):
             words.words = [w if w.is_kept else replace(w, text=w.text.upper()) for w in words.words]
         return self.before + with_marks(self.text, self.marks, words, self.escape) + self.after
