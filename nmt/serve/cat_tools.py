@@ -26,7 +26,7 @@ async def opus_cat(request: Request) -> Response:
     source, target = text_field(fields, "srcLangCode"), text_field(fields, "trgLangCode")
     names = {one.name for one in service.models.all}
     tag = fields.get("modelTag")
-    model, _ = service.pair(source, target, [text], tag if tag in names else None)
+    model, _ = await service.pair(source, target, [text], tag if tag in names else None)
     found = await while_connected(request, service.translate(model, [text], Wanted(), client))
     request.scope["nmt.texts"] = [text]
     return CompactJSON({"translation": found[0][0]})

@@ -100,7 +100,7 @@ async def translate(request: Request) -> Response:
     markup = text_field(fields, "tag_handling", "") or "text"
     if markup not in ("text", "html", "xml"):
         raise RequestError(400, f"tag_handling: must be html or xml, got {markup[:40]!r}")
-    model, _ = service.pair(source, target, texts, fields.get("model"))
+    model, _ = await service.pair(source, target, texts, fields.get("model"))
     entries: tuple[tuple[str, str], ...] = ()
     if name := fields.get("glossary_id"):
         entries = request.app.state.glossaries.get(client, str(name)).entries

@@ -35,7 +35,7 @@ async def translate_file(service: Service, wish: FileWish, client: str) -> str:
         form = format_of(wish.name)
         document = await asyncio.to_thread(read_document, wish.content, form, wish.name, None)
         sample = [one.text for passage in document.passages[:50] for one in passage.sentences[:20]]
-        model, _ = service.pair(wish.source, wish.target, sample or [""], wish.model)
+        model, _ = await service.pair(wish.source, wish.target, sample or [""], wish.model)
         if model.splitter is not None:
             document = await asyncio.to_thread(read_document, wish.content, form, wish.name, model.splitter)
     except NMTError as error:

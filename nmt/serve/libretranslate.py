@@ -56,7 +56,7 @@ async def translate(request: Request) -> Response:
         raise RequestError(400, f"format: must be text or html, got {markup[:40]!r}")
     alternatives = count_field(fields, "alternatives")
     service.check(texts, alternatives)
-    model, confidence = service.pair(source, target, texts, fields.get("model"))
+    model, confidence = await service.pair(source, target, texts, fields.get("model"))
     kind: Markup = "html" if markup == "html" else "text"
     wanted = Wanted(kind, alternatives=0 if markup == "html" else alternatives, glossary=glossary_field(fields))
     found = await while_connected(request, service.translate(model, texts, wanted, client))

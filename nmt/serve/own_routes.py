@@ -92,7 +92,9 @@ async def sentences(request: Request) -> Response:
     count = count_field(fields, "alternatives")
     service.check([text], count)
     glossary = glossary_field(fields)
-    model, _ = service.pair(text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model"))
+    model, _ = await service.pair(
+        text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model")
+    )
     passage = read_passage(text, "text", model.splitter)
     asked = [one.asked for one in passage.sentences]
     found = await while_connected(request, service.ask(model, asked, Ask(count + 1, True, glossary), client))
@@ -141,7 +143,9 @@ async def complete(request: Request) -> Response:
     text, typed = text_field(fields, "q"), text_field(fields, "typed", "")
     count = max(1, count_field(fields, "count", 3))
     service.check([text, typed], min(count, 10) - 1)
-    model, _ = service.pair(text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model"))
+    model, _ = await service.pair(
+        text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model")
+    )
     kept: Sessions = request.app.state.sessions
 
     async def work() -> list[Translation]:

@@ -23,6 +23,8 @@ from nmt.serve.settings import ServerSettings
 
 _PIECE = 256
 """Sentences of a long text that wait at a time, twice."""
+_FEW = 64
+"""Sentences up to which the loop that answers everybody looks for placeholders itself."""
 _AT_ONCE = 2_000
 """Characters from which texts are cut by a thread of their own: others go on meanwhile."""
 
@@ -71,14 +73,15 @@ class Service:
         # Whoever has found a former model and not asked yet asks the new one, see `_ask`.
         await asyncio.to_thread(former.close)
 
-    def pair(
+    async def pair(
         self, source: str, target: str, texts: Sequence[str], name: str | None = None
     ) -> tuple[ServedModel, float]:
         """The model for texts in `source`, which may be auto, and how sure that language is, 0 to 1. Raises
         RequestError."""
         if source.lower() != "auto":
             return self.models.find(source, target, name), 1.0
-        code, confidence = self.detector.best(" ".join(texts)[:5000], self._sources_of(target))
+        text, among = " ".join(texts)[:5000], self._sources_of(target)
+        code, confidence = await asyncio.to_thread(self.detector.best, text, among)
         return self.models.find(code, target, name), confidence
 
     def _sources_of(self, target: str) -> list[str]:
@@ -135,11 +138,16 @@ class Service:
     ) -> list[list[Translation]]:
         """What a model finds for sentences of passages, however long it takes; details for those that need them. note:
         told how many more are done. Raises RequestError."""
+
+        def look() -> list[tuple[bool, str]]:
+            return [(one.needs_detail, one.asked) for one in sentences]
+
+        asked = await asyncio.to_thread(look) if len(sentences) > _FEW else look()
         found: list[list[Translation]] = [[]] * len(sentences)
         for details in (False, True):
-            chosen = [n for n, one in enumerate(sentences) if one.needs_detail == details]
+            chosen = [n for n, (needed, _) in enumerate(asked) if needed == details]
             if chosen:
-                texts = [sentences[n].asked for n in chosen]
+                texts = [asked[n][1] for n in chosen]
                 answers = await self._in_pieces(model, texts, replace(ask, details=details), client, note)
                 for n, translations in zip(chosen, answers, strict=True):
                     found[n] = translations

@@ -2,12 +2,14 @@
 
 import asyncio
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
+from nmt.documents import passage
 from nmt.inference.translation import Translation
 from nmt.serve import service as service_module
 from nmt.serve.detection import Detector
@@ -16,7 +18,7 @@ from nmt.serve.errors import RequestError
 from nmt.serve.fair_queue import ClosedError, FullError
 from nmt.serve.gate import Gate
 from nmt.serve.models import Models, ServedModel
-from nmt.serve.service import Service
+from nmt.serve.service import Service, Wanted
 from nmt.serve.settings import Limits, ServerSettings
 
 
@@ -116,6 +118,17 @@ def test_keys_are_read_anew(tmp_path, monkeypatch):
     assert service.gate.enter("two", "")
     with pytest.raises(RequestError):
         service.gate.enter("one", "")
+
+
+def test_long_texts_are_looked_at_beside_the_loop(monkeypatch):
+    """Found by the benchmark: a document of 5,000 lines kept everybody waiting for a third of a second."""
+    service = service_of(served("a"))
+    threads = set()
+    find = passage.placeholders_of
+    monkeypatch.setattr(passage, "placeholders_of", lambda text: threads.add(threading.get_ident()) or find(text))
+    wanted = Wanted(split=False)
+    found = asyncio.run(service.translate(service.models.all[0], [f"x {n}" for n in range(200)], wanted, ""))
+    assert len(found) == 200 and threads and threading.get_ident() not in threads
 
 
 def test_answers_do_not_wait_for_acknowledgements():
