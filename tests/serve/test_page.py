@@ -102,6 +102,7 @@ def test_files_may_be_dropped(page, server, lines, expected):
     write(page, server, lines[0])
     dropped = """text => { const given = new DataTransfer(); given.items.add(new File([text], "b.txt"));
         document.dispatchEvent(new DragEvent("drop", { dataTransfer: given, bubbles: true, cancelable: true })); }"""
+    page.click("#terms summary")
     page.fill("#glossary", "kara = losu")
     page.evaluate(dropped, "kara kara miti")
     page.wait_for_selector("#done a")
