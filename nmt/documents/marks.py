@@ -240,7 +240,7 @@ class _Layout:
         head = self._source[: node.start].rpartition(" ")[2]
         word = self._target[node.begin : self._words[node.low][1]]
         inner = self._source[node.start : node.end]
-        if not head:
+        if not head or inner[:1].isspace():
             return 0
         if len(head) < len(word) and word[: len(head)].casefold() == head.casefold():
             return len(head)
@@ -254,7 +254,7 @@ class _Layout:
         tail = self._source[node.end :].partition(" ")[0]
         word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop]
         inner = self._source[node.start : node.end]
-        if not tail:
+        if not tail or inner[-1:].isspace():
             return 0
         if len(tail) < len(word) and word[-len(tail) :].casefold() == tail.casefold():
             return len(tail)
