@@ -136,7 +136,7 @@ class LiveSearch:
         single.close()
         bulk.close()
 
-    def block(self, places: _Places, came: Sequence[Asked]) -> Block:
+    def _block(self, places: _Places, came: Sequence[Asked]) -> Block:
         """Sentences that come in together, with their places; the longest first, as they are encoded."""
         came = sorted(came, key=lambda one: -len(one.src_ids))
         sources = [one.src_ids for one in came]
@@ -147,7 +147,7 @@ class LiveSearch:
             candidates = [self._options.shortlist.candidates(source, []) for source in sources]
         return Block(np.array(numbers), sources, candidates)
 
-    def begin(self, threads: int) -> tuple[SearchDecoder, CompiledBeam]:
+    def _begin(self, threads: int) -> tuple[SearchDecoder, CompiledBeam]:
         """A loop in which nobody is in work, and its decoder."""
         decoder = self._model.search_decoder(threads)
         loop = decoder.begin_loop(self._settings)
@@ -189,8 +189,8 @@ class _Lane:
             return 0.0
         began = moment()
         if self._loop is None:
-            self._loop = self._search.begin(self._threads)
-        places, block = self._places, self._search.block(self._places, came)
+            self._loop = self._search._begin(self._threads)
+        places, block = self._places, self._search._block(self._places, came)
         for place, hypotheses in admit_block(*self._loop, block, places.limits, places.expected):
             places.free(place).found(hypotheses)
         return moment() - began
