@@ -239,8 +239,10 @@ class Trainer:
         if given != "auto":
             state.batch_size = 0
             return given
-        found = choose_batch_size(self.config, state, model, optimizer, task, self._num_threads)
-        size, reason = self._ranks.first_says(found)
+        ranks = self._ranks
+        parts = (self.config, state, model, optimizer, task, self._num_threads)
+        found = choose_batch_size(*parts, ranks=ranks.size, ranks_here=ranks.ranks_here)
+        size, reason = ranks.first_says(found)
         log.line(f"batch_size: auto is {size:,} target tokens: {reason}")
         state.batch_size = size
         return size

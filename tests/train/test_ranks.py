@@ -246,6 +246,61 @@ def test_ranks_are_one_process_with_as_many_batches(tmp_path, count):
             }
 
 
+GATHER = """
+import sys
+import numpy as np
+from mpi4py import MPI
+from nmt.train.shared_arrays import Machines
+
+rank = MPI.COMM_WORLD.Get_rank()
+machines = Machines(MPI.COMM_WORLD, f"machine{rank % int(sys.argv[1])}")
+own = {number: np.arange(number, dtype=np.int32) for number in range(11) if number % 3 == (rank + 1) % 3}
+whole = machines.gathered(own, np.int32)
+nothing = machines.gathered({}, np.int64)
+expected = np.concatenate([np.arange(number) for number in range(11)])
+assert whole.dtype == np.int32 and whole.tolist() == expected.tolist(), whole
+assert not whole.flags.writeable and nothing.dtype == np.int64 and not len(nothing)
+maps = open("/proc/self/maps").read() if sys.platform == "linux" else "nmt-text- (deleted)"
+assert any("nmt-text-" in line and line.endswith("(deleted)") for line in maps.splitlines())
+print(MPI.COMM_WORLD.gather(machines.ranks_here))
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize(("machines", "here"), [(1, [3, 3, 3]), (2, [2, 1, 2]), (3, [1, 1, 1])])
+def test_what_ranks_have_read_is_there_once_on_a_machine(tmp_path, machines, here):
+    """Ranks that are told they are on several machines send one another what they have."""
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", "3", sys.executable, "-c", GATHER, str(machines)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(here) in done.stdout and not list(tmp_path.iterdir()), "no file stays"
+
+
+@needs_mpi
+def test_a_text_that_has_no_room_is_a_line_of_error(tmp_path):
+    code = (
+        "import os, errno\n"
+        "def full(*given): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "os.posix_fallocate = full\n"
+        "from nmt.train.mpi_ranks import MPIRanks\nimport numpy as np\nranks = MPIRanks()\n"
+        "with ranks.together(): ranks.gathered({ranks.rank: np.zeros(1000)}, float)\n"
+    )
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", "2", sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0 and not list(tmp_path.iterdir())
+    assert done.stderr.count("Error: ") == 1 and "must have room for 16 KiB of the training text" in done.stderr
+
+
 @needs_mpi
 def test_a_mistake_is_one_line(tmp_path):
     config = setup(tmp_path)
