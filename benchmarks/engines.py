@@ -329,7 +329,7 @@ def kill(corpus, model, engines, translations, delay):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", nargs="?", type=Path, default=Path("runs/quickstart"))
     parser.add_argument("--lines", type=int, default=20_000)
     parser.add_argument("--kill-lines", type=int, help="by default as many as there are, at most 20,000")
     parser.add_argument("--kill-after", type=float, default=1.0, help="seconds after two workers have the model")

@@ -167,7 +167,7 @@ def shorten_dev(arguments, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config")
+    parser.add_argument("config", nargs="?", default="configs/quickstart.yaml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=2.0, help="at most so long after the first progress")

@@ -90,9 +90,9 @@ def whole(arguments, place):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config")
+    parser.add_argument("config", nargs="?", default="configs/quickstart.yaml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--speed", type=int, metavar="N", help="time so many runs of each in turn")
+    parser.add_argument("--speed", type=int, metavar="N", default=3, help="time so many runs of each in turn")
     parser.add_argument("--updates", type=int, default=100, help="of a run that is timed")
     parser.add_argument("--train", action="store_true", help="train each to the end")
     parser.add_argument("--folder", help="where models go and stay; a temporary one by default")
@@ -100,10 +100,7 @@ def main():
     print(describe(2))
     with contextlib.ExitStack() as stack:
         place = arguments.folder or stack.enter_context(tempfile.TemporaryDirectory())
-        if arguments.speed:
-            speed(arguments, place)
-        if arguments.train:
-            whole(arguments, place)
+        (whole if arguments.train else speed)(arguments, place)
 
 
 if __name__ == "__main__":

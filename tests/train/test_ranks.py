@@ -246,6 +246,48 @@ def test_ranks_are_one_process_with_as_many_batches(tmp_path, count):
             }
 
 
+@needs_mpi
+@pytest.mark.parametrize(("reset", "ends"), [("true", [3]), ("false", [3, 9])])
+def test_four_ranks_start_from_another_model_and_go_on(tmp_path, reset, ends):
+    """As one process with so many batches an update does, from the bits of the model to start from to a resumed run."""
+    config = setup(tmp_path)
+    assert run(config, 1)[0] == 0
+    load = ["--set", f"training.load_model={tmp_path}/model", "--set", f"training.reset_optimizer={reset}"]
+    for updates in ends:  # the second goes on where the first ended
+        until = ["--set", f"training.updates={updates}", *load]
+        code, _, errors = run(config, 4, "--set", f"model_dir={tmp_path}/ranks", *until)
+        assert code == 0, errors
+        assert ("resuming from" if updates == 9 else "starting from") in errors
+        alone = ["--set", f"model_dir={tmp_path}/alone", "--set", "training.batch_multiplier=4"]
+        assert run(config, 1, *alone, *until)[0] == 0
+        assert_same(tmp_path / "ranks", tmp_path / "alone")
+
+
+REAL = "import sys\nfrom nmt.cli.entry import train\nsys.argv.pop(1)\ntrain()\n"
+
+
+@needs_mpi
+def test_a_language_model_by_four_ranks_is_cut_and_goes_on(tmp_path):
+    """The real model, whose states go on from update to update, each rank with streams of its own."""
+    from tests.train.test_language_training import settings
+
+    (tmp_path / "real.py").write_text(REAL, encoding="utf-8")
+    config = tmp_path / "c.yaml"
+    config.write_text(yaml.safe_dump(settings(tmp_path, bptt=5, batch_size=3)), encoding="utf-8")
+
+    def train(ranks, name, updates, *more):
+        options = ["--set", f"model_dir={tmp_path}/{name}", "--set", f"training.updates={updates}", *more]
+        code, _, errors = run(config, ranks, *options, command=str(tmp_path / "real.py"))
+        assert code == 0, errors
+        return errors
+
+    train(4, "ranks", 25)
+    assert "resuming from" in train(4, "ranks", 43)
+    train(1, "alone", 43, "--set", "training.batch_multiplier=4")
+    assert_same(tmp_path / "ranks", tmp_path / "alone")
+    assert "resuming from" in train(3, "ranks", 45), "with other streams"
+
+
 GATHER = """
 import sys
 import numpy as np
