@@ -29,8 +29,8 @@ MOST_SECONDS = 30.0
 TINY = [
     *("model.encoder.hidden_size=16", "model.decoder.hidden_size=32", "model.encoder.embeddings.embedding_dim=16"),
     *("model.decoder.embeddings.embedding_dim=16", "training.batch_size=512", "training.updates=1000000"),
-    *("training.epochs=100000", "training.scheduling=constant", "training.validation_freq=20"),
-    *("training.logging_freq=10", "training.early_stopping_metric=loss", "decoding.beam_size=1", "data.test=null"),
+    *("training.epochs=100000", "training.scheduling=constant", "training.validation_freq=5"),
+    *("training.logging_freq=2", "training.early_stopping_metric=loss", "decoding.beam_size=1", "data.test=null"),
 ]
 
 
@@ -170,7 +170,7 @@ def main():
     parser.add_argument("config", nargs="?", default="configs/quickstart.yaml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=2.0, help="at most so long after the first progress")
+    parser.add_argument("--seconds", type=float, default=4.0, help="at most so long after the first progress")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
