@@ -263,6 +263,29 @@ def test_four_ranks_start_from_another_model_and_go_on(tmp_path, reset, ends):
         assert_same(tmp_path / "ranks", tmp_path / "alone")
 
 
+SLOW_WRITER = f"""
+import runpy, sys, time
+import nmt.train.checkpoint_manager as manager
+
+save = manager.save_checkpoint
+
+def slowly(*given, **named):
+    time.sleep(0.5)
+    save(*given, **named)
+
+manager.save_checkpoint = slowly
+runpy.run_path("{ROOT}/tests/train/fake_model.py", run_name="__main__")
+"""
+
+
+@needs_mpi
+def test_ranks_wait_for_the_writer_before_they_read_the_best_checkpoint(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW_WRITER, encoding="utf-8")
+    config = setup(tmp_path, updates=3)
+    code, output, errors = run(config, 2, command=str(tmp_path / "slow.py"))
+    assert code == 0 and output.count("test\t") == 3, errors
+
+
 REAL = "import sys\nfrom nmt.cli.entry import train\nsys.argv.pop(1)\ntrain()\n"
 
 
