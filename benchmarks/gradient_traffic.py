@@ -62,7 +62,10 @@ def work(arguments):
                 "sent": traffic.sent_bytes,
                 "waited": traffic.waited,
                 "loss": outcome.stats.loss / outcome.stats.tokens,
-                "trace": {"began": began, "ended": ended, "marks": list(marks), "spans": list(traffic.spans)},
+                "trace": {
+                    **{"began": began, "ended": ended, "waited": traffic.waited},
+                    **{"marks": list(marks), "spans": list(traffic.spans)},
+                },
             }
         )
     of_ranks = ranks.all_say(found[WARM_UP:])
@@ -90,6 +93,7 @@ def mean(of_ranks, name):
 
 WIDTH, LEFT, RIGHT, LANE, GAP, TOP = 860, 96, 16, 30, 10, 44
 COLOURS = {"output": "#1f5fa8", "decoder": "#2a8a55", "bridge": "#8a6d1f", "embeddings": "#7a4aa0", "rest": "#c2571a"}
+WAITING, STEP = "#b0b0b0", "#555"
 TEXTS = {
     "output": "forward pass, output layer",
     "decoder": "decoder, backward",
@@ -136,14 +140,15 @@ def draw(of_ranks):
 
 
 def computed(trace, x, y):
-    """The blocks of one rank's computation, from one mark to the next; grey is norm and step."""
+    """The blocks of one rank's computation, from one mark to the next, and what it waits for the sums."""
     found, at = [], trace["began"]
     last = len(trace["marks"]) - 1
     for number, (name, when) in enumerate(trace["marks"]):
         part = part_of(name) if number < last else "rest"
         found.append(block(x(at), x(when), y, LANE, COLOURS[part], TEXTS[part]))
         at = when
-    found.append(block(x(at), x(trace["ended"]), y, LANE, "#999", "waiting, norm, step"))
+    found.append(block(x(at), x(at + trace["waited"]), y, LANE, WAITING, "waiting"))
+    found.append(block(x(at + trace["waited"]), x(trace["ended"]), y, LANE, STEP, "norm, step"))
     return found
 
 
