@@ -42,7 +42,7 @@ class MPIRanks(Ranks):
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         self.host = socket.gethostname()
         self._guard: Guard | None = None
-        self._machines = Machines(self._world, self.host)
+        self._machines = Machines(self._world, f"{self.host} {_boot()}")
         self.ranks_here = self._machines.ranks_here
         self._places = self._world.allgather((self.host, sorted(_affinity())))
         local = [cores for host, cores in self._places if host == self.host]
@@ -189,6 +189,14 @@ class MPIWire:
 
 def _starts(counts: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(counts[:-1]).tolist()]
+
+
+def _boot() -> str:
+    """What this start of the machine's system is called: machines may have one name, `localhost` say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _affinity() -> set[int]:
