@@ -84,12 +84,12 @@ def train(
 ) -> None:
     """Train a translator, or a language model, as CONFIG.yaml says.
 
-    The model goes to the folder its model_dir names. The same command goes on where an earlier run
-    stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a second
-    one exits at once. Progress goes to standard error, and with more detail to train.log and
-    metrics.jsonl in the folder; standard output gets the results. --seeds is the sweep of nmt-sweep
-    over seeds alone. --plan, --profile and --check-data
-    write no file and make no folder: they print to standard output.
+    CONFIG.yaml has settings of ours, or is one of JoeyNMT: then what became of its keys is told, and a key without a
+    counterpart is an error (docs/import.md). The model goes to the folder its model_dir names. The same command goes
+    on where an earlier run stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a
+    second one exits at once. Progress goes to standard error, and with more detail to train.log and metrics.jsonl in
+    the folder; standard output gets the results. --seeds is the sweep of nmt-sweep over seeds alone. --plan, --profile
+    and --check-data write no file and make no folder: they print to standard output.
 
     \b
     Examples:
@@ -106,6 +106,7 @@ def train(
         raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
+    from nmt.cli.streams import tell
     from nmt.config import load_config
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
@@ -115,11 +116,11 @@ def train(
     if ranks.size > 1 and (seeds is not None or check_data):
         raise click.UsageError("--seeds and --check-data are for one process; leave mpiexec out.")
     if seeds is not None:
-        load_config(config_file, overrides)  # a mistake in it is one line, not one a seed
+        load_config(config_file, overrides, tell)  # a mistake in it is one line, not one a seed
         _train_seeds(config_file, overrides, seeds, threads, device)
         return
     with ranks.together():
-        config = load_config(config_file, overrides)
+        config = load_config(config_file, overrides, tell if ranks.rank == 0 else None)
         if check_data:
             _check_data(config, as_json)
         elif tries:

@@ -1,6 +1,6 @@
 """From a file, a dictionary, the command line to a Config, or to one line of what to mend."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nmt.config.complaints import complain, lookup, shorten
+from nmt.config.joeynmt import convert, is_joeynmt
 from nmt.config.schema import Config, config_schema
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError
@@ -17,8 +18,13 @@ _MOST_BYTES = 16 * 2**20
 """Of a settings file: what has more is none."""
 
 
-def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Config:
+def load_config(
+    path: str | PathLike[str], overrides: Sequence[str] = (), tell: Callable[[str], None] | None = None
+) -> Config:
     """Read a configuration file; each override `a.b=value` (a YAML value) replaces one key.
+
+    A file may be one of JoeyNMT (docs/import.md); `tell` is then called with each line of what became of what.
+    Overrides have our names in any case.
 
     Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake
     in an override is reported with `--set a.b=value` in the place of the file.
@@ -37,6 +43,12 @@ def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Con
     if not isinstance(values, dict):
         got = "an empty file" if values is None else shorten(values)
         raise ConfigError(f"{where}: must hold sections of keys and values, got {got}; see configs/reference.yaml")
+    if is_joeynmt(values):
+        values, lines = convert(values, where)
+        if tell is not None:
+            for line in lines:
+                tell(f"{where}: {line}")
+        where += " as settings of nmt"
     changed = {_override(values, text): text for text in overrides}
     return _build(values, where, changed)
 
