@@ -12,11 +12,12 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import byte_sums
-from nmt.rnn.kernels.jit import intrinsic, numba_types
+from nmt.rnn.kernels.jit import numba_types
 from nmt.rnn.kernels.pool import run_parallel
 
 # Enough independent chains to hide the latency of a multiply-add, few enough to stay in registers.

@@ -177,3 +177,20 @@ def test_more_threads_than_cores_are_told_of(folder, caplog):
 def test_a_value_by_itself_is_not_measured_by_the_defaults_of_others():
     assert checked_value("decoding.beam_groups", 4) == 4  # the default beam of 5 is not what it will meet
     assert checked_value("decoding.n_best", 7) == 7
+
+
+def test_what_was_allowed_once_allows_no_other_type():
+    """Answers are remembered, and True == 1 == 1.0."""
+    assert checked_value("decoding.n_best", 1) == 1
+    for value in (True, 1.0):
+        with pytest.raises(ConfigError, match="decoding.n_best must be a whole number"):
+            checked_value("decoding.n_best", value)
+
+
+def test_settings_of_a_call_that_were_allowed_once_allow_no_other_type(translator):
+    assert translator.translate(["a"], beam_size=1) == translator.translate(["a"], beam_size=1)
+    for value in (True, 1.0):
+        with pytest.raises(ConfigError, match="decoding.beam_size must be a whole number"):
+            translator.translate(["a"], beam_size=value)
+    with pytest.raises(ConfigError, match="decoding.beam_size"):
+        translator.translate(["a"], beam_size=0)

@@ -1,6 +1,7 @@
 """Settings that come one by one, in a call or on the command line: checked by the schema, as those of a file are."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -26,7 +27,10 @@ def checked_value(path: str, value: Any, name: str | None = None) -> Any:
         section = section.model_fields[part].annotation
     value = _plain(value)
     try:
-        section.model_validate({key: value})
+        if type(value) in _PLAIN_TYPES:
+            _allowed(section, key, type(value).__name__, value)
+        else:
+            section.model_validate({key: value})
     except ValidationError as error:
         # What the section's other settings, which are missing here, say together is not asked for.
         for mistake in error.errors(include_url=False):
@@ -47,12 +51,30 @@ def checked_text(path: str, text: str, name: str) -> Any:
 
 def with_values(section: AnySection, where: str, values: Mapping[str, Any]) -> AnySection:
     """The section at path `where` with other values, checked one by one and together. Raises ConfigError."""
-    changed = {**section.model_dump(), **{key: _plain(value) for key, value in values.items()}}
+    plain = {key: _plain(value) for key, value in values.items()}
     try:
-        return section.model_validate(changed)
+        if all(type(value) in _PLAIN_TYPES for value in plain.values()):
+            return _changed(section, tuple((key, type(value).__name__, value) for key, value in plain.items()))
+        return section.model_validate({**section.model_dump(), **plain})
     except ValidationError as error:
         mistake = error.errors(include_url=False)[0]
         raise ConfigError(complaint((where, *mistake["loc"]), mistake, config_schema())) from None
+
+
+# Every call of a translator asks the same again. Types are part of what is remembered: True is 1, and no number here.
+_PLAIN_TYPES = (int, float, bool, str)
+
+
+@lru_cache(maxsize=256)
+def _allowed(section: type[Section], key: str, kind: str, value: Any) -> None:
+    """Raises ValidationError where a section's setting may not have a value."""
+    section.model_validate({key: value})
+
+
+@lru_cache(maxsize=256)
+def _changed(section: AnySection, values: tuple[tuple[str, str, Any], ...]) -> AnySection:
+    """The section with other values. Raises ValidationError."""
+    return section.model_validate({**section.model_dump(), **{key: value for key, _, value in values}})
 
 
 def _plain(value: Any) -> Any:

@@ -40,6 +40,10 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
     """Bounds, int64 [threads + 1], that give each thread about as many steps to do; with fewer rows than threads some
     have none. lengths: int64 [B]."""
     B = len(lengths)
+    if B == 1 or threads == 1:  # which is what a single sentence asks for at every call
+        bounds = np.full(threads + 1, B, np.int64)
+        bounds[0] = 0
+        return bounds
     work = np.concatenate([[0], np.cumsum(lengths + 1)])
     inner = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads, side="left")
     return np.maximum.accumulate(np.concatenate([[0], np.clip(inner, 0, B), [B]])).astype(np.int64)

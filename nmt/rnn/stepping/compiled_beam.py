@@ -58,6 +58,7 @@ class CompiledBeam:
         self._capacity, self._room = 0, (0, 0)  # rows; slots, and places of each
         self._memory = NamedTable(SEARCH)
         self._joined: tuple[Call | OutputTask | None, ...] = ()  # what the tables are made of
+        self._embedding_of: tuple[np.ndarray | Quantised, float] | None = None  # what its table is made of
         self._lines = MeetingLines(_TASKS_THAT_MEET) if threads > FLAT else None
 
     @property
@@ -82,7 +83,9 @@ class CompiledBeam:
             types = self._stepper.scan.dtype, self._stepper.scan.packed
             offer(lambda: [best_task(*types), search_task(types[0])])
         self._embedding_task = embedding_task(self._x.dtype, quantised=quantised)
-        self._embedding = embedding_table(memory["distinct"], embedding, scale, self._x)
+        if self._embedding_of is None or self._embedding_of[0] is not embedding or self._embedding_of[1] != scale:
+            self._embedding = embedding_table(memory["distinct"], embedding, scale, self._x)
+            self._embedding_of = embedding, scale
         memory["embedding_code"], memory["embedding_table"] = self._embedding_task.address, self._embedding.address
         self._states: list[np.ndarray] = []
         self._output: OutputTask | None = None  # the whole layer's is made when it is known that none is narrower
@@ -182,6 +185,7 @@ class CompiledBeam:
         memory["tokens"], memory["scores"] = np.zeros(C * (K + 1), np.int32), np.zeros(C * (K + 1), scan.dtype)
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
         self._continued = {k: aligned((C, int(w)), scan.dtype, zeros=True) for k, w in scan.states.items()}
+        self._embedding_of = None
         self._whole: OutputTask | None = None  # the task of the whole output layer, which all searches use
         self._joined = ()
 
@@ -230,14 +234,8 @@ class CompiledBeam:
                     table[LINES_WORD] = self._lines.address(which)
         memory["starts"], memory["first_id"] = self._stepper.starts()
         memory["num_ids"] = len(memory["starts"])
-        columns: dict[str, list[int]] = {
-            "stepped": [address_of(calls[-1].arrays[array_names.state(k)]) for k in self._continued],
-            "waiting": [address_of(a) for a in self._states] or [0] * len(self._continued),
-            "target": [address_of(a) for a in self._continued.values()],
-            "num_bytes": [a.shape[1] * a.itemsize for a in self._continued.values()],
-        }
-        memory["num_states"] = len(self._continued)
-        memory.update({f"continued.{name}": np.array(column, np.int64) for name, column in columns.items()})
+        waiting = [address_of(a) for a in self._states] or [0] * len(self._continued)
+        memory["num_states"], memory["continued.waiting"] = len(self._continued), np.array(waiting, np.int64)
 
     def _make_tables(self, calls: Calls, output: OutputTask) -> None:
         """What the loop reads of the parts of a step: tasks, divisions by rows, what is copied where before a step."""
@@ -251,6 +249,12 @@ class CompiledBeam:
             part.update({"code": call.function, "table": call.address, "divisions": shared})
             self._bounds.append(bounds)
         self._gather(step)
+        continued: dict[str, list[int]] = {
+            "stepped": [address_of(step.arrays[array_names.state(k)]) for k in self._continued],
+            "target": [address_of(a) for a in self._continued.values()],
+            "num_bytes": [a.shape[1] * a.itemsize for a in self._continued.values()],
+        }
+        memory.update({f"continued.{name}": np.array(column, np.int64) for name, column in continued.items()})
         memory["output_code"], memory["output_table"] = output.code, output.table.address
         place = self._stepper.prepared.output
         array = step.arrays[place.name]

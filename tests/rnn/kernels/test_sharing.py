@@ -5,7 +5,7 @@ from ctypes import c_int64
 import numpy as np
 import pytest
 
-from nmt.rnn.division import Sharing
+from nmt.rnn.division import Sharing, split_rows
 from nmt.rnn.kernels.tables import divisions
 
 
@@ -30,3 +30,15 @@ def test_many_rows_of_one_thread_are_not_asked_for_one_by_one(monkeypatch):
 
     monkeypatch.setattr(Sharing, "of_step", ask)
     assert divisions(Sharing(1, None, 8, 1 << 13), 100_000)[0][-1, :2].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("lengths", [[0], [1], [40], [], [3, 2, 2, 0], [9, 1, 1, 1, 1]], ids=str)
+def test_each_thread_has_about_as_many_steps(threads, lengths):
+    """Bounds by counting: a thread ends with the row by which its share of all steps is reached."""
+    costs = [n + 1 for n in lengths]
+    ends = [
+        next(b for b in range(len(costs) + 1) if threads * sum(costs[:b]) >= i * sum(costs)) for i in range(threads)
+    ]
+    bounds = split_rows(np.array(lengths, np.int64), threads)
+    assert bounds.dtype == np.int64 and bounds.tolist() == [*ends, len(lengths)]
