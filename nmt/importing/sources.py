@@ -12,14 +12,15 @@ from typing import Any
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain
-from nmt.importing import described, e2k, fairseq, g2p_en, joeynmt, marian, nematus, opennmt
+from nmt.importing import described, e2k, fairseq, g2p_en, joeynmt, marian, nematus, opennmt, persian_g2p
 from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
+from nmt.importing.npy_file import read_npy
 from nmt.importing.torch_file import read_torch
 from nmt.storage.tensor_file import read_foreign_tensors
 
-SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
+SUFFIXES = (".npz", ".npy", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
 """Files that may be models."""
 _MOST_MEMBER_BYTES = 2**34
 
@@ -53,6 +54,7 @@ class Kind:
 KINDS = (
     Kind(g2p_en.KIND, lambda c: c.has(*g2p_en.NAMES), lambda c: g2p_en.from_tensors(c.tensors())),
     Kind(e2k.KIND, lambda c: c.has(*e2k.NAMES), lambda c: e2k.from_tensors(c.tensors(), c.metadata)),
+    Kind(persian_g2p.KIND, lambda c: c.has(*persian_g2p.NAMES), lambda c: persian_g2p.from_tensors(c.tensors())),
     Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
     Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
     Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
@@ -165,6 +167,8 @@ def _content(path: Path) -> Content:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; check the path") from error
     if path.suffix == ".npz":
         return Content(path, read_npz(path), {})
+    if path.suffix == ".npy":
+        return Content(path, read_npy(path), {})
     if path.suffix == ".safetensors" or start[8:9] == b"{":
         return Content(path, *read_foreign_tensors(path))
     if start.startswith(START):

@@ -36,7 +36,7 @@ _MOST_PICKLE_BYTES = 2**30
 _MOST_AXES = 8
 
 
-class _MalformedError(Exception):
+class MalformedError(Exception):
     """What is wrong with a file, for the error's `got`."""
 
 
@@ -86,7 +86,7 @@ class _Machine:
     memo: dict[int, Any] = field(default_factory=dict)
 
     def run(self, content: bytes) -> tuple[Any, int]:
-        """What a pickle describes, and the bytes it takes. Raises _MalformedError."""
+        """What a pickle describes, and the bytes it takes. Raises MalformedError."""
         steps: dict[str, Callable[[Any], None]] = _steps(self)
         for opcode, argument, _ in pickletools.genops(io.BytesIO(content)):
             if opcode.name == "STOP":
@@ -94,9 +94,9 @@ class _Machine:
                 return self.stack.pop(), position
             step = steps.get(opcode.name)
             if step is None:
-                raise _MalformedError(f"a pickle with {opcode.name}")
+                raise MalformedError(f"a pickle with {opcode.name}")
             step(argument)
-        raise _MalformedError("a pickle without an end")
+        raise MalformedError("a pickle without an end")
 
     def above_mark(self) -> list[Any]:
         """What lies above the last mark, which goes with it."""
@@ -109,7 +109,7 @@ class _Machine:
         """What a call would have given: a tensor, a plain container, or an `Inert`."""
         name = function.name if isinstance(function, _Name) else ""
         if not name:
-            raise _MalformedError("a pickle that calls what is no name")
+            raise MalformedError("a pickle that calls what is no name")
         if name == "collections.OrderedDict":
             return dict(arguments[0]) if arguments and arguments[0] else {}
         if name in ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor"):
@@ -125,17 +125,17 @@ class _Machine:
     def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any) -> np.ndarray:
         """A view of a storage, within its bounds."""
         if not isinstance(storage, _Storage) or not isinstance(size, tuple) or not isinstance(stride, tuple):
-            raise _MalformedError("a tensor without numbers")
+            raise MalformedError("a tensor without numbers")
         if len(size) != len(stride) or len(size) > _MOST_AXES:
-            raise _MalformedError("a tensor of an impossible shape")
+            raise MalformedError("a tensor of an impossible shape")
         if any(type(n) is not int or n < 0 for n in (offset, *size, *stride)):
-            raise _MalformedError("a tensor of an impossible shape")
+            raise MalformedError("a tensor of an impossible shape")
         numbers = self.storage(storage)
         last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         if 0 in size:
             return np.zeros(size, numbers.dtype)
         if last >= len(numbers):
-            raise _MalformedError("a tensor that reaches beyond its numbers")
+            raise MalformedError("a tensor that reaches beyond its numbers")
         strides = [step * numbers.itemsize for step in stride]
         return np.lib.stride_tricks.as_strided(numbers[offset:], size, strides, writeable=False)
 
@@ -146,7 +146,7 @@ def _taker(stack: list[Any]) -> Callable[[int], tuple[Any, ...]]:
     def take(count: int) -> tuple[Any, ...]:
         found = tuple(stack[len(stack) - count :])
         if len(found) < count:
-            raise _MalformedError("a pickle that takes more than it has put")
+            raise MalformedError("a pickle that takes more than it has put")
         del stack[len(stack) - count :]
         return found
 
@@ -198,18 +198,18 @@ def _filling(machine: _Machine, take: Callable[[int], tuple[Any, ...]]) -> dict[
     def set_items(pairs: list[Any]) -> None:
         target = stack[-1].items if isinstance(stack[-1], Inert) else stack[-1]
         if not isinstance(target, dict):
-            raise _MalformedError("a pickle that sets items of what has none")
+            raise MalformedError("a pickle that sets items of what has none")
         target.update(zip(pairs[::2], pairs[1::2], strict=True))
 
     def append(elements: list[Any]) -> None:
         target = stack[-1].elements if isinstance(stack[-1], Inert) else stack[-1]
         if not isinstance(target, list):
-            raise _MalformedError("a pickle that appends to what is no list")
+            raise MalformedError("a pickle that appends to what is no list")
         target.extend(elements)
 
     def add(elements: list[Any]) -> None:
         if not isinstance(stack[-1], set):
-            raise _MalformedError("a pickle that adds to what is no set")
+            raise MalformedError("a pickle that adds to what is no set")
         stack[-1].update(elements)
 
     return {
@@ -245,12 +245,12 @@ def _calling(machine: _Machine, take: Callable[[int], tuple[Any, ...]]) -> dict[
 
 
 def _storage_of(found: Any) -> _Storage:
-    """What a persistent id names: ("storage", its class, key, device, count). Raises _MalformedError."""
+    """What a persistent id names: ("storage", its class, key, device, count). Raises MalformedError."""
     if not isinstance(found, tuple) or len(found) < 5 or found[0] != "storage" or not isinstance(found[1], _Name):
-        raise _MalformedError("a pickle that names something outside it")
+        raise MalformedError("a pickle that names something outside it")
     kind = found[1].name.rpartition(".")[2]
     if kind not in _DTYPES or not isinstance(found[2], str) or type(found[4]) is not int:
-        raise _MalformedError(f"numbers of the kind {kind[:40]}")
+        raise MalformedError(f"numbers of the kind {kind[:40]}")
     return _Storage(_DTYPES[kind], found[2], found[4])
 
 
@@ -259,7 +259,12 @@ def _end_of(content: bytes) -> int:
     for opcode, _, position in pickletools.genops(content):
         if opcode.name == "STOP":
             return int(position or 0) + 1
-    raise _MalformedError("a pickle without an end")
+    raise MalformedError("a pickle without an end")
+
+
+def read_pickle(content: bytes) -> Any:
+    """What a pickle without tensors describes. Raises MalformedError, and what else broken bytes lead to."""
+    return _Machine(_refuse).run(content)[0]
 
 
 def read_torch(path: Path) -> Any:
@@ -275,7 +280,7 @@ def read_torch(path: Path) -> Any:
             with zipfile.ZipFile(path) as archive:
                 return _from_zip(archive)
         return _from_legacy(path)
-    except _MalformedError as error:
+    except MalformedError as error:
         raise CheckpointError(f"{problem}{error}; put back a copy") from None
     except OSError as error:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; put back a copy") from error
@@ -290,15 +295,15 @@ def _from_zip(archive: zipfile.ZipFile) -> Any:
     names = {info.filename: info for info in archive.infolist()}
     pickles = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(pickles) != 1:
-        raise _MalformedError("a zip without data.pkl")
+        raise MalformedError("a zip without data.pkl")
     folder = pickles[0].partition("/")[0]
     for info in names.values():
         if info.compress_type != zipfile.ZIP_STORED:
-            raise _MalformedError("compressed members, which torch does not write")
+            raise MalformedError("compressed members, which torch does not write")
     if names[pickles[0]].file_size > _MOST_PICKLE_BYTES:
-        raise _MalformedError("a pickle of more than a gigabyte")
+        raise MalformedError("a pickle of more than a gigabyte")
     if f"{folder}/byteorder" in names and archive.read(f"{folder}/byteorder") != b"little":
-        raise _MalformedError("numbers in big-endian order")
+        raise MalformedError("numbers in big-endian order")
     read: dict[str, np.ndarray] = {}
 
     def storage(found: _Storage) -> np.ndarray:
@@ -323,7 +328,7 @@ def _from_legacy(path: Path) -> Any:
     content = path.read_bytes()
     magic, at = _Machine(_refuse).run(content[:64])
     if magic != 0x1950A86A20F9469CFC6C:
-        raise _MalformedError("something else")
+        raise MalformedError("something else")
     for _ in range(2):
         at += _end_of(content[at:])
     start = at
@@ -343,11 +348,11 @@ def _from_legacy(path: Path) -> Any:
         count = int.from_bytes(content[at : at + 8], "little")
         width = 2 if found.dtype == "bfloat16" else np.dtype(found.dtype).itemsize
         if count != found.count or at + 8 + count * width > len(content):
-            raise _MalformedError("fewer numbers than it names")
+            raise MalformedError("fewer numbers than it names")
         read[key] = _numbers(content[at + 8 : at + 8 + count * width], found)
         at += 8 + count * width
     return _Machine(lambda found: read[found.key]).run(content[start:])[0]
 
 
 def _refuse(found: _Storage) -> np.ndarray:
-    raise _MalformedError("numbers where none are expected")
+    raise MalformedError("numbers where none are expected")

@@ -31,7 +31,7 @@ from nmt.errors import NMTError
 from nmt.importing.g2p_en import PHONEMES
 from nmt.importing.sources import import_model
 from nmt.importing.writing import save_imported
-from tests.importing import test_e2k, test_g2p_en
+from tests.importing import test_e2k, test_g2p_en, test_persian_g2p
 from tests.importing.marian_files import Marian
 from tests.importing.test_described import description
 from tests.importing.test_fairseq import Fairseq
@@ -62,6 +62,11 @@ def _g2p_en(folder: Path) -> str:
     return "checkpoint.npz"
 
 
+def _persian_g2p(folder: Path) -> str:
+    np.save(folder / "checkpoint.npy", test_persian_g2p.arrays(), allow_pickle=True)
+    return "checkpoint.npy"
+
+
 def _e2k(folder: Path) -> str:
     save_file(test_e2k.arrays(), folder / "model.safetensors", metadata=test_e2k.METADATA)
     return "model.safetensors"
@@ -82,6 +87,7 @@ def _described(folder: Path) -> str:
 KINDS: dict[str, Callable[[Path], str]] = {
     "g2p-en": _g2p_en,
     "e2k": _e2k,
+    "persiang2p": _persian_g2p,
     "opennmt-py": lambda folder: OpenNMT("mlp").save(folder).name,
     "joeynmt": _joeynmt,
     "marian": lambda folder: Marian("gru").save(folder).name,
