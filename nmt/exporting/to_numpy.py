@@ -63,6 +63,8 @@ def _check(saved: SavedModel) -> None:
         ("model.decoder.type", model.decoder.type, ("recurrent",)),
         ("model.encoder.rnn_type", model.encoder.rnn_type, _CELLS),
         ("model.decoder.rnn_type", model.decoder.rnn_type, _CELLS),
+        ("model.encoder.zoneout", f"{model.encoder.zoneout:g}", ("0",)),
+        ("model.decoder.zoneout", f"{model.decoder.zoneout:g}", ("0",)),
     ]
     for name, value, known in promises:
         if value not in known:

@@ -75,6 +75,7 @@ def forecast(
         "gradients": parameters,
         **({"gradients of a batch": parameters} if accumulates else {}),
         "optimizer state": sum(array.nbytes for array in optimizer.state.values()),
+        **({"moving average": parameters} if optimizer.settings.ema_decay else {}),
         "packed weights": packed,
         "training text": data,
     }
