@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[2]
 SGD = {"training.optimizer": "sgd"}
 WORSE = {"training.learning_rate": 5.0, "training.early_stopping_metric": "loss", "training.learning_rate_min": 1.0}
 """Every validation after the first is worse."""
+LONG = {"training.updates": 30, "training.validation_freq": 10}
+FLAT = {"training.learning_rate": 1e-5, "training.learning_rate_min": 0.0}
+"""Losses differ by their batches alone."""
 
 RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "name": ("other", {}),
@@ -67,8 +70,8 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.batch_type": ("sentence", {}),
     "training.batch_multiplier": (2, {}),
     "training.learning_rate_scaling": ("sqrt", {"training.batch_multiplier": 2}),
-    "training.scheduling": ("exponential", {}),
-    "training.decay_length": (1, {"training.scheduling": "decaying"}),
+    "training.scheduling": ("exponential", LONG),
+    "training.decay_length": (1, {"training.scheduling": "decaying", **LONG}),
     "training.learning_rate_warmup": (5, {}),
     "training.cooldown": (0.5, {}),
     "training.learning_rate_min": (4.0, {**WORSE, "training.patience": 1}),
@@ -78,7 +81,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.early_stopping_metric": ("loss", WORSE),
     "training.early_stopping_metrics": (["chrf"], {}),
     "training.early_stopping_on": ("all", {}),
-    "training.epochs": (1, {}),
+    "training.epochs": (1, LONG),
     "training.updates": (5, {}),
     "training.max_minutes": (1e-6, {}),
     "training.validation_freq": (5, {}),
@@ -90,8 +93,8 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.keep_last_ckpts": (3, {"training.validation_freq": 2}),
     "training.ema_decay": (0.9, {}),
     "training.src_word_dropout": (0.5, {}),
-    "training.loss_spikes": ("skip", {"training.spike_deviations": 0.01}),
-    "training.spike_deviations": (0.01, {"training.loss_spikes": "skip"}),
+    "training.loss_spikes": ("skip", {"training.spike_deviations": 0.01, **FLAT}),
+    "training.spike_deviations": (0.01, {"training.loss_spikes": "skip", **FLAT}),
 }
 """For each key another value, and what stands beside both."""
 
@@ -260,7 +263,7 @@ def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
         return {"error": str(error).replace(str(folder), "")}
     model = Path(settings["model_dir"])
     last = model / "last.safetensors"
-    arrays = read_checkpoint(last)[0] if last.exists() else {}
+    arrays, content = read_checkpoint(last) if last.exists() else ({}, {"state": {}})
     events = [json.loads(line) for line in (model / "metrics.jsonl").read_text().splitlines()]
     for event in events:
         for name in [name for name in event if "second" in name or name in ("time", "elapsed", "machine")]:
@@ -270,6 +273,7 @@ def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
         "files": sorted(str(path.relative_to(model)) for path in model.rglob("*") if "tfevents" not in path.name),
         "arrays": {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()},
         "events": events,
+        "state": {name: value for name, value in content["state"].items() if name != "elapsed"},
         "end": (result.reason, result.update, result.best_update),
         "batch size": [re.sub(r"[\d.]+ [MG]iB", "", line) for line in shown if line.startswith("batch_size")],
         "name": [line.split(":")[0] for line in shown if line.startswith("model ")],
