@@ -29,7 +29,7 @@ def settings(folder: Path, **training: Any) -> dict[str, Any]:
             "dev": str(folder / "dev"),
             "src": {"lang": "xx", **side},
             "tgt": {"lang": "yy", **side},
-            "subwords": {"type": "bpe", "vocab_size": 40},
+            "subwords": {"type": "bpe", "vocab_size": 28},
             "check": False,
         },
         "model": {
