@@ -66,18 +66,19 @@ class Methods:
 
     def prepare(self, batch: Any, update: int, seed: int) -> Prepared:
         """The batch of an update, counted from 1, as it is learned from; `seed` decides what is drawn."""
+        objective = self._objective
+        if self._alignments is not None:  # of the words as they are, before any is unknown
+            with operation("making batches"):
+                step, row, position, share = self._alignments.of_batch(
+                    batch.src, batch.src_lengths, batch.tgt_out, batch.tgt_lengths, batch.indices
+                )
+                if self.repeats == 2:
+                    step, position, share = np.tile(step, 2), np.tile(position, 2), np.tile(share, 2)
+                    row = np.concatenate([2 * row, 2 * row + 1])
+            objective = replace(objective, alignment=Alignment(step, row, position, share))
         if self._changes_batch:
             with operation("making batches"):
                 batch = self._changed(batch, update, seed)
-        if self._objective is LIKELIHOOD:
-            return Prepared(batch)
-        objective = self._objective
-        if self._alignments is not None:
-            with operation("making batches"):
-                found = self._alignments.of_batch(
-                    batch.src, batch.src_lengths, batch.tgt_out, batch.tgt_lengths, batch.indices
-                )
-            objective = replace(objective, alignment=Alignment(*found))
         return Prepared(batch, objective)
 
     def _changed(self, batch: Any, update: int, seed: int) -> Any:

@@ -78,6 +78,26 @@ def test_some_words_are_what_the_model_says_after_those_before(update: int, rate
     np.testing.assert_array_equal(found.tgt_out, given.tgt_out)
 
 
+class Aligned:
+    """Aligns the first token of each row with its first source token, if both are words."""
+
+    def of_batch(self, src: Any, src_lengths: Any, tgt_out: Any, tgt_lengths: Any, lines: Any) -> Any:
+        assert (src[0] > EOS_ID).all(), "words as they are"
+        count = len(lines)
+        return np.zeros(count, np.int64), np.arange(count), np.zeros(count, np.int64), np.ones(count)
+
+
+def test_alignments_are_of_words_before_they_are_dropped_and_of_both_passes() -> None:
+    settings = {"guided_alignment": 1.0, "src_word_dropout": 0.9, "r_drop": 1.0}
+    data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}, "alignment": "unused"}
+    config = config_from_dict({"model_dir": "unused", "data": data, "training": settings})
+    aligned: Any = Aligned()
+    found = Methods(config, Any, 1, aligned).prepare(batch(), 1, 7).objective.alignment  # type: ignore[arg-type]
+    assert found is not None
+    assert sorted(found.row.tolist()) == list(range(2 * len(PAIRS)))
+    assert len(found.step) == len(found.share) == len(found.position) == 2 * len(PAIRS)
+
+
 def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
     given = batch()
     prepared = methods(r_drop=5.0).prepare(given, 1, 3)
