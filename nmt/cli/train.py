@@ -67,6 +67,16 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Train nothing: look at all texts and print what is wrong with them; exit code 1 where training cannot work.",
 )
+@click.option(
+    "--check-resume",
+    "resume_updates",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=5,
+    metavar="[N]",
+    show_default=False,
+    help="Train 2 N updates (N: 5) elsewhere, in one go and with an interruption; exit code 1 if any bit differs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 @version_option()
 def train(
@@ -80,6 +90,7 @@ def train(
     plan: bool,
     planned_ranks: int | None,
     check_data: bool,
+    resume_updates: int | None,
     as_json: bool,
 ) -> None:
     """Train a translator, or a language model, as CONFIG.yaml says.
@@ -88,8 +99,7 @@ def train(
     stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a second
     one exits at once. Progress goes to standard error, and with more detail to train.log and
     metrics.jsonl in the folder; standard output gets the results. --seeds is the sweep of nmt-sweep
-    over seeds alone. --plan, --profile and --check-data
-    write no file and make no folder: they print to standard output.
+    over seeds alone. --plan, --profile, --check-data and --check-resume leave model_dir alone.
 
     \b
     Examples:
@@ -97,23 +107,22 @@ def train(
         nmt-train configs/quickstart.yaml --plan --ranks 8
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
+        nmt-train configs/quickstart.yaml --check-resume
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     tries = plan or profile_updates is not None
+    resumes = resume_updates is not None
     if planned_ranks is not None and not plan:
         raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
-    if seeds is not None and (tries or check_data):
-        raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
-    if as_json and not check_data:
-        raise click.UsageError("--json goes with --check-data.")
+    _check_together(tries=tries, checks=check_data, as_json=as_json, resumes=resumes, seeds=seeds is not None)
     from nmt.config import load_config
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
     ranks = join_ranks()
-    if ranks.size > 1 and (seeds is not None or check_data):
-        raise click.UsageError("--seeds and --check-data are for one process; leave mpiexec out.")
+    if ranks.size > 1 and (seeds is not None or check_data or resumes):
+        raise click.UsageError("--seeds, --check-data and --check-resume are for one process; leave mpiexec out.")
     if seeds is not None:
         load_config(config_file, overrides)  # a mistake in it is one line, not one a seed
         _train_seeds(config_file, overrides, seeds, threads, device)
@@ -122,10 +131,22 @@ def train(
         config = load_config(config_file, overrides)
         if check_data:
             _check_data(config, as_json)
+        elif resume_updates is not None:
+            _check_resume(config, resume_updates, threads, device)
         elif tries:
             _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
         else:
             _train(config, threads, device, ranks)
+
+
+def _check_together(*, tries: bool, checks: bool, as_json: bool, resumes: bool, seeds: bool) -> None:
+    """Raise UsageError where options are given that do different things, or one that another needs is not."""
+    if seeds and (tries or checks):
+        raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
+    if resumes and (tries or checks or seeds):
+        raise click.UsageError("--check-resume goes without --plan, --profile, --check-data and --seeds.")
+    if as_json and not checks:
+        raise click.UsageError("--json goes with --check-data.")
 
 
 def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks) -> None:
@@ -178,6 +199,14 @@ def _check_data(config: Config, as_json: bool) -> None:
     say(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if as_json else found.page())
     if found.errors:
         sys.exit(1)
+
+
+def _check_resume(config: Config, updates: int, threads: int | None, device: str | None) -> None:
+    """Print what came to the same bits with an interruption as without."""
+    from nmt.cli.streams import say, tell
+    from nmt.train.resume_check import check_resume
+
+    say(f"same\t{check_resume(config, updates, threads=threads, device=device, say=tell)}")
 
 
 def _try(

@@ -32,6 +32,12 @@ class SideConfig(Section):
         "can see; nfkc also turns ligatures and full-width forms into plain letters. none and pieces change nothing; "
         "with pieces sentencepiece's sign for a space is text, for imported models whose texts are cut already.",
     )
+    sampling_alpha: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="Cut the sentences of the training text anew each time they are read: with bpe subwords a merge is "
+        "left out with this probability (BPE-dropout, Provilkov et al. 2020: 0.1), with unigram a cut is drawn by its "
+        "probability to the power of this (Kudo 2018: 0.1 to 0.5; less is wilder). null: the best cut always.",
+    )
 
 
 class SubwordsConfig(Section):
@@ -148,6 +154,11 @@ class DataConfig(Section):
     tgt: SideConfig = Field(
         description="The language to translate into; with task: lm the one language there is.",
         examples=[{"lang": "en"}],
+    )
+    alignment: Text | None = Field(
+        default=None,
+        description="File of word alignments of the training pairs, for training.guided_alignment: line n for pair n, "
+        "as fast_align writes them (0-0 1-2: source word, target word, from 0). Words are what stands between spaces.",
     )
     subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="How words are cut into units.")
     check: bool = Field(

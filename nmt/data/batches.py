@@ -1,12 +1,13 @@
 """Sentence pairs to padded, time-major arrays; which pairs go together, and in what order."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nmt.data.corpus import ParallelCorpus
 from nmt.data.rows import TokenRows
+from nmt.data.sampling import SubwordSampler
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, boundary_ids
 
 # Sentences of so many batches are sorted by length together. More would pad less, but give the same
@@ -40,6 +41,14 @@ class Batch:
     def __len__(self) -> int:
         """Return the number of pairs, B."""
         return len(self.indices)
+
+    def doubled(self) -> "Batch":
+        """Every pair twice, side by side."""
+        twice = {
+            name: np.repeat(getattr(self, name), 2, axis=-1)
+            for name in ("src", "src_lengths", "tgt_in", "tgt_out", "tgt_lengths", "indices")
+        }
+        return replace(self, **twice, num_src_tokens=2 * self.num_src_tokens, num_tgt_tokens=2 * self.num_tgt_tokens)
 
 
 def make_batch(
@@ -121,12 +130,15 @@ class TrainBatches:
         seed: int = 42,
         shuffle: bool = True,
         boundaries: str = "eos",
+        *,
+        sampler: SubwordSampler | None = None,
     ) -> None:
         """A batch holds at most `batch_size` target tokens (EOS counted, padding not) or sentences.
 
         `batch_type` token or sentence says which; a sentence of more tokens than that is a batch by
         itself. Without `shuffle` neighbouring lines stay together and every epoch is the same. `boundaries`: see
-        `boundary_ids`.
+        `boundary_ids`. With a `sampler` sentences are cut anew in each epoch: lengths are those to be expected
+        then, and so are the numbers of tokens.
         """
         self._corpus = corpus
         self._batch_size = batch_size
@@ -134,8 +146,13 @@ class TrainBatches:
         self._seed = seed
         self._shuffle = shuffle
         self._boundaries = boundaries
-        self._src_lengths = corpus.src.lengths + sum(map(len, boundary_ids(boundaries)))
-        self._tgt_lengths = corpus.tgt.lengths + 1
+        self._sampler = sampler
+        src, tgt = corpus.src.lengths, corpus.tgt.lengths
+        if sampler is not None:
+            growth = sampler.growth(corpus)
+            src, tgt = (np.rint(n * times).astype(np.int64) for n, times in zip((src, tgt), growth, strict=True))
+        self._src_lengths = src + sum(map(len, boundary_ids(boundaries)))
+        self._tgt_lengths = tgt + 1
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
 
     def num_batches(self, epoch: int = 0) -> int:
@@ -161,8 +178,13 @@ class TrainBatches:
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch in order, from number `start` on."""
         corpus = self._corpus
-        for rows in self._batches(epoch)[start:]:
-            yield _gather(corpus.src, corpus.tgt, rows, corpus.line_numbers[rows], self._boundaries)
+        for number, rows in enumerate(self._batches(epoch)[start:], start):
+            numbers = corpus.line_numbers[rows]
+            if self._sampler is None:
+                yield _gather(corpus.src, corpus.tgt, rows, numbers, self._boundaries)
+            else:
+                src, tgt = self._sampler.draw(corpus, rows, epoch, number)
+                yield _gather(src, tgt, np.arange(len(rows)), numbers, self._boundaries)
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
         """For each batch of an epoch the rows of the corpus in it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,11 @@ class Segment:
     def __len__(self) -> int:
         """Return the number of streams, B."""
         return len(self.tgt_lengths)
+
+    def doubled(self) -> Segment:
+        """Every stream twice, side by side."""
+        tgt_in, tgt_out, lengths = (np.repeat(one, 2, axis=-1) for one in (self.tgt_in, self.tgt_out, self.tgt_lengths))
+        return replace(self, tgt_in=tgt_in, tgt_out=tgt_out, tgt_lengths=lengths)
 
 
 class StreamBatches:

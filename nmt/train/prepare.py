@@ -80,7 +80,8 @@ def check_trainable(config: Config) -> None:
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
             "nmt-quantize the model or translate with --compute-dtype int8"
         )
-    if named_cells(config):
+    sides = config.model.encoder, config.model.decoder
+    if named_cells(config) or any(side.drop_connect for side in sides):
         from nmt.model.cells import check_cells
 
         check_cells(config)

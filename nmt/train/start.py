@@ -17,7 +17,7 @@ from nmt.storage.model_folder import (
     set_params,
 )
 from nmt.storage.trained_settings import check_settings
-from nmt.train.checkpoint import load_checkpoint
+from nmt.train.checkpoint import load_checkpoint, load_raw
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -69,7 +69,7 @@ def start_from(config: Config, model: Network, optimizer: Optimizer) -> str:
     path = folder / LAST_NAME if keeps else find_checkpoint(folder)
     tensors, content = read_checkpoint(path, prefix=PARAMS_PREFIX)
     check_settings(Path("config"), config, path, content)
-    set_params(model, tensors, path)
+    set_params(model, (load_raw(path) if keeps else {}) or tensors, path)
     if not keeps:
         return f"starting from {path}, with a fresh optimizer"
     theirs = load_folder_config(folder).training.optimizer

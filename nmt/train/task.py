@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from nmt.config import Config
     from nmt.data.subwords import Subwords
+    from nmt.data.word_alignment import WordAlignments
     from nmt.evaluate import Score
     from nmt.model.network import Network
     from nmt.rnn.device import Device
@@ -71,6 +72,9 @@ class Task(Protocol):
     @property
     def fingerprint(self) -> list[int]:
         """Numbers of the training corpus by which another one is noticed."""
+
+    def alignments(self) -> WordAlignments | None:
+        """Those of the training pairs' words where the settings want them. Raises DataError where they do not fit."""
 
     def save_statistics(self, folder: Path) -> None:
         """Write what of the training text goes with the model. Raises CheckpointError where it cannot."""

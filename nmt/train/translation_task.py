@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from nmt.data.batches import Batch, TrainBatches
     from nmt.data.corpus import ParallelCorpus, Side
     from nmt.data.readers import Readers
+    from nmt.data.sampling import SubwordSampler
+    from nmt.data.word_alignment import WordAlignments
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
     from nmt.train.ranks import Ranks
@@ -56,6 +58,14 @@ class TranslationTask:
         """Pairs and target tokens."""
         return [len(self.corpus), len(self.corpus.tgt.tokens)]
 
+    def alignments(self) -> WordAlignments | None:
+        """See `Task`."""
+        from nmt.data.word_alignment import WordAlignments
+
+        path = self.config.data.alignment
+        around = self.config.model.encoder.boundaries
+        return None if path is None else WordAlignments(path, self.corpus, self.subwords, around)
+
     def save_statistics(self, folder: Path) -> None:
         """See `Task`: how long translations are."""
         save_length_model(folder / LENGTHS_NAME, self._lengths())
@@ -73,7 +83,9 @@ class TranslationTask:
 
         training = self.config.training
         seed, around = self.config.seed, self.config.model.encoder.boundaries
-        return TrainBatches(self.corpus, size, training.batch_type, seed, training.shuffle, around)
+        return TrainBatches(
+            self.corpus, size, training.batch_type, seed, training.shuffle, around, sampler=self._sampler()
+        )
 
     def smallest_batch(self) -> Batch:
         """See `Task`."""
@@ -102,6 +114,13 @@ class TranslationTask:
         translator = self._translator(model, num_threads)
         found = translations(translator, self._test.src_texts, lambda count: check(), ranks)
         return score_translations(found, self._test.references)
+
+    def _sampler(self) -> SubwordSampler | None:
+        """What cuts sentences anew, where the settings ask for it."""
+        from nmt.data.sampling import SubwordSampler
+
+        alphas = self._src.config.sampling_alpha, self._tgt.config.sampling_alpha
+        return None if alphas == (None, None) else SubwordSampler(self.subwords, alphas, self.config.seed)
 
     def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
         src, tgt = self.subwords
