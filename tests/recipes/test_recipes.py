@@ -17,7 +17,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
     *("model.encoder.hidden_size=5", "model.encoder.num_layers=1", "model.encoder.embeddings.embedding_dim=4"),
     *("model.decoder.hidden_size=6", "model.decoder.attention_size=3", "model.decoder.embeddings.embedding_dim=4"),
-    *("training.updates=3", "training.validation_freq=3", "compute_dtype=float32", "data.check=false"),
+    *(
+        "training.updates=3",
+        "training.learning_rate_warmup=1",
+        "training.validation_freq=3",
+        "compute_dtype=float32",
+        "data.check=false",
+    ),
 ]
 
 
