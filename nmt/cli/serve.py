@@ -49,7 +49,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     """Answer requests for translations by MODELs, folders of nmt-train or files of nmt-bundle, until SIGTERM.
 
     Languages are those of each model's settings. The first model of a pair is its default; others are asked for by
-    name. SIGHUP loads all models anew, and no request is lost.
+    name. SIGHUP loads all models and keys anew, and no request is lost.
 
     The page is at http://HOST:PORT/, the API at /docs: LibreTranslate's, DeepL's version 2, and the routes of OPUS-CAT
     and OpenNMT-py. /health, /ready and /metrics are for who runs it. The log goes to stderr, a JSON object a line.
@@ -76,14 +76,13 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
         ) from None
     from nmt.rnn.cores import usable_threads
     from nmt.serve.server import serve as run
-    from nmt.serve.settings import Limits, ServerSettings, read_keys
+    from nmt.serve.settings import Limits, ServerSettings
 
-    rate = options["requests_per_minute"]
     limits = Limits(
         characters=options["max_characters"],
         texts=options["max_texts"],
         alternatives=options["max_alternatives"],
-        requests_per_minute=rate,
+        requests_per_minute=options["requests_per_minute"],
         body_bytes=options["max_body"],
         file_bytes=options["max_file"],
         seconds=options["timeout"],
@@ -102,6 +101,6 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
             split=options["split"],
             log_texts=options["log_texts"],
             limits=limits,
-            keys=read_keys(options["keys"], rate) if options["keys"] else {},
+            keys=options["keys"],
         )
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.data.faults import pair_hashes
 from nmt.data.filter import LineFilter
+from nmt.data.readers import Alone, Readers, rows_before
 from nmt.data.rows import TokenRows
 from nmt.data.subwords import Subwords
 from nmt.errors import DataError
@@ -122,21 +123,22 @@ def load_parallel(
     training: bool = True,
     keep_texts: bool | None = None,
     rules: LineFilter | None = None,
+    readers: Readers | None = None,
 ) -> ParallelCorpus:
     """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz).
 
     For training, a pair with an empty side, or with a side longer than its `max_length`, is left
     out as a pair and counted. Otherwise every line stays, also an empty one, so that translations
     line up with it, and the texts are kept too (`keep_texts` overrules this). `rules` leave out more
-    pairs, of which the corpus tells how many.
+    pairs, of which the corpus tells how many. `readers` share the work of a text that is not kept, and must all call.
 
     Raises DataError if a file is missing or damaged, if the files differ in their number of lines,
     or if no pair is left.
     """
     keep_texts = not training if keep_texts is None else keep_texts
-    collected = _Collected(src, tgt, training, keep_texts, rules)
+    collected = _Collected(src, tgt, training, keep_texts, rules, readers)
     for pairs in _chunks(prefix, src.config.lang, tgt.config.lang):
-        collected.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        collected.add(pairs)
     corpus = collected.corpus()
     where = f"{prefix}.{src.config.lang}, {prefix}.{tgt.config.lang}"
     if corpus.total == 0:
@@ -201,20 +203,41 @@ def _chunks(prefix: str, src_lang: str, tgt_lang: str) -> Iterator[list[tuple[st
 
 
 class _Collected:
-    """What has been read so far: whole arrays a chunk, joined once at the end."""
+    """What has been read so far: whole arrays a chunk, joined once at the end. Several readers have a chunk each in
+    turn, and count the lines of all."""
 
-    def __init__(self, src: Side, tgt: Side, training: bool, keep_texts: bool, rules: LineFilter | None) -> None:
+    def __init__(
+        self,
+        src: Side,
+        tgt: Side,
+        training: bool,
+        keep_texts: bool,
+        rules: LineFilter | None,
+        readers: Readers | None = None,
+    ) -> None:
         self.src, self.tgt = src, tgt
         self.rules = rules
-        self.hashes: list[np.ndarray] = []
+        self.readers: Readers = Alone() if readers is None or keep_texts else readers
         self.training, self.keep_texts = training, keep_texts
-        self.ids: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self.lengths: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self.numbers: list[np.ndarray] = []
+        # Of each chunk that is this reader's, by its number.
+        self.ids: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+        self.lengths: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+        self.numbers: dict[int, np.ndarray] = {}
+        self.hashes: dict[int, np.ndarray] = {}
         self.texts: tuple[list[str], ...] = ([], [], [])
-        self.total = self.skipped_empty = self.skipped_long = 0
+        self.chunks = self.total = self.skipped_empty = self.skipped_long = 0
 
-    def add(self, src_lines: list[str], tgt_lines: list[str]) -> None:
+    def add(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """The next chunk of the text."""
+        if self.chunks % self.readers.size == self.readers.rank:
+            self._add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        elif not self.chunks and self.rules is not None:
+            self.rules.learn(list(zip(*pairs, strict=True)))
+        self.chunks += 1
+        self.total += len(pairs)
+
+    def _add(self, src_lines: list[str], tgt_lines: list[str]) -> None:
+        """A chunk that is this reader's."""
         src_clean, tgt_clean = self.src.clean(src_lines), self.tgt.clean(tgt_lines)
         rows = self.src.subwords.encode(src_clean), self.tgt.subwords.encode(tgt_clean)
         lengths = [np.array([len(row) for row in side], dtype=np.int64) for side in rows]
@@ -227,43 +250,58 @@ class _Collected:
             if self.rules is not None:
                 keep &= self.rules.keep((src_lines, tgt_lines), (src_clean, tgt_clean))
                 if self.rules.drops_duplicates:
-                    self.hashes.append(pair_hashes(src_clean, tgt_clean)[keep])
+                    self.hashes[self.chunks] = pair_hashes(src_clean, tgt_clean)[keep]
             self.skipped_empty += int(empty.sum())
             self.skipped_long += int(long.sum())
         kept = np.flatnonzero(keep)
-        self.numbers.append(kept + self.total)
-        self.total += len(src_lines)
+        self.numbers[self.chunks] = kept + self.total
         for side in (0, 1):
             joined = [token for i in kept.tolist() for token in rows[side][i]]
-            self.ids[side].append(np.array(joined, dtype=np.int32))
-            self.lengths[side].append(lengths[side][keep])
+            self.ids[side][self.chunks] = np.array(joined, dtype=np.int32)
+            self.lengths[side][self.chunks] = lengths[side][keep]
         if self.keep_texts:
             for texts, lines in zip(self.texts, (src_lines, tgt_lines, tgt_clean), strict=True):
                 texts.extend(lines[i] for i in kept.tolist())
 
     def corpus(self) -> ParallelCorpus:
+        """The whole, in every reader."""
+        readers = self.readers
+        skipped = readers.all_say((self.skipped_empty, self.skipped_long))
+        if self.rules is not None:
+            self.rules.add_up(readers.all_say(self.rules.counts))
+            if self.rules.drops_duplicates and self.training:
+                self._drop_duplicates(self.rules)
         rows = []
         for ids, lengths in zip(self.ids, self.lengths, strict=True):
-            starts = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
-            np.cumsum(np.concatenate(lengths) if lengths else [], out=starts[1:])
-            tokens = np.concatenate(ids) if ids else np.zeros(0, dtype=np.int32)
+            of_all = readers.gathered(lengths, np.int64)
+            starts = np.zeros(len(of_all) + 1, dtype=np.int64)
+            np.cumsum(of_all, out=starts[1:])
+            tokens = readers.gathered(ids, np.int32)
             ids.clear()
             rows.append(TokenRows(tokens, starts))
-        numbers = (np.concatenate(self.numbers) if self.numbers else np.zeros(0, dtype=np.int64)).astype(np.int64)
-        if self.rules is not None and self.hashes:
-            first = np.flatnonzero(self.rules.first_of_each(np.concatenate(self.hashes)))
-            rows, numbers = [side.taken(first) for side in rows], numbers[first]
-            self.texts = tuple([texts[i] for i in first.tolist()] if texts else [] for texts in self.texts)
         src_texts, tgt_texts, references = self.texts
         return ParallelCorpus(
             src=rows[0],
             tgt=rows[1],
-            line_numbers=numbers,
+            line_numbers=readers.gathered(self.numbers, np.int64),
             total=self.total,
-            skipped_empty=self.skipped_empty,
-            skipped_long=self.skipped_long,
+            skipped_empty=sum(empty for empty, _ in skipped),
+            skipped_long=sum(long for _, long in skipped),
             filtered="" if self.rules is None else self.rules.told(),
             src_texts=src_texts,
             tgt_texts=tgt_texts,
             references=references,
         )
+
+    def _drop_duplicates(self, rules: LineFilter) -> None:
+        """Keep the first of equal pairs, of which one may be another reader's."""
+        first = rules.first_of_each(self.readers.gathered(self.hashes, np.int64))
+        starts = rows_before(self.numbers, self.readers)
+        for number in self.numbers:
+            keep = first[starts[number] : starts[number + 1]]
+            self.numbers[number] = self.numbers[number][keep]
+            for ids, lengths in zip(self.ids, self.lengths, strict=True):
+                ids[number] = ids[number][np.repeat(keep, lengths[number])]
+                lengths[number] = lengths[number][keep]
+        kept = np.flatnonzero(first).tolist()
+        self.texts = tuple([texts[i] for i in kept] if texts else [] for texts in self.texts)

@@ -1,9 +1,11 @@
 """The plain search for a service: it has no last sentence. Sentences come and go while it runs, and each has the
-translation that `search` finds for it, bit for bit.
+translation that `search` finds for it, bit for bit. Long texts have a loop of their own in each thread, and a share of
+its time.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,10 +23,20 @@ if TYPE_CHECKING:
 
 _STEPS = 4
 """Steps between two looks at who has come, ended or gone: a look costs a tenth of a millisecond or two."""
+_BULK_STEPS = 1
+"""The same for long texts, whose steps are longer: a sentence that comes while they are in work waits for so many."""
+_BULK_AT_ONCE = 8
+"""Sentences of long texts that come in at one look."""
+
+BULK_SHARE = 1 / 3
+"""Of a thread's time, what long texts get while other sentences are in work: these then take half as long again."""
+
+moment = time.thread_time
+"""Seconds that the thread has computed: what it waits for a core is nobody's doing."""
 
 
 class Asked(Protocol):
-    """A sentence that somebody wants translated."""
+    """A sentence that somebody wants translated. is_bulk: of a long text, which gives way to others."""
 
     src_ids: list[int]
     """Without EOS, at least one."""
@@ -34,6 +46,10 @@ class Asked(Protocol):
     @property
     def gone(self) -> bool:
         """Whether nobody wants it any more."""
+
+    @property
+    def is_bulk(self) -> bool:
+        """Whether it is of a long text."""
 
     def found(self, hypotheses: list[Hypothesis]) -> None:
         """Called once with its translations, best first; with those so far or none where it is gone."""
@@ -45,8 +61,9 @@ class Asked(Protocol):
 class Waiting(Protocol):
     """Where sentences come from, for any number of searches at once."""
 
-    def take(self, most: int, *, wait: bool) -> Sequence[Asked] | None:
-        """Up to so many sentences that wait, at least one if `wait` is true; None when no other will come."""
+    def take(self, most: int, most_bulk: int, *, wait: bool) -> Sequence[Asked] | None:
+        """Up to so many sentences that wait, and up to so many of long texts; at least one if `wait` is true; None when
+        no other will come."""
 
 
 class LiveSearch:
@@ -69,7 +86,7 @@ class LiveSearch:
         options: SearchOptions | None = None,
     ) -> None:
         """Arguments as of `search`. size: sentences in work in a thread; longest: most subwords of a source."""
-        self._model, self._size, self._n_best = model, size, n_best
+        self._model, self.size, self.n_best = model, size, n_best
         self._options = options or SearchOptions()
         self._ratio, self._extra = max_length_ratio, max_length_extra
         most = int(self._options.limits([[0] * longest], max_length_ratio, max_length_extra)[0])
@@ -101,43 +118,23 @@ class LiveSearch:
 
     def run(self, waiting: Waiting, threads: int = 1) -> None:
         """Search until `waiting` says that no other sentence will come and all have ended."""
-        decoder = self._model.search_decoder(threads)
-        loop = decoder.begin_loop(self._settings)
-        if loop is None:
-            raise ValueError("LiveSearch: must be a plain search, got a decoder without one; call search")
-        places = _Places(
-            2 * self._size
-        )  # one for each slot of the loop: ended sentences keep theirs until they are read
+        single, bulk = _Lane(self, threads, _STEPS), _Lane(self, threads, _BULK_STEPS)
+        turns = _Turns(single, bulk)
         try:
             more = True
-            while more or places.taken:
-                if more and loop.wants_more and places.taken < self._size:
-                    more = self._let_in(decoder, loop, places, waiting)
-                if places.taken:
-                    self._search_on(decoder, loop, places)
+            while more or single.taken or bulk.taken:
+                rooms = single.room, turns.bulk_room
+                if more and any(rooms):
+                    came = waiting.take(*rooms, wait=not single.taken and not bulk.taken)
+                    more = came is not None
+                    turns.let_in(came or ())
+                turns.search_on()
         except BaseException as error:
-            for asked in places.everyone():
+            for asked in single.everyone() + bulk.everyone():
                 asked.failed(error)
             raise
-        decoder.close()
-
-    def _let_in(self, decoder: SearchDecoder, loop: CompiledBeam, places: _Places, waiting: Waiting) -> bool:
-        """Let those who wait come in, as far as there is room; whether others may come later."""
-        came = waiting.take(self._size - places.taken, wait=not places.taken)
-        if came:
-            block = self._block(places, came)
-            for place, hypotheses in admit_block(decoder, loop, block, places.limits, places.expected):
-                places.free(place).found(hypotheses)
-        return came is not None
-
-    def _search_on(self, decoder: SearchDecoder, loop: CompiledBeam, places: _Places) -> None:
-        """Some steps, and what has ended in them."""
-        loop.abandon(places.gone())
-        loop.run(more=False, most_steps=_STEPS)
-        ended = loop.ended()
-        decoder.release(np.array([one.sentence_id for one in ended], np.int64))
-        for one in ended:
-            places.free(one.sentence).found(translations(one.hypotheses, self._n_best))
+        single.close()
+        bulk.close()
 
     def _block(self, places: _Places, came: Sequence[Asked]) -> Block:
         """Sentences that come in together, with their places; the longest first, as they are encoded."""
@@ -149,6 +146,111 @@ class LiveSearch:
         if self._options.shortlist is not None:
             candidates = [self._options.shortlist.candidates(source, []) for source in sources]
         return Block(np.array(numbers), sources, candidates)
+
+    def _begin(self, threads: int) -> tuple[SearchDecoder, CompiledBeam]:
+        """A loop in which nobody is in work, and its decoder."""
+        decoder = self._model.search_decoder(threads)
+        loop = decoder.begin_loop(self._settings)
+        if loop is None:
+            raise ValueError("LiveSearch: must be a plain search, got a decoder without one; call search")
+        return decoder, loop
+
+
+class _Lane:
+    """The sentences of one kind that are in work in a thread: all the others, or those of long texts. `last`: seconds
+    of its last steps."""
+
+    def __init__(self, search: LiveSearch, threads: int, steps: int) -> None:
+        self._search, self._threads, self._steps = search, threads, steps
+        # A place for each slot of the loop: ended sentences keep theirs until they are read.
+        self._places = _Places(2 * search.size)
+        self._loop: tuple[SearchDecoder, CompiledBeam] | None = None  # begun when the first sentence comes
+        self.last = 0.0
+
+    @property
+    def taken(self) -> int:
+        """How many are in work."""
+        return self._places.taken
+
+    @property
+    def room(self) -> int:
+        """How many may come in now."""
+        if self._loop is not None and not self._loop[1].wants_more:
+            return 0
+        return max(0, self._search.size - self.taken)
+
+    def everyone(self) -> list[Asked]:
+        """All sentences in work."""
+        return self._places.everyone()
+
+    def let_in(self, came: Sequence[Asked]) -> float:
+        """Let sentences come in; the seconds that it has taken."""
+        if not came:
+            return 0.0
+        began = moment()
+        if self._loop is None:
+            self._loop = self._search._begin(self._threads)
+        places, block = self._places, self._search._block(self._places, came)
+        for place, hypotheses in admit_block(*self._loop, block, places.limits, places.expected):
+            places.free(place).found(hypotheses)
+        return moment() - began
+
+    def search_on(self) -> float:
+        """Some steps, and what has ended in them; the seconds that it has taken."""
+        if self._loop is None or not self.taken:
+            return 0.0
+        began = moment()
+        (decoder, loop), places = self._loop, self._places
+        loop.abandon(places.gone())
+        loop.run(more=False, most_steps=self._steps)
+        ended = loop.ended()
+        decoder.release(np.array([one.sentence_id for one in ended], np.int64))
+        for one in ended:
+            places.free(one.sentence).found(translations(one.hypotheses, self._search.n_best))
+        self.last = moment() - began
+        return self.last
+
+    def close(self) -> None:
+        """Nobody is in work any more."""
+        if self._loop is not None:
+            self._loop[0].close()
+
+
+class _Turns:
+    """How two lanes share a thread: bulk has all the time while it is alone, and else BULK_SHARE of it.
+
+    Two loops, not one with places for both: a step of many sentences takes several times as long as one of few, and
+    whoever shares a loop with a long text waits for all of it at each step. (Deficit round robin, Shreedhar and
+    Varghese 1996: what a lane may spend grows with what the other has spent.)
+    """
+
+    def __init__(self, single: _Lane, bulk: _Lane) -> None:
+        self._single, self._bulk = single, bulk
+        self._credit = 0.0  # seconds that bulk may spend beside the others, or has spent too much
+
+    @property
+    def bulk_room(self) -> int:
+        """How many sentences of long texts may come in now: few at a time, as the others wait until they are
+        encoded, and none before the last ones are paid for."""
+        if self._single.taken and self._credit < 0:
+            return 0
+        return min(self._bulk.room, _BULK_AT_ONCE)
+
+    def let_in(self, came: Sequence[Asked]) -> None:
+        """Let sentences come into their lanes."""
+        self._single.let_in([one for one in came if not one.is_bulk])
+        self._credit -= self._bulk.let_in([one for one in came if one.is_bulk])
+
+    def search_on(self) -> None:
+        """The next steps of those whose turn it is."""
+        if not self._single.taken:
+            self._bulk.search_on()
+            self._credit = 0.0
+            return
+        self._credit += BULK_SHARE / (1 - BULK_SHARE) * self._single.search_on()
+        if self._bulk.taken and self._credit >= self._bulk.last:
+            self._credit -= self._bulk.search_on()
+        self._credit = min(self._credit, self._bulk.last)  # who was not there saves nothing up
 
 
 class _Places:

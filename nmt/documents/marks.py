@@ -6,8 +6,10 @@ Elements stay a tree: each mark comes out once, and what lay within an element d
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from nmt.documents.words import NOWHERE, TargetWords
@@ -74,6 +76,12 @@ def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict
     return "".join([*parts, " ".join(words[done:])]).rstrip(" ")
 
 
+def _pieces(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
+    """[start, end) cut so many characters behind its start."""
+    bounds = [start, *(start + cut for cut in cuts), end]
+    return list(pairwise(bounds))
+
+
 class _Layout:
     """Where marks go."""
 
@@ -83,6 +91,7 @@ class _Layout:
         self._target = " ".join(word.text for word in found.words)
         self._words = [m.span() for m in re.finditer(r"\S+", self._target)] if self._target else []
         self._sources = self._sources_of_spans()
+        self._cut_copies()
         self._root = _Node(-1, len(marks), 0, len(text), self._tree(0, len(marks)))
         self._root.high, self._root.stop = len(self._words), len(self._target)
         self._place(self._root)
@@ -97,6 +106,41 @@ class _Layout:
         for word in self._found.words:
             found += [word.source] * max(1, len(word.text.split()))
         return found
+
+    def _cut_copies(self) -> None:
+        """Cut words that have marks within them, and come out as they went in, where the marks are: `[<b>1</b>]`."""
+        ats = sorted({mark.at for mark in self._marks})
+        cuts = [[at - a for at in ats[bisect_right(ats, a) : bisect_left(ats, b)]] for a, b in self._spans]
+        spans: list[tuple[int, int]] = []
+        words: list[tuple[int, int]] = []
+        sources: list[int] = []
+        self._whole: list[int] = []  # of each piece of the source, the number of its word
+        first: list[int] = []  # of each word of the source, its first piece
+        for n, ((a, b), own) in enumerate(zip(self._spans, cuts, strict=True)):
+            first.append(len(spans))
+            copies = any(s == n and self._is_copy(t, n) for t, s in enumerate(self._sources)) if own else False
+            pieces = _pieces(a, b, own if copies else [])
+            spans += pieces
+            self._whole += [n] * len(pieces)
+        self._first_target: list[int] = []  # of each word of the target, its first piece
+        for t, ((a, b), source) in enumerate(zip(self._words, self._sources, strict=True)):
+            self._first_target.append(len(words))
+            is_copy = 0 <= source < len(cuts) and bool(cuts[source]) and self._is_copy(t, source)
+            pieces = _pieces(a, b, cuts[source] if is_copy else [])
+            words += pieces
+            begin = first[source] if 0 <= source < len(first) else source
+            sources += [begin + k for k in range(len(pieces))]
+        self._spans, self._words, self._sources = spans, words, sources
+
+    def _is_copy(self, t: int, n: int) -> bool:
+        """Whether a word of the target is one of the source, but for its case."""
+        one, other = self._target[slice(*self._words[t])], self._source[slice(*self._spans[n])]
+        return len(one) == len(other) and one.casefold() == other.casefold()
+
+    def _best_of(self, piece: int) -> int:
+        """The target word that attends most to the word of a piece of the source."""
+        t = self._found.of_source(self._whole[piece])[0]
+        return self._first_target[min(t, len(self._first_target) - 1)]
 
     def _tree(self, first: int, last: int) -> list[_Node]:
         """The nodes of marks first ... last - 1, which are whole elements and marks alone."""
@@ -155,7 +199,7 @@ class _Layout:
             if total <= 0:
                 total, start = 0.0, t + 1
         if best == 0 and own and parent.low < parent.high:
-            t = min(max(self._found.of_source(min(own))[0], parent.low), parent.high - 1) if self._found.words else 0
+            t = min(max(self._best_of(min(own)), parent.low), parent.high - 1) if self._found.words else 0
             node.low, node.high = t, t + 1
 
     def _part(self, left: _Node, right: _Node) -> None:
@@ -179,16 +223,45 @@ class _Layout:
             node.begin = node.stop = min(self._start_of(node.low), parent.stop)
             return
         node.begin, node.stop = self._words[node.low][0], self._words[node.high - 1][1]
-        after = self._source[node.end : node.end + 1]
-        if after and after in _CLOSING:
-            bare = self._target[node.begin : node.stop].rstrip(_CLOSING)
-            if bare:
-                node.stop = node.begin + len(bare)
-        before = self._source[max(0, node.start - 1) : node.start]
-        if before and not before.isspace() and not before.isalnum():
-            while node.begin < node.stop - 1 and self._target[node.begin] == before:
-                node.begin += 1
+        if not self._ends_there(node.low, 0, node.start):
+            node.begin += self._outside_at_begin(node)
+        if not self._ends_there(node.high - 1, 1, node.end):
+            node.stop -= self._outside_at_end(node)
         node.begin, node.stop = max(node.begin, parent.begin), min(node.stop, parent.stop)
+
+    def _ends_there(self, t: int, side: int, at: int) -> bool:
+        """Whether a piece of the target is one of the source that begins (side 0) or ends (1) at this character."""
+        n = self._sources[t]
+        return 0 <= n < len(self._spans) and self._spans[n][side] == at and self._is_copy(t, n)
+
+    def _outside_at_begin(self, node: _Node) -> int:
+        """Characters of its first target word that stand before an element which begins within a word of the source:
+        those that stood before it, as they are, or what is left of the part that it holds."""
+        head = self._source[: node.start].rpartition(" ")[2]
+        word = self._target[node.begin : self._words[node.low][1]]
+        inner = self._source[node.start : node.end]
+        if not head or inner[:1].isspace():
+            return 0
+        if len(head) < len(word) and word[: len(head)].casefold() == head.casefold():
+            return len(head)
+        if " " not in inner and len(inner) < len(word) and word[-len(inner) :].casefold() == inner.casefold():
+            return len(word) - len(inner)
+        opening = head[-1]
+        return 0 if opening.isalnum() else min(len(word) - len(word.lstrip(opening)), len(word) - 1)
+
+    def _outside_at_end(self, node: _Node) -> int:
+        """The same for characters of its last target word that stand behind it."""
+        tail = self._source[node.end :].partition(" ")[0]
+        word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop]
+        inner = self._source[node.start : node.end]
+        if not tail or inner[-1:].isspace():
+            return 0
+        if len(tail) < len(word) and word[-len(tail) :].casefold() == tail.casefold():
+            return len(tail)
+        if " " not in inner and len(inner) < len(word) and word[: len(inner)].casefold() == inner.casefold():
+            return len(word) - len(inner)
+        bare = word.rstrip(_CLOSING)
+        return len(word) - len(bare) if tail[0] in _CLOSING and bare else 0
 
     def _start_of(self, t: int) -> int:
         return self._words[t][0] if t < len(self._words) else len(self._target)
@@ -206,9 +279,9 @@ class _Layout:
 
     def _edge(self, word: int, *, after: bool) -> int:
         """Where the translation of a source word begins or ends."""
-        places = [t for t, source in enumerate(self._sources) if source == word] or self._found.of_source(word)
-        if not places or not self._words:
+        if not self._words or not self._found.words:
             return 0
+        places = [t for t, source in enumerate(self._sources) if source == word] or [self._best_of(word)]
         t = min(max(places) if after else min(places), len(self._words) - 1)
         return self._words[t][1 if after else 0]
 

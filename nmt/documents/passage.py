@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from nmt.documents.marks import Mark, with_marks
@@ -35,30 +36,40 @@ class Sentence:
     marks: tuple[Mark, ...] = ()
     escape: dict[int, str] = field(default_factory=dict)
 
+    @cached_property
+    def placeholders(self) -> list[Placeholder]:
+        """Those of the text, in order."""
+        return placeholders_of(self.text)
+
+    @cached_property
+    def is_capitals(self) -> bool:
+        """Whether it is written in capitals, placeholders aside."""
+        return _is_capitals(self.text, self.placeholders)
+
     @property
     def asked(self) -> str:
         """What is translated: capitals as a sentence has them, where all are capitals."""
-        return _sentence_case(self.text, placeholders_of(self.text)) if _is_capitals(self.text) else self.text
+        return _sentence_case(self.text, self.placeholders) if self.is_capitals else self.text
 
     @property
     def needs_detail(self) -> bool:
         """Whether the words of the translation must know where they come from."""
-        return bool(self.marks) or bool(placeholders_of(self.text))
+        return bool(self.marks or self.placeholders)
 
     def translated(self, translation: Translation) -> str:
         """The sentence in the other language, with all that belongs to it; as it was written where nothing changed."""
         text = self.asked
         if translation.text == text:
             return self.before + self.raw + self.after
-        placeholders = placeholders_of(self.text)
+        placeholders = self.placeholders
         if not self.marks and not placeholders:
             found = translation.text
-            body = (found.upper() if _is_capitals(self.text) else found).translate(self.escape)
+            body = (found.upper() if self.is_capitals else found).translate(self.escape)
             return self.before + body + self.after
         spans = [m.span() for m in re.finditer(r"\S+", self.text)]
         words = self._words(translation, len(spans))
-        keep_placeholders(words, [(_word_at(spans, one.start), one) for one in placeholders])
-        if _is_capitals(self.text):
+        keep_placeholders(words, self.text, [(_word_at(spans, one.start), one) for one in placeholders])
+        if self.is_capitals:
             words.words = [w if w.is_kept else replace(w, text=w.text.upper()) for w in words.words]
         return self.before + with_marks(self.text, self.marks, words, self.escape) + self.after
 
@@ -114,12 +125,16 @@ def _word_at(spans: list[tuple[int, int]], at: int) -> int:
     return next(n for n, (_, end) in enumerate(spans) if at < end)
 
 
-def _is_capitals(text: str) -> bool:
+def _is_capitals(text: str, placeholders: list[Placeholder]) -> bool:
     """Whether a sentence is written in capitals, placeholders aside."""
-    for one in reversed(placeholders_of(text)):
+    for one in reversed(placeholders):
         text = text[: one.start] + text[one.end :]
-    letters = [c for c in text if c.isupper() or c.islower()]
-    return len(letters) >= _LEAST_CAPITALS and all(c.isupper() for c in letters)
+    capitals = 0
+    for c in text:
+        if c.islower():
+            return False
+        capitals += c.isupper()
+    return capitals >= _LEAST_CAPITALS
 
 
 def _sentence_case(text: str, placeholders: list[Placeholder]) -> str:

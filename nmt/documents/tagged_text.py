@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from typing import Literal
+from unicodedata import category
 
 from nmt.documents.marks import Mark
 from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence
@@ -24,6 +25,7 @@ Any other is a wall: sentences end there."""
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _OPAQUE = frozenset("script style code kbd samp var svg math textarea template noscript object iframe pre".split())
 """Elements whose content is not translated."""
+_SYMBOLS = "¶§†‡•·#*"
 _OPAQUE_INLINE = frozenset("code kbd samp var svg math".split())
 
 
@@ -142,7 +144,29 @@ def _kept_whole(tokens: list[Token], kept: list[bool]) -> list[Token]:
 def html_tokens(text: str, ignored: frozenset[str] = frozenset()) -> list[Token]:
     """Of HTML, whatever is wrong with it: the tokens together are the text. ignored: elements that are not looked
     into."""
-    return _Reader(text, ignored).tokens()
+    return _symbols_whole(_Reader(text, ignored).tokens())
+
+
+def _symbols_whole(tokens: list[Token]) -> list[Token]:
+    """The same with elements around nothing but symbols, such as the link behind a heading, as one token each: they
+    are no words, and stay beside the one that they stood beside."""
+    found: list[Token] = []
+    for token in tokens:
+        found.append(token)
+        if token.kind != "close":
+            continue
+        start = len(found) - 2
+        while start >= 0 and found[start].kind == "text":
+            start -= 1
+        inner = html.unescape("".join(one.raw for one in found[start + 1 : -1]))
+        if start >= 0 and found[start].kind == "open" and found[start].name == token.name and _is_symbols(inner):
+            found[start:] = [Token("alone", "".join(one.raw for one in found[start:]), token.name)]
+    return found
+
+
+def _is_symbols(text: str) -> bool:
+    """Whether a text holds symbols, and neither words nor what ends or divides sentences."""
+    return bool(text.strip()) and all(c.isspace() or c in _SYMBOLS or category(c).startswith("S") for c in text)
 
 
 def html_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:

@@ -19,7 +19,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError
-from nmt.serve import cat_tools, deepl, libretranslate, own_routes
+from nmt.serve import cat_tools, deepl, deepl_documents, libretranslate, own_routes
 from nmt.serve.errors import RequestError
 from nmt.serve.log import log_request
 from nmt.serve.openapi import openapi, spec_page
@@ -96,6 +96,7 @@ ROUTES = [
     Route("/docs", documentation, methods=["GET"]),
     *libretranslate.ROUTES,
     *deepl.ROUTES,
+    *deepl_documents.ROUTES,
     *cat_tools.ROUTES,
     *own_routes.ROUTES,
 ]
@@ -195,6 +196,7 @@ def make_app(service: Service) -> Starlette:
     app.add_middleware(Around, service=service)
     state: Any = app.state
     state.service, state.glossaries, state.sessions = service, deepl.Glossaries(), own_routes.Sessions()
+    state.documents = deepl_documents.Documents()
     return app
 
 
@@ -212,6 +214,6 @@ async def _reloading(service: Service) -> None:
         came.clear()
         try:
             await service.reload()
-            _logger.info("models are loaded anew")
+            _logger.info("models and keys are loaded anew")
         except NMTError as error:
             _logger.error("models could not be loaded anew, the former ones go on: %s", error)

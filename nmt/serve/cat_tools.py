@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nmt.documents import Passage, read_passage
+from nmt.documents import read_passage
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.libretranslate import enter, service_of
@@ -26,7 +26,7 @@ async def opus_cat(request: Request) -> Response:
     source, target = text_field(fields, "srcLangCode"), text_field(fields, "trgLangCode")
     names = {one.name for one in service.models.all}
     tag = fields.get("modelTag")
-    model, _ = service.pair(source, target, [text], tag if tag in names else None)
+    model, _ = await service.pair(source, target, [text], tag if tag in names else None)
     found = await while_connected(request, service.translate(model, [text], Wanted(), client))
     request.scope["nmt.texts"] = [text]
     return CompactJSON({"translation": found[0][0]})
@@ -47,35 +47,37 @@ async def opus_cat_login(request: Request) -> Response:
 
 
 async def open_nmt(request: Request) -> Response:
-    """POST /translator/translate: a list of sources; `id` is the number of a model."""
+    """POST /translator/translate: a list of sources; `id` is the number of a model. The answer is a list for each rank
+    of the translations of all sources, as that server's (onmt/bin/server.py) is."""
     service = service_of(request)
     given = parse_json(await read_body(request, service))
     client = enter(request, {})
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+    if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
         raise RequestError(400, 'body: must be a list such as [{"id": 0, "src": "..."}], got another')
     texts = [text_field(one, "src") for one in given]
-    service.check(texts)
+    numbers = {count_field(one, "id") for one in given}
+    counts = {max(1, count_field(one, "n_best", 1)) for one in given}
     models = service.models.all
-    answers: list[list[dict[str, Any]]] = []
-    for one, text in zip(given, texts, strict=True):
-        number = count_field(one, "id")
-        model = models[number] if number < len(models) else None
-        if model is None:
-            raise RequestError(400, f"id: must be the number of a model, 0 to {len(models) - 1}, got {number}")
-        passage: Passage = read_passage(text)
-        sentences = passage.sentences
-        ask = Ask(count_field(one, "n_best", 1) or 1, any(s.needs_detail for s in sentences))
-        service.check([], ask.n_best - 1)
-        found = await while_connected(request, service.ask(model, [s.asked for s in sentences], ask, client))
-        service.measures.translated(model.name, len(sentences), len(text))
-        count = max((len(translations) for translations in found), default=1)
-        rows = []
-        for rank in range(count):
-            chosen = [ts[min(rank, len(ts) - 1)] for ts in found]
+    if len(numbers) > 1 or len(counts) > 1:
+        raise RequestError(400, "id, n_best: must be the same for all of a request, got several; send others apart")
+    (number,), (count,) = numbers, counts
+    if number >= len(models):
+        raise RequestError(400, f"id: must be the number of a model, 0 to {len(models) - 1}, got {number}")
+    service.check(texts, count - 1)
+    passages = [read_passage(text) for text in texts]
+    sentences = [one for passage in passages for one in passage.sentences]
+    ask = Ask(count, any(one.needs_detail for one in sentences))
+    work = service.ask(models[number], [one.asked for one in sentences], ask, client)
+    found = iter(await while_connected(request, work))
+    service.count(models[number], sentences, client, sum(map(len, texts)))
+    own = [[next(found) for _ in passage.sentences] for passage in passages]
+    ranks: list[list[dict[str, Any]]] = [[] for _ in range(count)]
+    for text, passage, translations in zip(texts, passages, own, strict=True):
+        for rank, rows in enumerate(ranks):
+            chosen = [ts[min(rank, len(ts) - 1)] for ts in translations]
             score = sum(t.score for t in chosen)
             rows.append({"src": text, "tgt": passage.joined(chosen), "n_best": count, "pred_score": score})
-        answers.append(rows)
-    return CompactJSON(answers)
+    return CompactJSON(ranks)
 
 
 async def open_nmt_models(request: Request) -> Response:

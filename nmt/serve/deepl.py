@@ -78,17 +78,21 @@ class Glossaries:
         del self._all[self.get(client, name).id]
 
 
-async def _fields(request: Request) -> tuple[dict[str, Any], str]:
-    """What is given, and the client."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    return fields, enter(request, fields | {"api_key": fields.get("auth_key")})
+async def deepl_fields(request: Request) -> tuple[dict[str, Any], str]:
+    """What is given, and the client. Raises RequestError."""
+    fields = await read_fields(request, service_of(request))
+    return fields, enter_deepl(request, fields)
+
+
+def enter_deepl(request: Request, fields: dict[str, Any]) -> str:
+    """The client of a request. Raises RequestError where it may not ask."""
+    return enter(request, fields | {"api_key": fields.get("auth_key")})
 
 
 async def translate(request: Request) -> Response:
     """POST /v2/translate, and GET as some clients do."""
     service = service_of(request)
-    fields, client = await _fields(request)
+    fields, client = await deepl_fields(request)
     texts = texts_field(fields, "text")
     target = text_field(fields, "target_lang")
     source = text_field(fields, "source_lang", "auto") or "auto"
@@ -96,7 +100,7 @@ async def translate(request: Request) -> Response:
     markup = text_field(fields, "tag_handling", "") or "text"
     if markup not in ("text", "html", "xml"):
         raise RequestError(400, f"tag_handling: must be html or xml, got {markup[:40]!r}")
-    model, _ = service.pair(source, target, texts, fields.get("model"))
+    model, _ = await service.pair(source, target, texts, fields.get("model"))
     entries: tuple[tuple[str, str], ...] = ()
     if name := fields.get("glossary_id"):
         entries = request.app.state.glossaries.get(client, str(name)).entries
@@ -121,7 +125,7 @@ def _names(given: Any) -> frozenset[str]:
 
 async def languages(request: Request) -> Response:
     """GET /v2/languages."""
-    fields, _ = await _fields(request)
+    fields, _ = await deepl_fields(request)
     targets = service_of(request).models.targets
     if fields.get("type", "source") != "target":
         return CompactJSON([{"language": c.upper(), "name": language_name(c)} for c in targets])
@@ -130,21 +134,22 @@ async def languages(request: Request) -> Response:
 
 
 async def usage(request: Request) -> Response:
-    """GET /v2/usage: nothing is counted against anybody."""
-    await _fields(request)
-    return CompactJSON({"character_count": 0, "character_limit": 10**12})
+    """GET /v2/usage: characters since the server began, and no limit that anybody reaches."""
+    _, client = await deepl_fields(request)
+    used = service_of(request).gate.used(client)
+    return CompactJSON({"character_count": used, "character_limit": 10**12})
 
 
 async def glossary_pairs(request: Request) -> Response:
     """GET /v2/glossary-language-pairs."""
-    await _fields(request)
+    await deepl_fields(request)
     pairs = [(source, target) for source, to in service_of(request).models.targets.items() for target in to]
     return CompactJSON({"supported_languages": [{"source_lang": s, "target_lang": t} for s, t in pairs]})
 
 
 async def glossaries(request: Request) -> Response:
     """GET and POST /v2/glossaries."""
-    fields, client = await _fields(request)
+    fields, client = await deepl_fields(request)
     kept: Glossaries = request.app.state.glossaries
     if request.method == "GET":
         return CompactJSON({"glossaries": [one.about for one in kept.of(client)]})
@@ -178,7 +183,7 @@ def _entries(text: str, form: str) -> tuple[tuple[str, str], ...]:
 
 async def glossary(request: Request) -> Response:
     """GET and DELETE /v2/glossaries/ID."""
-    _, client = await _fields(request)
+    _, client = await deepl_fields(request)
     kept: Glossaries = request.app.state.glossaries
     name = request.path_params["name"]
     if request.method == "DELETE":
@@ -189,7 +194,7 @@ async def glossary(request: Request) -> Response:
 
 async def glossary_entries(request: Request) -> Response:
     """GET /v2/glossaries/ID/entries."""
-    _, client = await _fields(request)
+    _, client = await deepl_fields(request)
     found = request.app.state.glossaries.get(client, request.path_params["name"])
     text = "\n".join("\t".join(pair) for pair in found.entries)
     return Response(text, media_type="text/tab-separated-values")

@@ -35,6 +35,8 @@ BULK = 16
 """Sentences of a request from which it is a long text, which gives way to others."""
 _SIDE_BATCH = 16
 """Requests beyond the plain search are answered so many sentences at a time, so that nobody waits for long."""
+_SIDE_BULK = 4
+"""Of these, those of long texts while others wait."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,8 @@ class Engine:
         self.translator, self._shortlist = translator, shortlist
         self._chosen = chosen_settings(translator.config.decoding, {})
         size = -(-int(self._chosen["batch_size"]) // threads)
-        self._queue: FairQueue[_Sentence] = FairQueue(most_waiting, size * threads)
-        self._side: FairQueue[_Sentence] = FairQueue(most_waiting, 4 * _SIDE_BATCH)
+        self._queue: FairQueue[_Sentence] = FairQueue(most_waiting)
+        self._side: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._live = self._live_search(size)
         self._threads = [Thread(target=self._aside, name="nmt-serve-aside", daemon=True)]
         if self._live is not None:
@@ -155,11 +157,18 @@ class Engine:
         return len(self._queue) + len(self._side)
 
     async def translate(
-        self, sentences: Sequence[str], ask: Ask | None = None, client: str = ""
+        self,
+        sentences: Sequence[str],
+        ask: Ask | None = None,
+        client: str = "",
+        *,
+        accepted: bool = False,
+        is_bulk: bool = False,
     ) -> list[list[Translation]]:
-        """For each sentence its translations, the best first, at least one. Cancelled, it leaves the search.
+        """For each sentence its translations, the best first, at least one. Cancelled, it leaves the search. accepted:
+        the sentences go on with a request that has begun; is_bulk: they are of a long text, however few.
 
-        Raises FullError: Too many wait. NMTError: The model cannot do what is asked.
+        Raises FullError: Too many wait. ClosedError: The engine has ended. NMTError: The model cannot do what is asked.
         """
         ask = ask or Ask()
         cut: set[int] = set()
@@ -172,13 +181,13 @@ class Engine:
         found = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if not there:
             return found
-        job = _Job(ask, len(there) >= BULK, loop, loop.create_future(), found, len(there))
+        job = _Job(ask, is_bulk or len(there) >= BULK, loop, loop.create_future(), found, len(there))
         live = self._live is not None and ask.is_plain
         tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self) for n in there]
         if live and (lengths := self._expected([ids[n] for n in there])) is not None:
             for ticket, length in zip(tickets, lengths, strict=True):
                 ticket.expected = length
-        (self._queue if live else self._side).put(client, tickets)
+        (self._queue if live else self._side).put(client, tickets, accepted=accepted)
         try:
             await job.future
         except asyncio.CancelledError:
@@ -238,15 +247,11 @@ class Engine:
 
     def live_found(self, sentence: _Sentence, hypotheses: list[Hypothesis]) -> None:
         """A sentence has left the search."""
-        self._queue.ended(sentence)
         if sentence.gone:
             return
         if sentence.job.ask.details and hypotheses:
             sentence.hypotheses = hypotheses
-            try:
-                self._side.put("", [sentence])
-            except Exception as error:  # noqa: BLE001 - full, or closed: it is the request's error
-                sentence.job.fail(error)
+            self._side.put("", [sentence], accepted=True)
             return
         found = self.translator.translations_of(hypotheses)
         sentence.job.answer(sentence.index, with_warnings(found, cut=sentence.is_cut))
@@ -255,7 +260,9 @@ class Engine:
 
     def _aside(self) -> None:
         """The life of the thread for all that is not plain."""
-        while (taken := self._side.take(_SIDE_BATCH, wait=True)) is not None:
+        while (taken := self._side.take(_SIDE_BATCH - _SIDE_BULK, _SIDE_BULK, wait=True)) is not None:
+            if all(one.is_bulk for one in taken):
+                taken += self._side.take(0, _SIDE_BATCH - len(taken), wait=False) or []
             groups: dict[tuple[bool, Ask], list[_Sentence]] = {}
             for one in taken:
                 groups.setdefault((one.hypotheses is not None, one.job.ask), []).append(one)
@@ -269,8 +276,6 @@ class Engine:
                         _logger.exception("a request beside the search has failed")
                     for one in group:
                         one.job.fail(error)
-            for one in taken:
-                self._side.ended(one)
 
     def _detailed(self, group: list[_Sentence]) -> list[list[Translation]]:
         """With details of what the live search has found."""

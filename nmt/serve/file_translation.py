@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from nmt.documents.document import MEDIA_TYPES, Document, format_of, read_document
@@ -13,37 +14,48 @@ from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.service import Service
 
-_PIECE = 256
-"""Sentences of a file that wait at a time: what is known of its progress, and kept of a file that nobody wants."""
+
+@dataclass(frozen=True)
+class FileWish:
+    """A file, and what is to become of it. source: may be auto; model: its name, where it is not the first of the pair;
+    ticket: under which progress is told."""
+
+    name: str
+    content: bytes
+    source: str
+    target: str
+    model: str | None = None
+    glossary: tuple[tuple[str, str], ...] = ()
+    ticket: str = ""
 
 
-async def translate_file(
-    service: Service, name: str, content: bytes, pair: tuple[str, str], client: str, ticket: str = ""
-) -> str:
-    """Translate a file; the name by which it is fetched. ticket: under which its progress is told. Raises
-    RequestError."""
+async def translate_file(service: Service, wish: FileWish, client: str) -> str:
+    """Translate a file; the name by which it is fetched. Raises RequestError."""
     try:
-        form = format_of(name)
-        first = await asyncio.to_thread(read_document, content, form, name, None)
-        sample = [one.text for passage in first.passages[:50] for one in passage.sentences[:20]]
-        model, _ = service.pair(*pair, sample or [""])
-        document = first
+        form = format_of(wish.name)
+        document = await asyncio.to_thread(read_document, wish.content, form, wish.name, None)
+        sample = [one.text for passage in document.passages[:50] for one in passage.sentences[:20]]
+        model, _ = await service.pair(wish.source, wish.target, sample or [""], wish.model)
         if model.splitter is not None:
-            document = await asyncio.to_thread(read_document, content, form, name, model.splitter)
+            document = await asyncio.to_thread(read_document, wish.content, form, wish.name, model.splitter)
     except NMTError as error:
         raise RequestError(400, str(error)) from None
     sentences = [one for passage in document.passages for one in passage.sentences]
-    answers: list[Translation] = []
-    for at in range(0, len(sentences), _PIECE):
-        service.files.note(ticket, at, len(sentences))
-        piece = sentences[at : at + _PIECE]
-        ask = Ask(details=any(one.needs_detail for one in piece))
-        found = await service.ask(model, [one.asked for one in piece], ask, client)
-        answers += [translations[0] for translations in found]
-    service.files.note(ticket, len(sentences), len(sentences))
-    service.measures.translated(model.name, len(sentences), sum(len(one.text) for one in sentences))
-    written = await asyncio.to_thread(_written, document, answers)
-    return service.files.keep(_file_name(name, model.target), written, MEDIA_TYPES[form])
+    done = 0
+
+    def note(more: int) -> None:
+        nonlocal done
+        done += more
+        service.files.note(wish.ticket, done, len(sentences))
+
+    note(0)
+    found = await service.sentences(model, sentences, Ask(glossary=wish.glossary), client, note)
+    service.count(model, sentences, client, sum(len(one.text) for one in sentences))
+    try:
+        written = await asyncio.to_thread(_written, document, [translations[0] for translations in found])
+    except NMTError as error:
+        raise RequestError(400, str(error)) from None
+    return service.files.keep(_file_name(wish.name, model.target), written, MEDIA_TYPES[form])
 
 
 def _written(document: Document, answers: list[Translation]) -> bytes:

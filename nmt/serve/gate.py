@@ -19,6 +19,18 @@ class Gate:
     def __init__(self, keys: Mapping[str, int], limits: Limits) -> None:
         self._keys, self._default = keys, limits.requests_per_minute
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and when that was
+        self._used: OrderedDict[str, int] = OrderedDict()
+
+    def renew(self, keys: Mapping[str, int]) -> None:
+        """Other keys from now on; what clients have used stays counted."""
+        self._keys = keys
+
+    def used(self, client: str, characters: int = 0) -> int:
+        """Characters that a client has had translated since the server began, with these."""
+        self._used[client] = total = self._used.pop(client, 0) + characters
+        while len(self._used) > _MOST_CLIENTS:
+            self._used.popitem(last=False)
+        return total
 
     @property
     def wants_keys(self) -> bool:

@@ -10,13 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nmt.documents.passage import Markup
 from nmt.serve.errors import RequestError
+from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.names import language_name
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (
     CompactJSON,
     count_field,
+    file_field,
+    glossary_field,
     read_body,
     read_fields,
     read_multipart,
@@ -52,8 +56,9 @@ async def translate(request: Request) -> Response:
         raise RequestError(400, f"format: must be text or html, got {markup[:40]!r}")
     alternatives = count_field(fields, "alternatives")
     service.check(texts, alternatives)
-    model, confidence = service.pair(source, target, texts, fields.get("model"))
-    wanted = Wanted("html" if markup == "html" else "text", alternatives=0 if markup == "html" else alternatives)
+    model, confidence = await service.pair(source, target, texts, fields.get("model"))
+    kind: Markup = "html" if markup == "html" else "text"
+    wanted = Wanted(kind, alternatives=0 if markup == "html" else alternatives, glossary=glossary_field(fields))
     found = await while_connected(request, service.translate(model, texts, wanted, client))
     is_list = isinstance(fields["q"], list)
     answer: dict[str, Any] = {"translatedText": [one[0] for one in found] if is_list else found[0][0]}
@@ -125,12 +130,14 @@ async def translate_file(request: Request) -> Response:
         raise RequestError(400, "body: must be multipart/form-data with file, source and target, got another kind")
     fields = await read_multipart(request, body)
     client = enter(request, fields)
-    given = fields.get("file")
-    if not isinstance(given, tuple):
-        raise RequestError(400, "file: must be a file, got none")
-    source, target = text_field(fields, "source", "auto"), text_field(fields, "target")
-    work = translate_file_of(service, given[0], given[1], (source, target), client)
-    name = await while_connected(request, work)
+    wish = FileWish(
+        *file_field(fields),
+        text_field(fields, "source", "auto"),
+        text_field(fields, "target"),
+        text_field(fields, "model", "") or None,
+        glossary_field(fields),
+    )
+    name = await while_connected(request, translate_file_of(service, wish, client))
     return CompactJSON({"translatedFileUrl": str(request.url_for("download_file", name=name))})
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from threading import Thread
 
@@ -43,6 +43,7 @@ class ServedModel:
             "source": self.source,
             "target": self.target,
             "validation": self.scores,
+            "signature": bleu_signature() if "bleu" in self.scores else None,
             "updates": self.updates,
             "parameters": self.parameters,
             "compute_dtype": self.compute_dtype,
@@ -92,6 +93,14 @@ def base(code: str) -> str:
     return code.replace("_", "-").split("-")[0].lower()
 
 
+@cache
+def bleu_signature() -> str:
+    """How training computes the BLEU that it keeps (Post 2018, section 4)."""
+    from nmt.evaluate import score_translations
+
+    return score_translations(["a"], ["a"], metrics=("bleu",))["bleu"].signature
+
+
 def load_models(settings: ServerSettings) -> Models:
     """Load all models and translate a line with each, so that the first request is as fast as others. Raises
     NMTError."""
@@ -127,7 +136,8 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         name = next(f"{name}-{n}" for n in range(2, 10_000) if f"{name}-{n}" not in taken)
     if settings.shortlist and translator.shortlist is None:
         raise ConfigError(f"{path}: must have a shortlist for --shortlist, got none; run nmt-shortlist {path}")
-    state = saved.content.get("state", {})
+    state, bundled = saved.content.get("state", {}), saved.content.get("scores") or {}
+    scores = state.get("best_scores") or bundled
     translator.translate(["."])
     Thread(target=_warm_up, args=(translator,), name="nmt-serve-warm-up", daemon=True).start()
     engine = Engine(
@@ -142,8 +152,8 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         target=config.data.tgt.lang,
         engine=engine,
         splitter=sentence_splitter(config.data.src.lang) if settings.split else None,
-        scores={key: float(value) for key, value in (state.get("best_scores") or {}).items()},
-        updates=int(state.get("best_update") or state.get("update") or 0),
+        scores={key: float(value) for key, value in scores.items() if key != "update" and value is not None},
+        updates=int(state.get("best_update") or state.get("update") or bundled.get("update") or 0),
         parameters=sum(int(array.size) for array in saved.params.values()),
         compute_dtype=settings.compute_dtype or config.compute_dtype,
     )

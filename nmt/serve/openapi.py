@@ -8,6 +8,7 @@ from typing import Any
 _TEXT = {"type": "string"}
 _TEXTS = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 _COUNT = {"type": "integer", "minimum": 0}
+_FILE = {"type": "string", "format": "binary"}
 
 # Path: method, what it does, fields with their schema and whether they are needed, what the answer holds.
 _PATHS: dict[str, tuple[str, str, dict[str, tuple[dict[str, Any], bool]], str]] = {
@@ -22,6 +23,7 @@ _PATHS: dict[str, tuple[str, str, dict[str, tuple[dict[str, Any], bool]], str]] 
             "alternatives": (_COUNT, False),
             "api_key": (_TEXT, False),
             "model": (_TEXT, False),
+            "glossary": (_TEXT, False),
         },
         '{"translatedText": ..., "alternatives": ..., "detectedLanguage": ...}',
     ),
@@ -30,7 +32,13 @@ _PATHS: dict[str, tuple[str, str, dict[str, tuple[dict[str, Any], bool]], str]] 
     "/translate_file": (
         "post",
         "Translate a file; multipart/form-data",
-        {"file": ({"type": "string", "format": "binary"}, True), "source": (_TEXT, True), "target": (_TEXT, True)},
+        {
+            "file": (_FILE, True),
+            "source": (_TEXT, False),
+            "target": (_TEXT, True),
+            "model": (_TEXT, False),
+            "glossary": (_TEXT, False),
+        },
         '{"translatedFileUrl": "..."}',
     ),
     "/v2/translate": (
@@ -47,8 +55,32 @@ _PATHS: dict[str, tuple[str, str, dict[str, tuple[dict[str, Any], bool]], str]] 
         },
         '{"translations": [{"detected_source_language": "DE", "text": "..."}]}',
     ),
+    "/v2/document": (
+        "post",
+        "Translate a file (DeepL); multipart/form-data",
+        {
+            "file": (_FILE, True),
+            "source_lang": (_TEXT, False),
+            "target_lang": (_TEXT, True),
+            "filename": (_TEXT, False),
+            "glossary_id": (_TEXT, False),
+        },
+        '{"document_id": "...", "document_key": "..."}',
+    ),
+    "/v2/document/{name}": (
+        "post",
+        "How far a file is (DeepL)",
+        {"document_key": (_TEXT, True)},
+        '{"document_id": "...", "status": "translating", "seconds_remaining": 3}',
+    ),
+    "/v2/document/{name}/result": (
+        "post",
+        "A file's translation (DeepL)",
+        {"document_key": (_TEXT, True)},
+        "the file",
+    ),
     "/v2/languages": ("get", "Languages (DeepL)", {"type": (_TEXT, False)}, '[{"language": "DE", "name": "German"}]'),
-    "/v2/usage": ("get", "Usage (DeepL)", {}, '{"character_count": 0, "character_limit": ...}'),
+    "/v2/usage": ("get", "Usage (DeepL)", {}, '{"character_count": 100, "character_limit": ...}'),
     "/v2/glossaries": (
         "post",
         "Keep a glossary (DeepL)",

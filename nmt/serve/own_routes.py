@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -17,11 +16,22 @@ from nmt.data.alignment import soft_alignment, words_of
 from nmt.documents import read_passage
 from nmt.inference.translation import Detail, Translation
 from nmt.serve.engine import Ask
-from nmt.serve.errors import RequestError
+from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.libretranslate import enter, service_of
+from nmt.serve.models import bleu_signature
 from nmt.serve.names import language_name
-from nmt.serve.web import CompactJSON, count_field, read_body, read_fields, read_multipart, text_field, while_connected
+from nmt.serve.web import (
+    CompactJSON,
+    count_field,
+    file_field,
+    glossary_field,
+    read_body,
+    read_fields,
+    read_multipart,
+    text_field,
+    while_connected,
+)
 
 if TYPE_CHECKING:
     from nmt.inference.typing_session import TypingSession
@@ -58,6 +68,7 @@ class Sessions:
 async def models(request: Request) -> Response:
     """GET /api/models."""
     found = []
+    await asyncio.to_thread(bleu_signature)  # loads a library, once
     for one in service_of(request).models.all:
         names = {"source_name": language_name(one.source), "target_name": language_name(one.target)}
         found.append(one.about | names)
@@ -80,12 +91,14 @@ async def sentences(request: Request) -> Response:
     text = text_field(fields, "q")
     count = count_field(fields, "alternatives")
     service.check([text], count)
-    glossary = _glossary(fields.get("glossary"))
-    model, _ = service.pair(text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model"))
+    glossary = glossary_field(fields)
+    model, _ = await service.pair(
+        text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model")
+    )
     passage = read_passage(text, "text", model.splitter)
     asked = [one.asked for one in passage.sentences]
     found = await while_connected(request, service.ask(model, asked, Ask(count + 1, True, glossary), client))
-    service.measures.translated(model.name, len(asked), len(text))
+    service.count(model, asked, client, len(text))
     rest = iter(found)
     parts: list[dict[str, Any]] = []
     for part in passage.parts:
@@ -122,23 +135,6 @@ def _words(source: str, translation: str, detail: Detail | None) -> dict[str, An
     }
 
 
-def _glossary(given: Any) -> tuple[tuple[str, str], ...]:
-    """Pairs of phrases: a list of pairs, or lines of `phrase = translation`. Raises RequestError."""
-    if not given:
-        return ()
-    pairs = given
-    if isinstance(given, str):
-        pairs = [re.split(r"\t|\s*=\s*", line, maxsplit=1) for line in given.splitlines() if line.strip()]
-    found = []
-    for pair in pairs if isinstance(pairs, list) else [None]:
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(t, str) and t.strip() for t in pair):
-            raise RequestError(400, "glossary: must be pairs of a phrase and its translation, got another")
-        found.append((pair[0].strip(), pair[1].strip()))
-    if len(found) > 1000:
-        raise RequestError(400, f"glossary: must have at most 1,000 pairs, got {len(found):,}")
-    return tuple(found)
-
-
 async def complete(request: Request) -> Response:
     """POST /api/complete: translations of a sentence that begin with what was typed."""
     service = service_of(request)
@@ -147,7 +143,9 @@ async def complete(request: Request) -> Response:
     text, typed = text_field(fields, "q"), text_field(fields, "typed", "")
     count = max(1, count_field(fields, "count", 3))
     service.check([text, typed], min(count, 10) - 1)
-    model, _ = service.pair(text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model"))
+    model, _ = await service.pair(
+        text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model")
+    )
     kept: Sessions = request.app.state.sessions
 
     async def work() -> list[Translation]:
@@ -164,13 +162,15 @@ async def file(request: Request) -> Response:
     body = await read_body(request, service, service.settings.limits.file_bytes)
     fields = await read_multipart(request, body)
     client = enter(request, fields)
-    given = fields.get("file")
-    if not isinstance(given, tuple):
-        raise RequestError(400, "file: must be a file, got none")
-    pair = text_field(fields, "source"), text_field(fields, "target")
-    ticket = text_field(fields, "ticket", "")
-    work = translate_file_of(service, given[0], given[1], pair, client, ticket)
-    name = await while_connected(request, work)
+    wish = FileWish(
+        *file_field(fields),
+        text_field(fields, "source"),
+        text_field(fields, "target"),
+        text_field(fields, "model", "") or None,
+        glossary_field(fields),
+        text_field(fields, "ticket", ""),
+    )
+    name = await while_connected(request, translate_file_of(service, wish, client))
     return CompactJSON({"url": f"download_file/{name}", "name": service.files.get(name)[0]})
 
 

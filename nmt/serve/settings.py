@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +27,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """models: folders or bundles; keys: requests a minute by the hash of each key, none where anybody may ask."""
+    """models: folders or bundles; keys: a file of them, None where anybody may ask."""
 
     models: tuple[Path, ...]
     host: str = "127.0.0.1"
@@ -41,8 +40,11 @@ class ServerSettings:
     split: bool = True
     log_texts: bool = False
     limits: Limits = field(default_factory=Limits)
-    keys: Mapping[str, int] = field(default_factory=dict)
-    metrics_open: bool = True
+    keys: str | None = None
+
+    def read_keys(self) -> dict[str, int]:
+        """Requests a minute by the hash of each key, as the file has them now. Raises DataError."""
+        return {} if self.keys is None else read_keys(self.keys, self.limits.requests_per_minute)
 
 
 def hash_of(key: str) -> str:

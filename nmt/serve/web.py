@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -169,6 +170,33 @@ def count_field(fields: Mapping[str, Any], name: str, default: int = 0) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     raise RequestError(400, f"{name}: must be a whole number of at least 0, got {str(value)[:40]!r}")
+
+
+def glossary_field(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The pairs of phrases of `glossary`: a list of pairs, or lines of `phrase = translation`; none where it is not
+    given. Raises RequestError."""
+    given = fields.get("glossary")
+    if not given:
+        return ()
+    pairs = given
+    if isinstance(given, str):
+        pairs = [re.split(r"\t|\s*=\s*", line, maxsplit=1) for line in given.splitlines() if line.strip()]
+    found = []
+    for pair in pairs if isinstance(pairs, list) else [None]:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(t, str) and t.strip() for t in pair):
+            raise RequestError(400, "glossary: must be pairs of a phrase and its translation, got another")
+        found.append((pair[0].strip(), pair[1].strip()))
+    if len(found) > 1000:
+        raise RequestError(400, f"glossary: must have at most 1,000 pairs, got {len(found):,}")
+    return tuple(found)
+
+
+def file_field(fields: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Name and content of `file`. Raises RequestError."""
+    given = fields.get("file")
+    if not isinstance(given, tuple):
+        raise RequestError(400, "file: must be a file, got none")
+    return given
 
 
 def _kind(value: Any) -> str:

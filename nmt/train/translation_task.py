@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.batches import Batch, TrainBatches
     from nmt.data.corpus import ParallelCorpus, Side
+    from nmt.data.readers import Readers
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
     from nmt.train.ranks import Ranks
 
 
 class TranslationTask:
-    """See `Task`; the pairs of data.train are read at once."""
+    """See `Task`; the pairs of data.train are read at once, by several readers together."""
 
-    def __init__(self, config: Config, src: Side, tgt: Side) -> None:
+    def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
         from nmt.data.corpus import load_parallel
         from nmt.data.prepare import training_filter
 
         self.config, self._src, self._tgt = config, src, tgt
         self.subwords = src.subwords, tgt.subwords
         rules = training_filter(config.data, (src.config, tgt.config))
-        self.corpus: ParallelCorpus = load_parallel(config.data.train, src, tgt, rules=rules)
+        self.corpus: ParallelCorpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
 

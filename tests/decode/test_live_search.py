@@ -1,19 +1,21 @@
 """A search without a last sentence finds what `search` finds, whoever comes, goes and fails beside."""
 
+import random
 import threading
 from collections import deque
 
 import pytest
 
-from nmt.decode import LiveSearch, SearchOptions, search
+from nmt.decode import LiveSearch, SearchOptions, live_search, search
+from nmt.rnn.stepping.compiled_beam import CompiledBeam
 from tests import small_models
 from tests.decode.test_plain_search import SOURCES
 from tests.decode.test_shortlist import SOME, VOCAB
 
 
 class Sentence:
-    def __init__(self, src_ids, expected=None):
-        self.src_ids, self.expected, self.gone = list(src_ids), expected, False
+    def __init__(self, src_ids, expected=None, is_bulk=False):
+        self.src_ids, self.expected, self.gone, self.is_bulk = list(src_ids), expected, False, is_bulk
         self.hypotheses = self.error = None
 
     def found(self, hypotheses):
@@ -25,21 +27,23 @@ class Sentence:
 
 
 class Queue:
-    """Gives at most `at_once` sentences, `pauses` times none, and then says that it is over."""
+    """Gives at most `at_once` sentences of a kind, `pauses` times none, and then says that it is over."""
 
     def __init__(self, sentences, at_once=3, pauses=0):
-        self.rest, self.at_once, self.pauses = deque(sentences), at_once, pauses
+        self.rest = [deque(one for one in sentences if one.is_bulk == kind) for kind in (False, True)]
+        self.at_once, self.pauses = at_once, pauses
         self.lock = threading.Lock()
 
-    def take(self, most, *, wait):
-        assert most > 0
+    def take(self, most, most_bulk, *, wait):
+        assert max(most, most_bulk) > 0
         with self.lock:
-            if not self.rest:
+            if not any(self.rest):
                 return None
             if not wait and self.pauses:
                 self.pauses -= 1
                 return []
-            return [self.rest.popleft() for _ in range(min(most, self.at_once, len(self.rest)))]
+            rooms = zip(self.rest, (most, most_bulk), strict=True)
+            return [rest.popleft() for rest, room in rooms for _ in range(min(room, self.at_once, len(rest)))]
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +66,72 @@ def test_what_search_finds_is_found(model, size, at_once, pauses):
     asked = [Sentence(ids) for ids in SOURCES]
     live(model, size).run(Queue(asked, at_once, pauses))
     assert [one.hypotheses for one in asked] == found_by_search(model)
+
+
+@pytest.mark.parametrize("at_once", [1, 5])
+def test_long_texts_beside_others_change_nothing(model, at_once):
+    asked = [Sentence(ids, is_bulk=n % 3 > 0) for n, ids in enumerate(6 * SOURCES)]
+    live(model).run(Queue(asked, at_once, 7))
+    assert [one.hypotheses for one in asked] == 6 * found_by_search(model)
+
+
+STEP = 5
+"""What a step costs in hypotheses, however few are in work: reading the weights."""
+
+
+class Client(Queue):
+    """Beside a long text somebody asks for one sentence after another, each a while after the last has come. Time is
+    the work that is done; a step or an encoding in which the sentence comes is waited for."""
+
+    def __init__(self, work, sources, long):
+        super().__init__([Sentence(ids, is_bulk=True) for ids in long], at_once=100)
+        self.work, self.coming, self.random = work, deque(sources), random.Random(3)
+        self.arrival, self.now, self.waits = 0.0, None, []
+
+    def take(self, most, most_bulk, *, wait):
+        if self.now is not None and self.now.hypotheses is not None:
+            self.waits.append(self.work[0] - self.arrival)
+            self.now, self.arrival = None, self.work[0] + self.random.randrange(200)
+        if self.now is None and not self.coming:
+            return None
+        came = []
+        while most_bulk and self.rest[1] and len(came) < most_bulk:
+            came.append(self.rest[1].popleft())
+        if self.now is None and (self.work[0] >= self.arrival or (wait and not came)):
+            self.work[0] = max(self.work[0], self.arrival)
+            self.now = Sentence(self.coming.popleft())
+            came.append(self.now)
+        return came
+
+
+def test_a_long_text_at_most_doubles_what_others_wait(model, monkeypatch):
+    work = [0.0]
+    run, admit = CompiledBeam.run, live_search.admit_block
+
+    def running(loop, *, most_steps, **more):
+        result = run(loop, most_steps=most_steps, **more)
+        work[0] += most_steps * STEP + loop._memory["steps_run"]
+        return result
+
+    def admitting(decoder, loop, block, *more):
+        work[0] += sum(map(len, block.src_ids))
+        return admit(decoder, loop, block, *more)
+
+    monkeypatch.setattr(CompiledBeam, "run", running)
+    monkeypatch.setattr(live_search, "admit_block", admitting)
+    monkeypatch.setattr(live_search, "moment", lambda: work[0])
+    long = {"max_length_extra": 30, "length_penalty": 3.0}
+    sources = (100 * SOURCES)[:300]
+    alone = Client(work, sources, [])
+    live(model, 32, **long).run(alone)
+    beside = Client(work, sources, 200 * SOURCES)
+    live(model, 32, **long).run(beside)
+    done = len(200 * SOURCES) - len(beside.rest[1])
+    assert len(alone.waits) == len(beside.waits) == len(sources)
+    for share in (0.5, 0.99):
+        one, other = (sorted(waits)[int(share * len(waits))] for waits in (alone.waits, beside.waits))
+        assert one < other <= 2 * one
+    assert done > len(sources)  # and the long text goes on
 
 
 @pytest.mark.parametrize(
@@ -97,10 +167,10 @@ def test_who_is_gone_leaves_at_once_and_nobody_else_is_changed(model):
     unwanted = asked[::3]
 
     class Leaving(Queue):
-        def take(self, most, *, wait):
+        def take(self, *rooms, wait):
             for one in unwanted:
                 one.gone = True
-            return super().take(most, wait=wait)
+            return super().take(*rooms, wait=wait)
 
     one = live(model, 8, **long)
     one.run(Leaving(asked, 8))
@@ -129,10 +199,10 @@ def test_after_an_error_everyone_in_work_knows(model):
     asked = [Sentence(ids) for ids in SOURCES[:6]]
 
     class Broken(Queue):
-        def take(self, most, *, wait):
-            if len(self.rest) < 4:
+        def take(self, *rooms, wait):
+            if len(self.rest[0]) < 4:
                 raise MemoryError("no more")
-            return super().take(most, wait=wait)
+            return super().take(*rooms, wait=wait)
 
     with pytest.raises(MemoryError):
         live(model).run(Broken(asked))

@@ -157,6 +157,51 @@ def test_no_tag_is_lost_or_doubled_whatever_is_written_and_said(seed, markup):
         assert tags[0] == tags[1], (text, found)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Seite %d/%d von {first}{last}",
+        "2<3,5>1,4<6 und 10%-20%",
+        '(https://example.org/a.html) und "%s", dann [%1$s].',
+        "Zeile 3:4 3:4",
+    ],
+)
+@pytest.mark.parametrize("change", [str, str.swapcase, lambda word: re.sub(r"[%{}\d/]", "", word) or "x"])
+def test_placeholders_side_by_side_stay_so(text, change):
+    """Found in subtitles: each but the first of a word was written once more, before it."""
+    found = translated(text, change=change)
+    for one in placeholders_of(text):
+        assert found.count(one.text) == text.count(one.text), found
+    if change is not str.swapcase:
+        return
+    assert found.casefold() == text.casefold()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<h1>Two words<a href='#x'>¶</a></h1>",
+        "two [<b>1</b>] three",
+        "two <a>[</a>1<a>]</a> three",
+        "(<a>built in</a>), <a>call(2)</a>, end",
+        "<a>mail</a><b>.</b> un<b>do</b> it's <i>'this</i>' end",
+        "(<code>x</code>, two)",
+        "a <a>https://example.org/a</a>) b",
+        "<span>new in 3.6: </span><code>x</code>: two",
+    ],
+)
+def test_tags_within_words_that_stay_are_where_they_were(text):
+    """Found in manuals: headings with a link behind them, brackets of footnotes, links before a bracket."""
+    assert translated(text, "html").casefold().replace(" ", "") == text.casefold().replace(" ", "")
+
+
+def test_a_link_that_is_a_symbol_is_no_word():
+    passage = read_passage("<h1>Two words<a href='#x'>&para;</a></h1>", "html")
+    assert [one.asked for one in passage.sentences] == ["Two words"]
+    found = translated("<p>Two words<a href='#x'>¶</a></p>", "html", backward)
+    assert found == "<p>WORDS tWO<a href='#x'>¶</a></p>"
+
+
 def test_elements_stay_a_tree():
     draw = random.Random(3)
     for _ in range(500):

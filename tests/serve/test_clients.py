@@ -1,8 +1,10 @@
 """Clients that people have, against a server that runs."""
 
+import io
 import json
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -34,8 +36,25 @@ def test_deepl(server, lines, expected):
     assert "losu" in found.text
     assert client.get_glossary_entries(glossary) == {"kara": "losu"}
     client.delete_glossary(glossary)
+    assert client.get_usage().character.count > 0
     with pytest.raises(library.DeepLException):
         client.translate_text("a", target_lang="JA")
+
+
+def test_deepl_documents(server, lines, expected, monkeypatch):
+    library = pytest.importorskip("deepl")
+    client = library.Translator("any", server_url=server.url, send_platform_info=False)
+    monkeypatch.setattr("time.sleep", lambda seconds, sleep=time.sleep: sleep(0.02))  # the client waits for 5 s
+    out, text = io.BytesIO(), "\n".join(lines[:20])
+    status = client.translate_document(text.encode(), out, source_lang="EN", target_lang="DE", filename="a.txt")
+    assert out.getvalue().decode() == "\n".join(expected[line] for line in lines[:20])
+    assert status.done and status.billed_characters == sum(map(len, lines[:20]))
+    with pytest.raises(library.DeepLException, match="must end in one of"):
+        client.translate_document(b"a", io.BytesIO(), target_lang="DE", filename="a.exe")
+    with pytest.raises(library.DocumentTranslationException, match="must be a DOCX file"):
+        client.translate_document(b"a", io.BytesIO(), source_lang="EN", target_lang="DE", filename="a.docx")
+    with pytest.raises(library.DeepLException):
+        client.translate_document_get_status(library.DocumentHandle("0" * 32, "0" * 64))
 
 
 def test_curl(server, lines, expected):

@@ -1,5 +1,6 @@
 """Clients that send half, too much, too slowly or nonsense; that go, come too often or have no key. Others go on."""
 
+import http.client
 import json
 import signal
 import socket
@@ -245,3 +246,40 @@ def test_a_head_that_does_not_come_is_not_waited_for(folder, monkeypatch):
 
     monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
     assert asyncio.run(ask()) == [b"HTTP/1.1 408", b"HTTP/1.1 408", b"HTTP/1.1 200"]
+
+
+def test_under_load_every_request_that_was_accepted_is_answered(folder, lines):
+    """Many clients over open connections, each asking on and on, a long text beside them: after SIGTERM each has got
+    whole answers alone, as many together as the server says."""
+    with running(folder, "--no-split") as server:
+        answered, broken = [], []
+        body = [json.dumps({"q": lines[n], "source": "en", "target": "de"}).encode() for n in range(len(lines))]
+        long = json.dumps({"q": lines * 5, "source": "en", "target": "de"}).encode()
+
+        def ask(n):
+            kind = {"Content-Type": "application/json"}
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            try:
+                while True:
+                    n += 1
+                    connection.request("POST", "/translate", long if n % 20 == 0 else body[n % len(body)], kind)
+                    answer = connection.getresponse()
+                    content = answer.read()
+                    json.loads(content)
+                    answered.append(answer.status)
+            except (http.client.RemoteDisconnected, ConnectionError):
+                pass  # closed between two requests
+            except Exception as error:  # noqa: BLE001 - half an answer is what is looked for
+                broken.append(error)
+
+        threads = [threading.Thread(target=ask, args=(7 * n,)) for n in range(24)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(answered) > 100)
+        assert server.end() == 0
+        for thread in threads:
+            thread.join(60)
+        told = [json.loads(line) for line in server.log]
+        statuses = [one["status"] for one in told if one.get("path", one.get("route")) == "/translate"]
+        assert broken == [] and set(answered) == {200}
+        assert statuses == [200] * len(answered)

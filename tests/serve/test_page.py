@@ -98,6 +98,38 @@ def test_files_and_links(page, server, lines, expected):
     assert page.input_value("#text") == lines[0]
 
 
+def test_files_may_be_dropped(page, server, lines, expected):
+    write(page, server, lines[0])
+    dropped = """text => { const given = new DataTransfer(); given.items.add(new File([text], "b.txt"));
+        document.dispatchEvent(new DragEvent("drop", { dataTransfer: given, bubbles: true, cancelable: true })); }"""
+    page.click("#terms summary")
+    page.fill("#glossary", "kara = losu")
+    page.evaluate(dropped, "kara kara miti")
+    page.wait_for_selector("#done a")
+    with page.expect_download() as download:
+        page.click("#done a")
+    with open(download.value.path(), encoding="utf-8") as file:
+        assert "losu" in file.read()
+    assert download.value.suggested_filename == "b_de.txt"
+
+
+def test_it_says_which_model_and_how_good_it_is(page, server, lines):
+    write(page, server, lines[0])
+    wait(page, "#about", r"^small: .*BLEU 1\.5 on its validation text after 8 updates \(nrefs:1.*tok:13a.*version:")
+
+
+@pytest.mark.parametrize("page", [SIZES["phone"] | {"color_scheme": "dark"}], ids=["phone"], indirect=True)
+def test_large_letters_fit_a_phone(page, server, lines):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra [browser]")
+    write(page, server, "\n".join(lines[:2]))
+    page.add_style_tag(content="html { font-size: 200% }")
+    for name in ("others", "typing", "look", "terms", "filebox"):
+        page.click(f"#{name} summary")
+    page.wait_for_selector("#attention td")
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert [one["id"] for one in axe.Axe().run(page).response["violations"]] == []
+
+
 def test_markup_in_texts_is_text(page, server):
     write(page, server, "<img src=x onerror=alert(1)> kara")
     assert page.locator("#result img").count() == 0 and page.errors == []

@@ -121,6 +121,10 @@ def test_glossaries(server, lines):
     assert "losu" in server.json("/v2/translate", asked)["translations"][0]["text"]
     assert server.ask(f"/v2/glossaries/{name}", method="DELETE")[0] == 204
     assert server.refused(f"/v2/glossaries/{name}")[0] == 404
+    mine = {"q": "kara kara miti", "source": "en", "target": "de", "glossary": [["kara", "losu"]]}
+    assert "losu" in server.json("/translate", mine)["translatedText"]
+    assert "losu" in server.json("/translate", mine | {"glossary": "kara = losu"})["translatedText"]
+    assert server.refused("/translate", mine | {"glossary": ["kara"]})[0] == 400
     assert "line 1" in server.refused("/v2/glossaries", new | {"entries": "kara"})[1]
 
 
@@ -128,9 +132,14 @@ def test_cat_tools(server, lines, expected):
     query = urllib.parse.urlencode({"tokenCode": "", "input": lines[0], "srcLangCode": "en", "trgLangCode": "de"})
     assert server.json(f"/MTRestService/TranslateJson?{query}&modelTag=") == {"translation": expected[lines[0]]}
     assert "en-de" in server.json("/MTRestService/ListSupportedLanguagePairs")
+    # A list for each rank, as OpenNMT-py's own server answers (onmt/bin/server.py), not one for each source.
     found = server.json("/translator/translate", [{"id": 0, "src": line} for line in lines[:3]])
-    assert [rows[0]["tgt"] for rows in found] == [expected[line] for line in lines[:3]]
+    assert [[one["tgt"] for one in rows] for rows in found] == [[expected[line] for line in lines[:3]]]
     assert found[0][0]["pred_score"] < 0
+    found = server.json("/translator/translate", [{"id": 0, "src": line, "n_best": 2} for line in lines[:3]])
+    assert [len(rows) for rows in found] == [3, 3]
+    assert [one["src"] for one in found[1]] == lines[:3]
+    assert server.refused("/translator/translate", [])[0] == 400
     assert "id" in server.refused("/translator/translate", [{"id": 9, "src": "a"}])[1]
 
 
@@ -143,7 +152,9 @@ def test_what_the_page_asks(server, lines, expected):
     word = expected[lines[0]].split()[0]
     done = server.json("/api/complete", asked(lines[0], typed=word))["completions"]
     assert done and all(one.startswith(word) for one in done)
-    assert [one["name"] for one in server.json("/api/models")["models"]] == ["small", "other"]
+    told = server.json("/api/models")["models"]
+    assert [one["name"] for one in told] == ["small", "other"]
+    assert "tok:13a" in told[0]["signature"] and "bleu" in told[0]["validation"]
 
 
 def test_who_runs_it_is_told(server):
@@ -189,5 +200,10 @@ def test_files(server, lines, expected):
     assert headers["Content-Disposition"] == 'attachment; filename="a_b_de.txt"'
     assert server.refused("/download_file/other.txt")[0] == 404
     assert server.refused("/translate_file", body, headers=kind)[0] == 400
+    of_other = (
+        body.replace(b"\r\nen\r\n", b"\r\nfr\r\n") + b'--bb\r\nContent-Disposition: form-data; name="model"\r\n\r\n'
+    )
+    assert server.ask("/translate_file", of_other + b"other\r\n--bb--\r\n", headers=kind)[0] == 200
+    assert "by small" in server.refused("/translate_file", of_other + b"small\r\n--bb--\r\n", headers=kind)[1]
     bad = body.replace(b"a b.txt", b"a.exe") + b"--bb--\r\n"
     assert "must end in one of" in server.refused("/translate_file", bad, headers=kind)[1]

@@ -1,0 +1,152 @@
+"""Documents as DeepL's API has them, version 2: sent in, asked after, fetched (developers.deepl.com/docs)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nmt.documents.document import format_of
+from nmt.errors import NMTError
+from nmt.serve.deepl import deepl_fields, enter_deepl
+from nmt.serve.errors import RequestError
+from nmt.serve.file_translation import FileWish, translate_file
+from nmt.serve.libretranslate import service_of
+from nmt.serve.service import Service
+from nmt.serve.web import CompactJSON, file_field, read_body, read_multipart, text_field
+
+_MOST_IN_WORK = 32
+_MOST_KEPT = 1000
+
+
+@dataclass
+class _Document:
+    """One that was sent; done: how many characters of text it has, once it is translated. `name` is that of its
+    translation, `error` why there is none."""
+
+    key: str
+    ticket: str
+    began: float
+    characters: int = 0
+    name: str | None = None
+    error: str | None = None
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.name is not None or self.error is not None
+
+
+class Documents:
+    """All of them, those sent first forgotten first; a document is found by who has its key alone."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[str, _Document] = OrderedDict()
+
+    def begin(self, service: Service, wish: FileWish, client: str) -> tuple[str, str]:
+        """Translate one from now on; its id and its key. Raises RequestError: 429 where too many are in work."""
+        if sum(not one.is_over for one in self._all.values()) >= _MOST_IN_WORK:
+            raise RequestError(
+                429, f"documents: must be at most {_MOST_IN_WORK} at a time, got more; try again later", 10
+            )
+        name = secrets.token_hex(16).upper()
+        found = _Document(secrets.token_hex(32).upper(), wish.ticket, time.monotonic())
+        found.task = asyncio.ensure_future(self._work(found, service, wish, client))
+        self._all[name] = found
+        while len(self._all) > _MOST_KEPT:
+            self._all.popitem(last=False)
+        return name, found.key
+
+    @staticmethod
+    async def _work(found: _Document, service: Service, wish: FileWish, client: str) -> None:
+        """Translate one; an error is told to whoever asks after it."""
+        before = service.gate.used(client)
+        try:
+            found.name = await translate_file(service, wish, client)
+        except RequestError as error:
+            found.error = error.message
+        except BaseException:
+            found.error = "server: has failed; its log says why"
+            raise
+        found.characters = service.gate.used(client) - before
+
+    def get(self, name: str, key: str) -> _Document:
+        """Raises RequestError: 404 for one that is not there, or has another key."""
+        found = self._all.get(name)
+        if found is None or not secrets.compare_digest(found.key.encode(), key.encode("utf-8", "replace")):
+            raise RequestError(404, "document_id: must be a document of yours with its key, got another; send it first")
+        return found
+
+
+async def send(request: Request) -> Response:
+    """POST /v2/document."""
+    service = service_of(request)
+    body = await read_body(request, service, service.settings.limits.file_bytes)
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise RequestError(400, "body: must be multipart/form-data with file and target_lang, got another kind")
+    fields = await read_multipart(request, body)
+    client = enter_deepl(request, fields)
+    name, content = file_field(fields)
+    name = text_field(fields, "filename", name)
+    try:
+        format_of(name)
+    except NMTError as error:
+        raise RequestError(400, str(error)) from None
+    wanted = text_field(fields, "output_format", "").lower().lstrip(".")
+    if wanted and wanted != PurePath(name).suffix.lower().lstrip("."):
+        raise RequestError(400, f"output_format: must be that of the file, got {wanted[:40]!r}; leave it out")
+    glossary: tuple[tuple[str, str], ...] = ()
+    if given := text_field(fields, "glossary_id", ""):
+        glossary = request.app.state.glossaries.get(client, given).entries
+    source, target = text_field(fields, "source_lang", "auto") or "auto", text_field(fields, "target_lang")
+    if source != "auto":
+        service.models.find(source, target)
+    wish = FileWish(name, content, source, target, None, glossary, secrets.token_hex(8))
+    document, key = request.app.state.documents.begin(service, wish, client)
+    return CompactJSON({"document_id": document, "document_key": key})
+
+
+async def _found(request: Request) -> _Document:
+    fields, _ = await deepl_fields(request)
+    kept: Documents = request.app.state.documents
+    return kept.get(request.path_params["name"], text_field(fields, "document_key"))
+
+
+async def status(request: Request) -> Response:
+    """POST /v2/document/ID: how far it is."""
+    found, name = await _found(request), request.path_params["name"]
+    if found.error is not None:
+        return CompactJSON({"document_id": name, "status": "error", "error_message": found.error})
+    if found.name is not None:
+        return CompactJSON({"document_id": name, "status": "done", "billed_characters": found.characters})
+    done, count = service_of(request).files.progress.get(found.ticket, (0, 0))
+    told: dict[str, Any] = {"document_id": name, "status": "translating" if count else "queued"}
+    if done:
+        told["seconds_remaining"] = round((time.monotonic() - found.began) * (count - done) / done)
+    return CompactJSON(told)
+
+
+async def result(request: Request) -> Response:
+    """POST /v2/document/ID/result: the file."""
+    found = await _found(request)
+    if found.name is None:
+        raise RequestError(503 if found.error is None else 404, found.error or "document: is not done yet; wait", 2)
+    name, content, media_type = service_of(request).files.get(found.name)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+ROUTES = [
+    Route("/v2/document", send, methods=["POST"]),
+    Route("/v2/document/{name}", status, methods=["POST", "GET"]),
+    Route("/v2/document/{name}/result", result, methods=["POST", "GET"]),
+]

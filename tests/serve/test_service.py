@@ -1,0 +1,153 @@
+"""What lies between requests and engines: models that are replaced, long texts in pieces."""
+
+import asyncio
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the extra [serve]")
+
+from nmt.documents import passage
+from nmt.inference.translation import Translation
+from nmt.serve import service as service_module
+from nmt.serve.detection import Detector
+from nmt.serve.engine import Ask
+from nmt.serve.errors import RequestError
+from nmt.serve.fair_queue import ClosedError, FullError
+from nmt.serve.gate import Gate
+from nmt.serve.models import Models, ServedModel
+from nmt.serve.service import Service, Wanted
+from nmt.serve.settings import Limits, ServerSettings
+
+
+class FakeEngine:
+    """Answers with its name; an error where it is told so."""
+
+    waiting = 0
+
+    def __init__(self, name, error=None):
+        self.name, self.error, self.calls, self.at_once, self.most = name, error, [], 0, 0
+
+    async def translate(self, sentences, ask, client, **more):
+        self.calls.append((len(sentences), more))
+        if self.error is not None and (self.error is not FullError or not more["accepted"]):
+            raise self.error
+        self.at_once += len(sentences)
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= len(sentences)
+        return [[Translation(f"{self.name} {text}", 0.0, 0.0)] for text in sentences]
+
+
+def served(*names, **more):
+    return Models([ServedModel(n, "en", "de", FakeEngine(n, **more), None, {}, 0, 0, "int8") for n in names])
+
+
+def service_of(models, **limits):
+    limits = Limits(**limits)
+    return Service(ServerSettings((), limits=limits), models, Gate({}, limits), Detector())
+
+
+def texts(service, model, sentences):
+    found = asyncio.run(service.ask(model, sentences, Ask(), ""))
+    return [translations[0].text for translations in found]
+
+
+def test_a_model_by_name_is_that_of_the_name_after_it_is_loaded_anew():
+    service = service_of(served("first", "second"))
+    former = service.models.find("en", "de", "second")
+    service.models = served("first", "second")
+    assert texts(service, former, ["x"]) == ["second x"]
+    service.models = served("first")  # it is gone: the pair's first one is what is left
+    assert texts(service, former, ["x"]) == ["first x"]
+
+
+def test_who_comes_to_an_engine_as_it_ends_goes_to_the_next():
+    service = service_of(served("a", error=ClosedError))
+    former, fresh = service.models, served("a")
+
+    async def translate(*args, **more):
+        service.models = fresh
+        raise ClosedError
+
+    former.all[0].engine.translate = translate
+    assert texts(service, former.all[0], ["x"]) == ["a x"]
+
+
+def test_at_the_end_nobody_is_let_in():
+    service = service_of(served("a", error=ClosedError))
+    with pytest.raises(RequestError) as told:
+        texts(service, service.models.all[0], ["x"])
+    assert told.value.status == 503
+
+
+def test_a_long_text_waits_in_pieces_and_in_order(monkeypatch):
+    monkeypatch.setattr(service_module, "_PIECE", 40)
+    service = service_of(served("a"))
+    engine = service.models.all[0].engine
+    sentences = [str(n) for n in range(201)]
+    assert texts(service, service.models.all[0], sentences) == [f"a {one}" for one in sentences]
+    assert [count for count, _ in engine.calls] == [40] * 5 + [1] and engine.most == 80
+    assert all(more["is_bulk"] for _, more in engine.calls)  # the last sentence is one of a long text, too
+    assert [more["accepted"] for _, more in engine.calls] == [False] + [True] * 5
+
+
+def test_what_fails_in_a_piece_is_told_as_it_is(monkeypatch):
+    monkeypatch.setattr(service_module, "_PIECE", 40)
+    service = service_of(served("a", error=FullError))
+    with pytest.raises(RequestError, match="more to translate than may wait"):
+        texts(service, service.models.all[0], ["x"] * 100)
+
+
+def test_keys_are_read_anew(tmp_path, monkeypatch):
+    path = Path(tmp_path / "keys")
+    path.write_text("one\n")
+    service = service_of(served("a"))
+    service.settings = ServerSettings((), keys=str(path))
+    monkeypatch.setattr(service_module, "load_models", lambda settings: served("a"))
+    service.models.all[0].engine.close = lambda: None
+
+    async def reloaded(text):
+        path.write_text(text)
+        service.models.all[0].engine.close = lambda: None
+        await service.reload()
+
+    asyncio.run(reloaded("two\n"))
+    assert service.gate.enter("two", "")
+    with pytest.raises(RequestError):
+        service.gate.enter("one", "")
+
+
+def test_long_texts_are_looked_at_beside_the_loop(monkeypatch):
+    """Found by the benchmark: a document of 5,000 lines kept everybody waiting for a third of a second."""
+    service = service_of(served("a"))
+    threads = set()
+    find = passage.placeholders_of
+    monkeypatch.setattr(passage, "placeholders_of", lambda text: threads.add(threading.get_ident()) or find(text))
+    wanted = Wanted(split=False)
+    found = asyncio.run(service.translate(service.models.all[0], [f"x {n}" for n in range(200)], wanted, ""))
+    assert len(found) == 200 and threads and threading.get_ident() not in threads
+
+
+def test_answers_do_not_wait_for_acknowledgements():
+    """Found by the benchmark: each answer took 40 ms longer, whatever the model."""
+    from nmt.serve.server import bind
+
+    async def delays():
+        found = asyncio.get_running_loop().create_future()
+        place = bind("127.0.0.1", 0)
+
+        def connected(reader, writer):
+            plug = writer.get_extra_info("socket")
+            found.set_result(plug.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        async with await asyncio.start_server(connected, sock=place):
+            _, writer = await asyncio.open_connection(*place.getsockname())
+            result = await found
+            writer.close()
+        return result
+
+    assert asyncio.run(delays()) == 1
