@@ -2,26 +2,26 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import numpy as np
 
 from nmt.data.faults import pair_hashes
 from nmt.data.filter import LineFilter
 from nmt.data.rows import TokenRows
+from nmt.data.sources import format_of, name_of, pair_chunks, sources_of
 from nmt.data.subwords import Subwords
 from nmt.errors import DataError
-from nmt.lines import read_lines
-from nmt.special_tokens import EOS_ID
+from nmt.special_tokens import EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
-    from nmt.config import SideConfig
+    from nmt.config import CorpusConfig, SideConfig
 
 # Lines cleaned and cut together: enough to keep sentencepiece's threads busy, and small.
-_CHUNK = 16_384
+CHUNK = 16_384
 # Control characters and all that other programs take for a line end, lone surrogates (no text), and
 # the sign sentencepiece writes for a space. Format characters (joiners of emoji and of Persian,
 # direction marks) and no-break spaces are text and stay.
@@ -78,6 +78,8 @@ class ParallelCorpus:
     src_texts: list[str] = field(default_factory=list)
     tgt_texts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
+    parts: tuple[tuple[int, float], ...] = ()
+    """Pairs and weight of each corpus that it is made of, in their order; none for one of weight 1."""
 
     def __len__(self) -> int:
         """Return the number of pairs that were kept."""
@@ -91,8 +93,20 @@ class ParallelCorpus:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Target tokens to predict in an epoch: EOS counted."""
-        return len(self.tgt.tokens) + len(self)
+        """Target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
+        ends = np.cumsum([size for size, _ in self.parts or ((len(self), 1.0),)])
+        tokens = np.diff(self.tgt.starts[ends] + ends, prepend=0).tolist()
+        weights = [weight for _, weight in self.parts or ((len(self), 1.0),)]
+        return round(sum(weight * count for weight, count in zip(weights, tokens, strict=True)))
+
+    @property
+    def num_subwords(self) -> int:
+        """Target subwords, each pair once and ends not counted."""
+        return len(self.tgt.tokens)
+
+    def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths of all pairs."""
+        return self.src.lengths, self.tgt.lengths
 
     @property
     def nbytes(self) -> int:
@@ -115,7 +129,7 @@ class Side:
 
 
 def load_parallel(
-    prefix: str,
+    corpora: "str | Sequence[CorpusConfig]",
     src: Side,
     tgt: Side,
     *,
@@ -123,22 +137,36 @@ def load_parallel(
     keep_texts: bool | None = None,
     rules: LineFilter | None = None,
 ) -> ParallelCorpus:
-    """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz).
+    """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz, .zst), or the corpora of a list, one after another.
 
     For training, a pair with an empty side, or with a side longer than its `max_length`, is left
     out as a pair and counted. Otherwise every line stays, also an empty one, so that translations
     line up with it, and the texts are kept too (`keep_texts` overrules this). `rules` leave out more
     pairs, of which the corpus tells how many.
 
-    Raises DataError if a file is missing or damaged, if the files differ in their number of lines,
-    or if no pair is left.
+    Raises DataError if a file is missing or damaged, if files of one text differ in their number of lines, if a row
+    is no pair, or if no pair is left.
     """
     keep_texts = not training if keep_texts is None else keep_texts
-    collected = _Collected(src, tgt, training, keep_texts, rules)
-    for pairs in _chunks(prefix, src.config.lang, tgt.config.lang):
-        collected.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    collected = _Collected(PairCutter(src, tgt, training, rules), keep_texts)
+    for source in sources_of(corpora):
+        tagged = Tagged(source.tag, src)
+        for part in source.parts((src.config.lang, tgt.config.lang)):
+            for pairs in pair_chunks(part, CHUNK):
+                collected.add([pair[0] for pair in pairs], [pair[1] for pair in pairs], tagged)
+        collected.end(source.weight)
     corpus = collected.corpus()
-    where = f"{prefix}.{src.config.lang}, {prefix}.{tgt.config.lang}"
+    check_corpus(corpus, corpora, (src, tgt))
+    return corpus
+
+
+def check_corpus(corpus: "Counted", corpora: "str | Sequence[CorpusConfig]", sides: tuple[Side, Side]) -> None:
+    """Raise DataError, which says why, where no pair is left of what was read."""
+    configs = sides[0].config, sides[1].config
+    if isinstance(corpora, str) and format_of(corpora) == "lines":
+        where = f"{corpora}.{configs[0].lang}, {corpora}.{configs[1].lang}"
+    else:
+        where = name_of(corpora)
     if corpus.total == 0:
         raise DataError(f"{where}: must hold at least one pair of sentences, got empty files")
     if len(corpus) == 0 and corpus.total > corpus.skipped_empty + corpus.skipped_long:
@@ -150,26 +178,86 @@ def load_parallel(
         raise DataError(
             f"{where}: must hold at least one pair to train on, got {corpus.skipped_empty} with an "
             f"empty side and {corpus.skipped_long} longer than max_length "
-            f"({src.config.max_length}, "
-            f"{tgt.config.max_length}); raise data.src.max_length and data.tgt.max_length"
+            f"({configs[0].max_length}, "
+            f"{configs[1].max_length}); raise data.src.max_length and data.tgt.max_length"
         )
-    return corpus
 
 
-def training_text(prefix: str, sides: Sequence["SideConfig"]) -> Iterator[str]:
-    """The cleaned lines of the files of one or both sides, one by one, to train subwords on."""
-    for side in sides:
-        for line in read_lines(f"{prefix}.{side.lang}"):
-            yield clean_line(line, side.lowercase, side.normalize)
+class Counted(Protocol):
+    """What has been made of a text."""
+
+    @property
+    def total(self) -> int:
+        """Pairs that were read."""
+
+    @property
+    def skipped_empty(self) -> int:
+        """Of them with an empty side."""
+
+    @property
+    def skipped_long(self) -> int:
+        """Of them too long."""
+
+    @property
+    def filtered(self) -> str:
+        """How many pairs which rule left out."""
+
+    def __len__(self) -> int:
+        """Pairs that are left."""
+
+
+class Tagged:
+    """Puts the tag of a corpus before its source lines, cleaned as they are.
+
+    Raises DataError where the subwords do not know the tag.
+    """
+
+    def __init__(self, tag: str | None, src: Side) -> None:
+        self._tag = None if tag is None else src.clean([tag])[0]
+        if tag is not None and (not self._tag or UNK_ID in src.subwords.encode([self._tag])[0]):
+            raise DataError(
+                f"data.train: tag must be text that the subwords know, got {tag!r}; train subwords with the tag, or "
+                "choose one of letters that they have"
+            )
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """The lines with the tag; empty ones stay empty."""
+        return lines if self._tag is None else [f"{self._tag} {line}" if line else line for line in lines]
+
+
+def training_text(
+    corpora: "str | Sequence[CorpusConfig]",
+    sides: Sequence["SideConfig"],
+    every_side: Sequence["SideConfig"] | None = None,
+) -> Iterator[str]:
+    """The cleaned lines of one or both sides, one by one, without tags, to train subwords on. Of files of lines one is
+    read after the other; the rows of a table have the columns of `every_side`, where those are more than `sides`."""
+    for source in sources_of(corpora):
+        if format_of(source.path) == "lines":
+            for side in sides:
+                for part in source.parts([side.lang]):
+                    for (line,) in part.rows():
+                        yield clean_line(str(line), side.lowercase, side.normalize)
+            continue
+        both = every_side or sides
+        wanted = [(number, side) for number, side in enumerate(both) if side in sides]
+        for part in source.parts([side.lang for side in both]):
+            for row in part.rows():
+                for number, side in wanted:
+                    yield clean_line(str(row[number]), side.lowercase, side.normalize)
 
 
 def filtered_text(
-    prefix: str, sides: Sequence["SideConfig"], every_side: Sequence["SideConfig"], rules: LineFilter
+    corpora: "str | Sequence[CorpusConfig]",
+    sides: Sequence["SideConfig"],
+    every_side: Sequence["SideConfig"],
+    rules: LineFilter,
 ) -> Iterator[str]:
     """The same without the pairs that `rules` leave out, which look at every side of them."""
-    rows = zip(*(read_lines(f"{prefix}.{side.lang}") for side in every_side), strict=False)
-    while chunk := list(islice(rows, _CHUNK)):
-        raw = list(zip(*chunk, strict=True))
+    parts = [part for source in sources_of(corpora) for part in source.parts([side.lang for side in every_side])]
+    rows = (row for part in parts for row in part.rows() if None not in row)
+    while chunk := list(islice(rows, CHUNK)):
+        raw = cast(list[tuple[str, ...]], list(zip(*chunk, strict=True)))
         clean = [
             [clean_line(line, side.lowercase, side.normalize) for line in lines]
             for lines, side in zip(raw, every_side, strict=True)
@@ -180,45 +268,46 @@ def filtered_text(
                 yield from (lines[number] for number in kept)
 
 
-def _chunks(prefix: str, src_lang: str, tgt_lang: str) -> Iterator[list[tuple[str, str]]]:
-    """Lines of both files in step. Raises DataError at the end if one has more than the other."""
-    src, tgt = read_lines(f"{prefix}.{src_lang}"), read_lines(f"{prefix}.{tgt_lang}")
-    pairs = zip_longest(src, tgt)
-    total = 0
-    while chunk := list(islice(pairs, _CHUNK)):
-        whole = [(a, b) for a, b in chunk if a is not None and b is not None]
-        total += len(whole)
-        if len(whole) < len(chunk):
-            more = len(chunk) - len(whole) + sum(1 for _ in pairs)
-            longer = chunk[-1][0] is not None
-            counts = (total + more, total) if longer else (total, total + more)
-            raise DataError(
-                f"{prefix}.{src_lang}, {prefix}.{tgt_lang}: must have as many lines as each other, "
-                f"got {counts[0]} and {counts[1]}; line n of one has to translate line n of the "
-                "other"
-            )
-        yield whole
+@dataclass(frozen=True)
+class CutPairs:
+    """Pairs that stay of some that were read.
+
+    kept: [N] int64, which. lengths: Of both sides, [N] int64 each. tokens: Of both sides, end to end, int32. hashes:
+    [N] int64, equal for equal pairs; None where duplicates stay.
+    """
+
+    kept: np.ndarray
+    lengths: tuple[np.ndarray, np.ndarray]
+    tokens: tuple[np.ndarray, np.ndarray]
+    hashes: np.ndarray | None
+    references: list[str]
+    """All target lines, cleaned."""
 
 
-class _Collected:
-    """What has been read so far: whole arrays a chunk, joined once at the end."""
+class PairCutter:
+    """Cleans and cuts pairs, and counts those that are left out (see `load_parallel`).
 
-    def __init__(self, src: Side, tgt: Side, training: bool, keep_texts: bool, rules: LineFilter | None) -> None:
-        self.src, self.tgt = src, tgt
-        self.rules = rules
-        self.hashes: list[np.ndarray] = []
-        self.training, self.keep_texts = training, keep_texts
-        self.ids: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self.lengths: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self.numbers: list[np.ndarray] = []
-        self.texts: tuple[list[str], ...] = ([], [], [])
+    hash_pairs: What tells duplicates.
+    """
+
+    def __init__(
+        self,
+        src: Side,
+        tgt: Side,
+        training: bool,
+        rules: LineFilter | None,
+        hash_pairs: Callable[[Sequence[str], Sequence[str]], np.ndarray] = pair_hashes,
+    ) -> None:
+        self.src, self.tgt, self.rules = src, tgt, rules
+        self.training, self._hash_pairs = training, hash_pairs
         self.total = self.skipped_empty = self.skipped_long = 0
 
-    def add(self, src_lines: list[str], tgt_lines: list[str]) -> None:
+    def cut(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> CutPairs:
+        """Do so with some lines."""
         src_clean, tgt_clean = self.src.clean(src_lines), self.tgt.clean(tgt_lines)
-        rows = self.src.subwords.encode(src_clean), self.tgt.subwords.encode(tgt_clean)
+        rows = self.src.subwords.encode(tagged(src_clean)), self.tgt.subwords.encode(tgt_clean)
         lengths = [np.array([len(row) for row in side], dtype=np.int64) for side in rows]
-        keep = np.ones(len(src_lines), dtype=bool)
+        keep, hashes = np.ones(len(src_lines), dtype=bool), None
         if self.training:
             empty = (lengths[0] == 0) | (lengths[1] == 0)
             limits = self.src.config.max_length, self.tgt.config.max_length
@@ -227,19 +316,43 @@ class _Collected:
             if self.rules is not None:
                 keep &= self.rules.keep((src_lines, tgt_lines), (src_clean, tgt_clean))
                 if self.rules.drops_duplicates:
-                    self.hashes.append(pair_hashes(src_clean, tgt_clean)[keep])
+                    hashes = self._hash_pairs(src_clean, tgt_clean)[keep]
             self.skipped_empty += int(empty.sum())
             self.skipped_long += int(long.sum())
-        kept = np.flatnonzero(keep)
-        self.numbers.append(kept + self.total)
         self.total += len(src_lines)
+        kept = np.flatnonzero(keep)
+        tokens = [np.array([token for i in kept.tolist() for token in side[i]], dtype=np.int32) for side in rows]
+        return CutPairs(kept, (lengths[0][keep], lengths[1][keep]), (tokens[0], tokens[1]), hashes, tgt_clean)
+
+
+class _Collected:
+    """What has been read so far: whole arrays a chunk, joined once at the end."""
+
+    def __init__(self, cutter: PairCutter, keep_texts: bool) -> None:
+        self.cutter, self.keep_texts = cutter, keep_texts
+        self.hashes: list[np.ndarray] = []
+        self.ids: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        self.lengths: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        self.numbers: list[np.ndarray] = []
+        self.texts: tuple[list[str], ...] = ([], [], [])
+        self.parts: list[tuple[int, float]] = []
+
+    def add(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> None:
+        first = self.cutter.total
+        found = self.cutter.cut(src_lines, tgt_lines, tagged)
+        self.numbers.append(found.kept + first)
+        if found.hashes is not None:
+            self.hashes.append(found.hashes)
         for side in (0, 1):
-            joined = [token for i in kept.tolist() for token in rows[side][i]]
-            self.ids[side].append(np.array(joined, dtype=np.int32))
-            self.lengths[side].append(lengths[side][keep])
+            self.ids[side].append(found.tokens[side])
+            self.lengths[side].append(found.lengths[side])
         if self.keep_texts:
-            for texts, lines in zip(self.texts, (src_lines, tgt_lines, tgt_clean), strict=True):
-                texts.extend(lines[i] for i in kept.tolist())
+            for texts, lines in zip(self.texts, (tagged(src_lines), tgt_lines, found.references), strict=True):
+                texts.extend(lines[i] for i in found.kept.tolist())
+
+    def end(self, weight: float) -> None:
+        """What has been read since the last call is a corpus of this weight."""
+        self.parts.append((self.cutter.total, weight))
 
     def corpus(self) -> ParallelCorpus:
         rows = []
@@ -250,20 +363,24 @@ class _Collected:
             ids.clear()
             rows.append(TokenRows(tokens, starts))
         numbers = (np.concatenate(self.numbers) if self.numbers else np.zeros(0, dtype=np.int64)).astype(np.int64)
-        if self.rules is not None and self.hashes:
-            first = np.flatnonzero(self.rules.first_of_each(np.concatenate(self.hashes)))
+        rules = self.cutter.rules
+        if rules is not None and self.hashes:
+            first = np.flatnonzero(rules.first_of_each(np.concatenate(self.hashes)))
             rows, numbers = [side.taken(first) for side in rows], numbers[first]
             self.texts = tuple([texts[i] for i in first.tolist()] if texts else [] for texts in self.texts)
         src_texts, tgt_texts, references = self.texts
+        ends = np.searchsorted(numbers, [total for total, _ in self.parts]).tolist()
+        parts = zip(ends, [0, *ends], (weight for _, weight in self.parts), strict=False)
         return ParallelCorpus(
             src=rows[0],
             tgt=rows[1],
             line_numbers=numbers,
-            total=self.total,
-            skipped_empty=self.skipped_empty,
-            skipped_long=self.skipped_long,
-            filtered="" if self.rules is None else self.rules.told(),
+            total=self.cutter.total,
+            skipped_empty=self.cutter.skipped_empty,
+            skipped_long=self.cutter.skipped_long,
+            filtered="" if rules is None else rules.told(),
             src_texts=src_texts,
             tgt_texts=tgt_texts,
             references=references,
+            parts=tuple((end - start, weight) for end, start, weight in parts),
         )

@@ -25,6 +25,7 @@ _BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer")
 _BATCHES = (
     "seed",
     "data.train",
+    "data.index",
     "data.*.max_length",
     "data.filter.*",
     "training.batch_size",

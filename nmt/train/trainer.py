@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from nmt.data.sources import name_of
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.loading import resolve_threads
 from nmt.rnn.devices import choose_device
@@ -288,7 +289,7 @@ class Trainer:
         scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
         figures = {name: score.score for name, score in scores.items()}
         signatures = {name: score.signature for name, score in scores.items()}
-        log.line(f"test {self.config.data.test}: {format_scores(figures)}")
+        log.line(f"test {name_of(self.config.data.test or '')}: {format_scores(figures)}")
         log.event("test", update=parts.state.best_update, **figures, signatures=signatures)
         return scores
 
