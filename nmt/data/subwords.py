@@ -122,6 +122,10 @@ class Subwords:
         """The text of units as `pieces` gives them; what is no unit of the model stands for itself."""
         return _BREAKS.sub(" ", str(self._processor.decode_pieces(list(pieces))))
 
+    def score(self, unit: int) -> float:
+        """The score of a unit: of unigram its log probability, of bpe its place, negative."""
+        return float(self._processor.get_score(int(self._to_model[unit])))
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The units themselves, for people to look at: `▁` starts a word."""
         return [SPECIAL_PIECES[i] if i <= EOS_ID else self._processor.id_to_piece(int(self._to_model[i])) for i in ids]

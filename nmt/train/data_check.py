@@ -78,7 +78,7 @@ def _is_indexed(config: Config) -> bool:
     from nmt.train.start import given_subwords
     from nmt.train.translation_task import indexing_of
 
-    if config.task != "translation":
+    if config.task != "translation" or config.training.extend_vocabulary:
         return False
     settings = config.data.subwords
     files = [settings.model_file, settings.src_model_file, settings.tgt_model_file]

@@ -202,7 +202,8 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
         return False
     there = load_folder_config(folder)
     left, wanted = there.data, config.data
-    if there.training.load_model != config.training.load_model:
+    start = "load_model", "extend_vocabulary"
+    if any(getattr(there.training, key) != getattr(config.training, key) for key in start):
         return False
     return (left.train, left.src, left.tgt, left.subwords, left.filter) == (
         wanted.train,

@@ -166,7 +166,7 @@ class Trainer:
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
         state = saved.state if saved else TrainingState()
         if saved is None and config.training.load_model is not None:
-            log.line(start_from(config, model, optimizer))
+            log.line(start_from(config, model, optimizer, task.subwords))
         if self._ranks.rank == 0:
             task.save_statistics(self.folder)
         batch_size = self._batch_size(state, model, optimizer, task, log)
