@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     help="Train N times, with this seed and those after it, in folders of model_dir; print mean and deviation.",
 )
 @click.option(
+    "--budget",
+    metavar="TIME",
+    show_default=False,
+    help="Train for this time, such as 2h or 90m: updates, schedule and validations are fitted to it on this machine.",
+)
+@click.option(
     "--profile",
     "profile_updates",
     type=click.IntRange(min=1),
@@ -76,6 +82,7 @@ def train(
     device: str | None,
     seed: int | None,
     seeds: int | None,
+    budget: str | None,
     profile_updates: int | None,
     plan: bool,
     planned_ranks: int | None,
@@ -97,6 +104,7 @@ def train(
         nmt-train configs/quickstart.yaml --plan --ranks 8
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
+        nmt-train configs/quickstart.yaml --budget 10m
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     tries = plan or profile_updates is not None
@@ -104,6 +112,8 @@ def train(
         raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
     if seeds is not None and (tries or check_data):
         raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
+    if budget is not None and (tries or check_data or seeds is not None):
+        raise click.UsageError("--budget goes without --plan, --profile, --check-data and --seeds.")
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
     from nmt.config import load_config
@@ -112,8 +122,8 @@ def train(
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
     ranks = join_ranks()
-    if ranks.size > 1 and (seeds is not None or check_data):
-        raise click.UsageError("--seeds and --check-data are for one process; leave mpiexec out.")
+    if ranks.size > 1 and (seeds is not None or check_data or budget is not None):
+        raise click.UsageError("--seeds, --budget and --check-data are for one process; leave mpiexec out.")
     if seeds is not None:
         load_config(config_file, overrides)  # a mistake in it is one line, not one a seed
         _train_seeds(config_file, overrides, seeds, threads, device)
@@ -125,7 +135,17 @@ def train(
         elif tries:
             _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
         else:
+            if budget is not None:
+                config = _fitted(config, budget, threads, device)
             _train(config, threads, device, ranks)
+
+
+def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
+    """The settings of a run that takes so long on this machine."""
+    from nmt.cli.streams import tell
+    from nmt.train.budget import fit_to_budget, measured_pace
+
+    return fit_to_budget(config, budget, measured_pace(threads, device, tell), tell)
 
 
 def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks) -> None:

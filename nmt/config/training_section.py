@@ -47,8 +47,8 @@ class TrainingConfig(Section):
         default=(),
         strict=False,
         description="Parameters that stay as they are, by patterns of their names: encoder.*, *embeddings. They have "
-        "no state of the optimizer and no part in the norm of the gradient. A pattern that matches none is answered with "
-        "all names.",
+        "no state of the optimizer and no part in the norm of the gradient. A pattern that matches none is answered "
+        "with all names.",
     )
     optimizer: Literal["adam", "adamw", "sgd"] = Field(default="adam", description="Rule that changes the weights.")
     learning_rate: Annotated[float, Field(gt=0, le=1000)] = Field(
