@@ -99,7 +99,7 @@ def fit_to_budget(
     derived = {"validation_freq": max(1, updates // VALIDATIONS), "learning_rate_warmup": updates // WARMUP_SHARE}
     say(
         f"budget: {budget}; an update takes {pace.seconds:.3g} s here: about {updates:,} updates, "
-        f"{derived['learning_rate_warmup']:,} of them to warm up, a validation after each {derived['validation_freq']:,}"
+        f"{derived['learning_rate_warmup']:,} of them to warm up, validated after each {derived['validation_freq']:,}"
     )
     return _changed(config, {**timed, **derived, "max_minutes": left / 60})
 
