@@ -41,7 +41,7 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
             f"{most}; only sentencepiece models can be extended"
         )
     lines = list(islice(text(), _LINES))
-    counts: Counter[str] = Counter()
+    counts: Counter[int] = Counter()
     scores: dict[str, float] = {}
     new = _trained(text, "unigram" if kind == "auto" else kind, subwords.vocab_size)
     for row in new.encode(lines):
