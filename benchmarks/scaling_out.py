@@ -105,7 +105,7 @@ def run(count, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config")
+    parser.add_argument("config", nargs="?", default="configs/quickstart.yaml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--updates", type=int, default=20)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])

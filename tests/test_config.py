@@ -206,7 +206,7 @@ def test_command_prints_the_schema():
         (
             "training.optimizer",
             "adma",
-            "training.optimizer must be one of adam, adamw, sgd, got 'adma'; did you mean adam?",
+            "training.optimizer must be one of adam, adamw, sgd, lamb, got 'adma'; did you mean adam?",
         ),
         (
             "training.batch_size",

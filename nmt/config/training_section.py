@@ -50,19 +50,24 @@ class TrainingConfig(Section):
         "no state of the optimizer and no part in the norm of the gradient. A pattern that matches none is answered "
         "with all names.",
     )
-    optimizer: Literal["adam", "adamw", "sgd"] = Field(default="adam", description="Rule that changes the weights.")
+    optimizer: Literal["adam", "adamw", "sgd", "lamb"] = Field(
+        default="adam",
+        description="Rule that changes the weights. lamb is adam with steps as long as the weights of each array are, "
+        "for batches that are so large that adam's rate cannot follow (many ranks).",
+    )
     learning_rate: Annotated[float, Field(gt=0, le=1000)] = Field(
-        default=1e-3, description="Size of its steps; about 1.0 for sgd."
+        default=1e-3, description="Size of its steps; about 1.0 for sgd, 0.01 for lamb."
     )
     adam_betas: tuple[Fraction, Fraction] = Field(
         default=(0.9, 0.999),
         strict=False,
-        description="Decay of the running means of the gradient and of its square, for adam and adamw.",
+        description="Decay of the running means of the gradient and of its square, for adam, adamw and lamb.",
     )
-    adam_eps: PositiveFloat = Field(default=1e-8, description="Added to the divisor, for adam and adamw.")
+    adam_eps: PositiveFloat = Field(default=1e-8, description="Added to the divisor, for adam, adamw and lamb.")
     weight_decay: NonNegativeFloat = Field(
         default=0.0,
-        description="Pull towards 0: added to the gradient, or with adamw taken from the weights.",
+        description="Pull towards 0: added to the gradient, with adamw taken from the weights, with lamb added to the "
+        "direction of the step.",
     )
     momentum: Fraction = Field(default=0.0, description="Share of the last step that sgd repeats.")
     clip_grad_norm: PositiveFloat | None = Field(

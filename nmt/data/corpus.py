@@ -2,15 +2,15 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from nmt.data.faults import pair_hashes
 from nmt.data.filter import LineFilter
+from nmt.data.readers import Alone, Readers, rows_before
 from nmt.data.rows import TokenRows
 from nmt.data.sources import format_of, name_of, pair_chunks, sources_of
 from nmt.data.subwords import Subwords
@@ -136,24 +136,25 @@ def load_parallel(
     training: bool = True,
     keep_texts: bool | None = None,
     rules: LineFilter | None = None,
+    readers: Readers | None = None,
 ) -> ParallelCorpus:
     """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz, .zst), or the corpora of a list, one after another.
 
     For training, a pair with an empty side, or with a side longer than its `max_length`, is left
     out as a pair and counted. Otherwise every line stays, also an empty one, so that translations
     line up with it, and the texts are kept too (`keep_texts` overrules this). `rules` leave out more
-    pairs, of which the corpus tells how many.
+    pairs, of which the corpus tells how many. `readers` share the work of a text that is not kept, and must all call.
 
     Raises DataError if a file is missing or damaged, if files of one text differ in their number of lines, if a row
     is no pair, or if no pair is left.
     """
     keep_texts = not training if keep_texts is None else keep_texts
-    collected = _Collected(PairCutter(src, tgt, training, rules), keep_texts)
+    collected = _Collected(PairCutter(src, tgt, training, rules), keep_texts, readers)
     for source in sources_of(corpora):
         tagged = Tagged(source.tag, src)
         for part in source.parts((src.config.lang, tgt.config.lang)):
             for pairs in pair_chunks(part, CHUNK):
-                collected.add([pair[0] for pair in pairs], [pair[1] for pair in pairs], tagged)
+                collected.add(pairs, tagged)
         collected.end(source.weight)
     corpus = collected.corpus()
     check_corpus(corpus, corpora, (src, tgt))
@@ -225,49 +226,6 @@ class Tagged:
         return lines if self._tag is None else [f"{self._tag} {line}" if line else line for line in lines]
 
 
-def training_text(
-    corpora: "str | Sequence[CorpusConfig]",
-    sides: Sequence["SideConfig"],
-    every_side: Sequence["SideConfig"] | None = None,
-) -> Iterator[str]:
-    """The cleaned lines of one or both sides, one by one, without tags, to train subwords on. Of files of lines one is
-    read after the other; the rows of a table have the columns of `every_side`, where those are more than `sides`."""
-    for source in sources_of(corpora):
-        if format_of(source.path) == "lines":
-            for side in sides:
-                for part in source.parts([side.lang]):
-                    for (line,) in part.rows():
-                        yield clean_line(str(line), side.lowercase, side.normalize)
-            continue
-        both = every_side or sides
-        wanted = [(number, side) for number, side in enumerate(both) if side in sides]
-        for part in source.parts([side.lang for side in both]):
-            for row in part.rows():
-                for number, side in wanted:
-                    yield clean_line(str(row[number]), side.lowercase, side.normalize)
-
-
-def filtered_text(
-    corpora: "str | Sequence[CorpusConfig]",
-    sides: Sequence["SideConfig"],
-    every_side: Sequence["SideConfig"],
-    rules: LineFilter,
-) -> Iterator[str]:
-    """The same without the pairs that `rules` leave out, which look at every side of them."""
-    parts = [part for source in sources_of(corpora) for part in source.parts([side.lang for side in every_side])]
-    rows = (row for part in parts for row in part.rows() if None not in row)
-    while chunk := list(islice(rows, CHUNK)):
-        raw = cast(list[tuple[str, ...]], list(zip(*chunk, strict=True)))
-        clean = [
-            [clean_line(line, side.lowercase, side.normalize) for line in lines]
-            for lines, side in zip(raw, every_side, strict=True)
-        ]
-        kept = np.flatnonzero(rules.keep(raw, clean)).tolist()
-        for lines, side in zip(clean, every_side, strict=True):
-            if side in sides:
-                yield from (lines[number] for number in kept)
-
-
 @dataclass(frozen=True)
 class CutPairs:
     """Pairs that stay of some that were read.
@@ -285,22 +243,11 @@ class CutPairs:
 
 
 class PairCutter:
-    """Cleans and cuts pairs, and counts those that are left out (see `load_parallel`).
+    """Cleans and cuts pairs, and counts those that are left out (see `load_parallel`)."""
 
-    hash_pairs: What tells duplicates.
-    """
-
-    def __init__(
-        self,
-        src: Side,
-        tgt: Side,
-        training: bool,
-        rules: LineFilter | None,
-        hash_pairs: Callable[[Sequence[str], Sequence[str]], np.ndarray] = pair_hashes,
-    ) -> None:
-        self.src, self.tgt, self.rules = src, tgt, rules
-        self.training, self._hash_pairs = training, hash_pairs
-        self.total = self.skipped_empty = self.skipped_long = 0
+    def __init__(self, src: Side, tgt: Side, training: bool, rules: LineFilter | None) -> None:
+        self.src, self.tgt, self.rules, self.training = src, tgt, rules, training
+        self.skipped_empty = self.skipped_long = 0
 
     def cut(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> CutPairs:
         """Do so with some lines."""
@@ -316,71 +263,99 @@ class PairCutter:
             if self.rules is not None:
                 keep &= self.rules.keep((src_lines, tgt_lines), (src_clean, tgt_clean))
                 if self.rules.drops_duplicates:
-                    hashes = self._hash_pairs(src_clean, tgt_clean)[keep]
+                    hashes = pair_hashes(src_clean, tgt_clean)[keep]
             self.skipped_empty += int(empty.sum())
             self.skipped_long += int(long.sum())
-        self.total += len(src_lines)
         kept = np.flatnonzero(keep)
         tokens = [np.array([token for i in kept.tolist() for token in side[i]], dtype=np.int32) for side in rows]
         return CutPairs(kept, (lengths[0][keep], lengths[1][keep]), (tokens[0], tokens[1]), hashes, tgt_clean)
 
 
 class _Collected:
-    """What has been read so far: whole arrays a chunk, joined once at the end."""
+    """What has been read so far: whole arrays a chunk, joined once at the end. Several readers have a chunk each in
+    turn, and count the lines of all."""
 
-    def __init__(self, cutter: PairCutter, keep_texts: bool) -> None:
-        self.cutter, self.keep_texts = cutter, keep_texts
-        self.hashes: list[np.ndarray] = []
-        self.ids: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self.lengths: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self.numbers: list[np.ndarray] = []
+    def __init__(self, cutter: PairCutter, keep_texts: bool, readers: Readers | None = None) -> None:
+        self.cutter, self.rules, self.keep_texts = cutter, cutter.rules, keep_texts
+        self.readers: Readers = Alone() if readers is None or keep_texts else readers
+        # Of each chunk that is this reader's, by its number.
+        self.ids: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+        self.lengths: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+        self.numbers: dict[int, np.ndarray] = {}
+        self.hashes: dict[int, np.ndarray] = {}
         self.texts: tuple[list[str], ...] = ([], [], [])
         self.parts: list[tuple[int, float]] = []
+        self.chunks = self.total = 0
 
-    def add(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> None:
-        first = self.cutter.total
+    def add(self, pairs: Sequence[tuple[str, ...]], tagged: Tagged) -> None:
+        """The next chunk of the text."""
+        if self.chunks % self.readers.size == self.readers.rank:
+            self._add([pair[0] for pair in pairs], [pair[1] for pair in pairs], tagged)
+        elif not self.chunks and self.rules is not None:
+            self.rules.learn(list(zip(*pairs, strict=True)))
+        self.chunks += 1
+        self.total += len(pairs)
+
+    def _add(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> None:
+        """A chunk that is this reader's."""
         found = self.cutter.cut(src_lines, tgt_lines, tagged)
-        self.numbers.append(found.kept + first)
+        self.numbers[self.chunks] = found.kept + self.total
         if found.hashes is not None:
-            self.hashes.append(found.hashes)
+            self.hashes[self.chunks] = found.hashes
         for side in (0, 1):
-            self.ids[side].append(found.tokens[side])
-            self.lengths[side].append(found.lengths[side])
+            self.ids[side][self.chunks] = found.tokens[side]
+            self.lengths[side][self.chunks] = found.lengths[side]
         if self.keep_texts:
             for texts, lines in zip(self.texts, (tagged(src_lines), tgt_lines, found.references), strict=True):
                 texts.extend(lines[i] for i in found.kept.tolist())
 
     def end(self, weight: float) -> None:
         """What has been read since the last call is a corpus of this weight."""
-        self.parts.append((self.cutter.total, weight))
+        self.parts.append((self.total, weight))
 
     def corpus(self) -> ParallelCorpus:
+        """The whole, in every reader."""
+        readers, cutter = self.readers, self.cutter
+        skipped = readers.all_say((cutter.skipped_empty, cutter.skipped_long))
+        if self.rules is not None:
+            self.rules.add_up(readers.all_say(self.rules.counts))
+            if self.rules.drops_duplicates and cutter.training:
+                self._drop_duplicates(self.rules)
         rows = []
         for ids, lengths in zip(self.ids, self.lengths, strict=True):
-            starts = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
-            np.cumsum(np.concatenate(lengths) if lengths else [], out=starts[1:])
-            tokens = np.concatenate(ids) if ids else np.zeros(0, dtype=np.int32)
+            of_all = readers.gathered(lengths, np.int64)
+            starts = np.zeros(len(of_all) + 1, dtype=np.int64)
+            np.cumsum(of_all, out=starts[1:])
+            tokens = readers.gathered(ids, np.int32)
             ids.clear()
             rows.append(TokenRows(tokens, starts))
-        numbers = (np.concatenate(self.numbers) if self.numbers else np.zeros(0, dtype=np.int64)).astype(np.int64)
-        rules = self.cutter.rules
-        if rules is not None and self.hashes:
-            first = np.flatnonzero(rules.first_of_each(np.concatenate(self.hashes)))
-            rows, numbers = [side.taken(first) for side in rows], numbers[first]
-            self.texts = tuple([texts[i] for i in first.tolist()] if texts else [] for texts in self.texts)
         src_texts, tgt_texts, references = self.texts
+        numbers = readers.gathered(self.numbers, np.int64)
         ends = np.searchsorted(numbers, [total for total, _ in self.parts]).tolist()
         parts = zip(ends, [0, *ends], (weight for _, weight in self.parts), strict=False)
         return ParallelCorpus(
             src=rows[0],
             tgt=rows[1],
             line_numbers=numbers,
-            total=self.cutter.total,
-            skipped_empty=self.cutter.skipped_empty,
-            skipped_long=self.cutter.skipped_long,
-            filtered="" if rules is None else rules.told(),
+            total=self.total,
+            skipped_empty=sum(empty for empty, _ in skipped),
+            skipped_long=sum(long for _, long in skipped),
+            filtered="" if self.rules is None else self.rules.told(),
             src_texts=src_texts,
             tgt_texts=tgt_texts,
             references=references,
             parts=tuple((end - start, weight) for end, start, weight in parts),
         )
+
+    def _drop_duplicates(self, rules: LineFilter) -> None:
+        """Keep the first of equal pairs, of which one may be another reader's."""
+        first = rules.first_of_each(self.readers.gathered(self.hashes, np.int64))
+        starts = rows_before(self.numbers, self.readers)
+        for number in self.numbers:
+            keep = first[starts[number] : starts[number + 1]]
+            self.numbers[number] = self.numbers[number][keep]
+            for ids, lengths in zip(self.ids, self.lengths, strict=True):
+                ids[number] = ids[number][np.repeat(keep, lengths[number])]
+                lengths[number] = lengths[number][keep]
+        kept = np.flatnonzero(first).tolist()
+        self.texts = tuple([texts[i] for i in kept] if texts else [] for texts in self.texts)

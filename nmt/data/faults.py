@@ -6,6 +6,7 @@ OpusCleaner, scripts and identical sides in OpenNMT-py's `clean` transform and O
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 
@@ -131,6 +132,10 @@ class FaultFinder:
         self.main_scripts: list[int] = []
         self.usual_ratio = 1.0
 
+    def learn(self, raw: Sequence[Sequence[str]]) -> None:
+        """Take the first block of the text for what is usual, as `find` does where nothing was learned."""
+        self._learn([TextBlock(lines) for lines in raw])
+
     def find(self, raw: Sequence[Sequence[str]], clean: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
         """Faults of the lines of one or two sides, as they were read and cleaned.
 
@@ -139,9 +144,7 @@ class FaultFinder:
         """
         blocks = [TextBlock(lines) for lines in raw]
         if not self.main_scripts:
-            self.main_scripts = [main_script(block) for block in blocks]
-            totals = [max(1, int(block.lengths.sum())) for block in blocks]
-            self.usual_ratio = totals[-1] / totals[0]
+            self._learn(blocks)
         found: dict[str, np.ndarray] = {}
         for name, has in LINE_FAULTS.items():
             if name in self._names:
@@ -157,7 +160,14 @@ class FaultFinder:
             found["ratio"] = (ratios > self._most_ratio)[None]
         return {name: found[name] for name in FAULTS if name in found}
 
+    def _learn(self, blocks: Sequence[TextBlock]) -> None:
+        """What is usual: of each side the script, and how long the last is for the first."""
+        self.main_scripts = [main_script(block) for block in blocks]
+        totals = [max(1, int(block.lengths.sum())) for block in blocks]
+        self.usual_ratio = totals[-1] / totals[0]
+
 
 def pair_hashes(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
-    """int64 [N]: equal for equal pairs, and different for others but once in 2**64; others in another process."""
-    return np.fromiter((hash(pair) for pair in zip(src, tgt, strict=True)), dtype=np.int64, count=len(src))
+    """int64 [N]: equal for equal pairs of lines, in every process, and different for others but once in 2**64."""
+    pairs = (f"{one}\n{other}".encode("utf-8", "surrogatepass") for one, other in zip(src, tgt, strict=True))
+    return np.frombuffer(b"".join(hashlib.blake2b(pair, digest_size=8).digest() for pair in pairs), dtype="<i8")

@@ -46,6 +46,11 @@ class LineFilter:
         """Whether the caller is to drop duplicates, by `first_of_each`, when all is read."""
         return self._settings.duplicates
 
+    def learn(self, raw: Lines) -> None:
+        """See what is usual in the first block of a text, where `keep` will be asked about later ones alone."""
+        if self._finder is not None:
+            self._finder.learn(raw)
+
     def keep(self, raw: Lines, clean: Lines) -> np.ndarray:
         """bool [N]: which of the pairs stay, by all rules but `duplicates`.
 
@@ -69,6 +74,14 @@ class LineFilter:
         keep[np.unique(hashes, return_index=True)[1]] = True
         self.counts["duplicates"] = int((~keep).sum())
         return keep
+
+    def add_up(self, counts: Sequence[dict[str, int]]) -> None:
+        """Take for the counts those of several filters, each of which has seen another part of the text."""
+        total: dict[str, int] = {}
+        for of_one in counts:
+            for name, count in of_one.items():
+                total[name] = total.get(name, 0) + count
+        self.counts = total
 
     def told(self) -> str:
         """How many pairs which rule left out: `12 duplicates, 3 markup`; empty where no rule is set."""

@@ -144,21 +144,22 @@ class Indexing:
         """Read, cut, deal to buckets, shuffle, write."""
         src, tgt = self._sides
         rules = self._rules()
-        cutter = PairCutter(src, tgt, True, rules, _stable_hashes)
+        cutter = PairCutter(src, tgt, True, rules)
         size = text_bytes(source, self._langs)
         buckets = _Buckets(folder, min(_MOST_BUCKETS, max(1, -(-size // _BUCKET_BYTES))))
         tagged, meter = Tagged(source.tag, src), _Meter(size, show)
+        total = 0
         for part in source.parts(self._langs):
             for pairs in pair_chunks(part, CHUNK):
                 lines = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-                first = cutter.total
-                buckets.add(first, cutter.cut(*lines, tagged))
-                meter.show(cutter.total, sum(map(len, lines[0])) + sum(map(len, lines[1])))
+                buckets.add(total, cutter.cut(*lines, tagged))
+                total += len(pairs)
+                meter.show(total, sum(map(len, lines[0])) + sum(map(len, lines[1])))
         buckets.flush()
         block = min(MOST_BLOCK, max(LEAST_BLOCK, buckets.pairs // BLOCKS))
         types = (
             _narrowest(max(side.config.max_length for side in self._sides)),
-            _narrowest(cutter.total),
+            _narrowest(total),
             _narrowest(max(side.subwords.vocab_size for side in self._sides)),
         )
         writer = IndexWriter(folder, types, block)
@@ -173,7 +174,7 @@ class Indexing:
             rules.counts["duplicates"] = repeated
         header = {
             "text": source.path,
-            "total": cutter.total,
+            "total": total,
             "skipped_empty": cutter.skipped_empty,
             "skipped_long": cutter.skipped_long,
             "filtered": "" if rules is None else rules.told(),
@@ -275,14 +276,6 @@ class _Meter:
         took = now - self._began
         left = max(0.0, took * (self._size / max(1, self._read) - 1))
         self._show(f"index: {lines:,} lines, {lines / took:,.0f}/s, about {left / 60:.0f} min left")
-
-
-def _stable_hashes(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
-    """int64 [N]: equal for equal pairs, in any process, and different for others but once in 2**64."""
-    digests = (
-        blake2b(f"{a}\n{b}".encode(errors="surrogatepass"), digest_size=8) for a, b in zip(src, tgt, strict=True)
-    )
-    return np.frombuffer(b"".join(digest.digest() for digest in digests), np.int64)
 
 
 def _narrowest(most: int) -> str:

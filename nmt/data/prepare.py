@@ -6,10 +6,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.auto_subwords import auto_subwords
-from nmt.data.corpus import Side, clean_line, filtered_text, training_text
+from nmt.data.corpus import Side, clean_line
 from nmt.data.filter import LineFilter
 from nmt.data.sources import sources_of
 from nmt.data.subwords import Subwords
+from nmt.data.training_text import filtered_text, training_text
 from nmt.data.vocabulary import subwords_from_file
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import numpy as np
 from nmt.data.corpus import CHUNK, Side
 from nmt.data.faults import pair_hashes
 from nmt.data.filter import LineFilter
+from nmt.data.readers import Alone, Readers, rows_before
 from nmt.data.rows import TokenRows
 from nmt.data.sources import name_of, sources_of
 from nmt.errors import DataError
@@ -51,37 +52,54 @@ class TextCorpus:
         return self.lines.tokens.nbytes + self.lines.starts.nbytes
 
 
-def load_text(corpora: str | Sequence[CorpusConfig], side: Side, rules: LineFilter | None = None) -> TextCorpus:
+def load_text(
+    corpora: str | Sequence[CorpusConfig], side: Side, rules: LineFilter | None = None, readers: Readers | None = None
+) -> TextCorpus:
     """Read, clean and cut PREFIX.LANG (or .gz, .zst), or the corpora of a list, one after another. Blank lines are left
-    out, and those that `rules` leave out.
+    out, and those that `rules` leave out. `readers` share the work, and must all call.
 
     Raises DataError if a file is missing or damaged, or if no line is left.
     """
-    tokens, lengths, total = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], 0
-    hashes: list[np.ndarray] = []
-    for lines in chunks(_lines(corpora, side.config.lang), CHUNK):
+    readers = Alone() if readers is None else readers
+    # Of each chunk that is this reader's, by its number.
+    tokens: dict[int, np.ndarray] = {}
+    lengths: dict[int, np.ndarray] = {}
+    hashes: dict[int, np.ndarray] = {}
+    total = 0
+    for number, lines in enumerate(chunks(_lines(corpora, side.config.lang), CHUNK)):
         total += len(lines)
+        if number % readers.size != readers.rank:
+            if not number and rules is not None:
+                rules.learn([lines])
+            continue
         clean = side.clean(lines)
         if rules is not None:
             kept = np.flatnonzero(rules.keep([lines], [clean])).tolist()
-            clean = [clean[number] for number in kept]
+            clean = [clean[index] for index in kept]
         cut = side.subwords.encode(clean)
         if rules is not None and rules.drops_duplicates:
-            hashes.append(pair_hashes(clean, clean)[[bool(row) for row in cut]])
+            hashes[number] = pair_hashes(clean, clean)[[bool(row) for row in cut]]
         rows = [row for row in cut if row]
-        tokens.append(np.array([token for row in rows for token in row], dtype=np.int32))
-        lengths.append(np.array([len(row) for row in rows], dtype=np.int64))
-    starts = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
-    left_out = rules.told() if rules is not None else ""
+        tokens[number] = np.array([token for row in rows for token in row], dtype=np.int32)
+        lengths[number] = np.array([len(row) for row in rows], dtype=np.int64)
+    left_out = ""
+    if rules is not None:
+        rules.add_up(readers.all_say(rules.counts))
+        left_out = rules.told()
+        if rules.drops_duplicates:
+            first = rules.first_of_each(readers.gathered(hashes, np.int64))
+            before = rows_before(lengths, readers)
+            for number, of_chunk in lengths.items():
+                keep = first[before[number] : before[number + 1]]
+                tokens[number] = tokens[number][np.repeat(keep, of_chunk)]
+                lengths[number] = of_chunk[keep]
+    starts = np.concatenate([[0], np.cumsum(readers.gathered(lengths, np.int64))]).astype(np.int64)
     if len(starts) == 1:
         what = f"none of {total} that data.filter lets through ({left_out})" if left_out else f"{total} blank ones"
         where = f"{corpora}.{side.config.lang}" if isinstance(corpora, str) else name_of(corpora)
         raise DataError(f"{where}: must hold at least one line of text, got {what}")
-    rows_kept = TokenRows(np.concatenate(tokens), starts)
-    if rules is not None and hashes:
-        rows_kept = rows_kept.taken(np.flatnonzero(rules.first_of_each(np.concatenate(hashes))))
-        left_out = rules.told()
-    return TextCorpus(rows_kept, total, left_out)
+    rows_kept = TokenRows(readers.gathered(tokens, np.int32), starts)
+    return TextCorpus(rows_kept, total, rules.told() if rules is not None else "")
 
 
 def _lines(corpora: str | Sequence[CorpusConfig], lang: str) -> Iterator[str]:

@@ -95,8 +95,16 @@ def choose_batch_size(
     optimizer: Optimizer,
     task: Task,
     num_threads: int,
+    *,
+    ranks: int = 1,
+    ranks_here: int = 1,
 ) -> tuple[int, str]:
     """Return the number of target tokens a batch, and in words where it comes from.
+
+    Args:
+        config, state, model, optimizer, task, num_threads: Of the run.
+        ranks: Processes that each compute batches of an update.
+        ranks_here: Those that share the memory of this machine.
 
     Raises:
         ConfigError: Not even the smallest batch fits.
@@ -109,8 +117,9 @@ def choose_batch_size(
     if limit is None and model.device.memory is not None:
         limit, whose = model.device.memory // 2, "half of the GPU's memory"
     elif limit is None:
-        limit, whose = (free_bytes() + resident_bytes()) // 2, "half of the memory that is free"
-    most = max(SIZES[0], task.corpus.num_tgt_tokens // (MIN_UPDATES * training.batch_multiplier))
+        limit, whose = (free_bytes() // ranks_here + resident_bytes()) // 2, "half of the memory that is free"
+        whose += f", for {ranks_here} ranks on a machine" if ranks_here > 1 else ""
+    most = max(SIZES[0], task.corpus.num_tgt_tokens // (MIN_UPDATES * training.batch_multiplier * ranks))
     useful = [size for size in SIZES if size <= most]
     for size in reversed(useful):
         found = forecast(model, optimizer, task.corpus, task.batches(size), accumulates=training.batch_multiplier > 1)

@@ -13,6 +13,7 @@ from nmt.train.validation import Validator
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.corpus import Side
+    from nmt.data.readers import Readers
     from nmt.data.streams import Segment, StreamBatches
     from nmt.data.text import TextCorpus
     from nmt.model.language import LanguageModel
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class LanguageTask:
-    """See `Task`; the text of data.train is read at once."""
+    """See `Task`; the text of data.train is read at once, by several readers together."""
 
-    def __init__(self, config: Config, side: Side, same: Side) -> None:
+    def __init__(self, config: Config, side: Side, same: Side, readers: Readers | None = None) -> None:
         from nmt.data.prepare import training_filter
         from nmt.data.text import load_text
 
         self.config, self._side = config, side
         self.subwords = side.subwords, same.subwords
         rules = training_filter(config.data, (side.config,))
-        self.corpus: TextCorpus = load_text(config.data.train, side, rules)
+        self.corpus: TextCorpus = load_text(config.data.train, side, rules, readers)
         self._dev: TextCorpus | None = None
         self._test: TextCorpus | None = None
 

@@ -20,6 +20,7 @@ from nmt.train.guard import Guard
 from nmt.train.interrupt import Interrupted
 from nmt.train.ranks import Ranks
 from nmt.train.reduction import Reduction
+from nmt.train.shared_arrays import Machines
 
 T = TypeVar("T")
 
@@ -41,6 +42,8 @@ class MPIRanks(Ranks):
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         self.host = socket.gethostname()
         self._guard: Guard | None = None
+        self._machines = Machines(self._world, f"{self.host} {_boot()}")
+        self.ranks_here = self._machines.ranks_here
         self._places = self._world.allgather((self.host, sorted(_affinity())))
         local = [cores for host, cores in self._places if host == self.host]
         self._shares_cores = any(local.count(cores) > 1 for cores in local)
@@ -88,6 +91,10 @@ class MPIRanks(Ranks):
         """See `Ranks`."""
         found = self._world.gather(dict(arrays), root=0)
         return {} if found is None else {name: array for one in found for name, array in one.items()}
+
+    def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
+        """See `Ranks`."""
+        return self._machines.gathered(own, dtype)
 
     def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction:
         """See `Ranks`."""
@@ -182,6 +189,14 @@ class MPIWire:
 
 def _starts(counts: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(counts[:-1]).tolist()]
+
+
+def _boot() -> str:
+    """What this start of the machine's system is called: machines may have one name, `localhost` say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _affinity() -> set[int]:

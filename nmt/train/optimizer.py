@@ -143,7 +143,49 @@ class SGD(Optimizer):
         self.device.sgd_step(param, grad, state[0] if state else grad[:0], settings, self.num_threads)
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD}
+class LAMB(Optimizer):
+    """Adam whose step is as long for each array as the array itself, times the learning rate; for large batches.
+
+    You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm 2, with each
+    parameter array as a layer and the identity for its function of the norm. Decay is a part of the direction. Where an
+    array or its direction is zero the ratio of their norms is 1, as in the authors' code.
+    """
+
+    slots = ("m", "v")
+
+    def __init__(
+        self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
+    ) -> None:
+        super().__init__(params, settings, num_threads, device)
+        largest = max((param.size for param in params.values()), default=0)
+        dtype = next((param.dtype for param in params.values()), np.float32)
+        self._direction = self.device.xp.zeros(largest, dtype)
+
+    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
+        """Each array by itself, also where they lie side by side: it has a ratio of its own."""
+        for name in params:
+            if name not in self.frozen:
+                yield tuple(arrays[name].reshape(-1) for arrays in (params, grads, *self._groups.values()))
+
+    def _update(
+        self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
+    ) -> None:
+        """See `Optimizer`. The direction is what Adam adds to zeros at a rate of -1."""
+        device, threads, decay = self.device, self.num_threads, self.settings.weight_decay
+        beta1, beta2 = self.settings.adam_betas
+        direction = self._direction[: param.size]
+        direction[...] = 0
+        corrections = 1.0 - beta1**self.steps, 1.0 - beta2**self.steps
+        settings = (-1.0, beta1, beta2, self.settings.adam_eps, 0.0, *corrections, gradient_scale)
+        device.adam_step(direction, grad, state[0], state[1], settings, threads)
+        if decay:
+            device.add_scaled(direction, param, decay)
+        of_param, of_direction = (device.square_norm([array], threads) for array in (param, direction))
+        ratio = math.sqrt(of_param / of_direction) if of_param > 0 and of_direction > 0 else 1.0
+        device.sgd_step(param, direction, direction[:0], (learning_rate * ratio, 0.0, 0.0, 1.0), threads)
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "lamb": LAMB}
 
 
 def make_optimizer(

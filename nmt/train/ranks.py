@@ -24,6 +24,8 @@ class Ranks:
     size = 1
     threads: int | None = None
     """Cores that this rank may take where several share a machine; None for all there are."""
+    ranks_here = 1
+    """Ranks on this machine."""
 
     def all_say(self, value: T) -> list[T]:
         """Return what each rank says, by rank. Called by all."""
@@ -49,6 +51,13 @@ class Ranks:
     def merged(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return for rank 0 the arrays of all ranks, which have different names. Called by all."""
         return dict(arrays)
+
+    def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
+        """Return an array of numbered pieces of which each rank has some (see `nmt.data.readers.Readers`); there is one
+        copy of it on a machine. Called by all."""
+        from nmt.data.readers import end_to_end
+
+        return end_to_end(own, dtype)
 
     def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction | None:
         """What adds up the gradients of all ranks; None where there is one."""

@@ -56,8 +56,8 @@ def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
 
 def _extended(config: Config, subwords: tuple[Subwords, Subwords], kind: str) -> tuple[Subwords, Subwords]:
     """Subwords with units for the training text; the same twice where both sides share them."""
-    from nmt.data.corpus import training_text
     from nmt.data.extension import extended
+    from nmt.data.training_text import training_text
 
     data, most = config.data, config.training.extend_vocabulary
     every = (data.src, data.tgt) if config.task == "translation" else (data.tgt,)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nmt.data.sources import name_of
 from nmt.errors import DataError
+from nmt.train.memory import format_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +108,7 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
         config: The settings.
         folder: The model folder.
         log: Told how much there is and what was left out.
-        ranks: Rank 0 trains the subwords, the others read them. Called by all.
+        ranks: Rank 0 trains the subwords, the others read them; of the training text each cuts a share. Called by all.
 
     Raises:
         DataError: A text or subword model is missing, damaged or does not fit its partner.
@@ -121,7 +122,13 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
 
         if (indexing := indexing_of(config, *sides)) is not None:
             ranks.first_then_others(lambda: indexing.make(log.live, log.line))
-    return _kind(config)(config, *sides).held_out(log.line)
+    task: Task = _kind(config)(config, *sides, ranks).held_out(log.line)
+    if ranks.size > 1:
+        log.line(
+            f"training text: {format_bytes(task.corpus.nbytes)} on each machine; each of {ranks.size} ranks has cut a "
+            "share of it"
+        )
+    return task
 
 
 def load_dry_run_task(config: Config, say: Callable[[str], None]) -> Task:

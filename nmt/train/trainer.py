@@ -240,8 +240,10 @@ class Trainer:
         if given != "auto":
             state.batch_size = 0
             return given
-        found = choose_batch_size(self.config, state, model, optimizer, task, self._num_threads)
-        size, reason = self._ranks.first_says(found)
+        ranks = self._ranks
+        parts = (self.config, state, model, optimizer, task, self._num_threads)
+        found = choose_batch_size(*parts, ranks=ranks.size, ranks_here=ranks.ranks_here)
+        size, reason = ranks.first_says(found)
         log.line(f"batch_size: auto is {size:,} target tokens: {reason}")
         state.batch_size = size
         return size
@@ -284,7 +286,8 @@ class Trainer:
         """Score the best checkpoint on the test set, or the last where there is no best."""
         best = parts.checkpoints.best_path
         if parts.state.best_update:
-            tensors, _ = read_checkpoint(best, prefix=PARAMS_PREFIX)
+            # Rank 0 comes here when it has written the file.
+            tensors, _ = self._ranks.first_then_others(lambda: read_checkpoint(best, prefix=PARAMS_PREFIX))
             set_params(parts.model, tensors, best)
         scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
         figures = {name: score.score for name, score in scores.items()}

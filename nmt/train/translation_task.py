@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nmt.data.corpus import ParallelCorpus, Side
     from nmt.data.index import IndexedCorpus
     from nmt.data.indexing import Indexing
+    from nmt.data.readers import Readers
     from nmt.data.windows import WindowBatches
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 
 
 class TranslationTask:
-    """See `Task`; the pairs of data.train are read at once, or lie in an index (see `indexing_of`)."""
+    """See `Task`; the pairs of data.train are read at once, by several readers together, or lie in an index (see
+    `indexing_of`)."""
 
-    def __init__(self, config: Config, src: Side, tgt: Side) -> None:
+    def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
         from nmt.data.corpus import load_parallel
         from nmt.data.indexing import load_indexed
         from nmt.data.prepare import training_filter
@@ -40,7 +42,7 @@ class TranslationTask:
             self.corpus = load_indexed(indexing)
         else:
             rules = training_filter(config.data, (src.config, tgt.config))
-            self.corpus = load_parallel(config.data.train, src, tgt, rules=rules)
+            self.corpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
         self._length_model: LengthModel | None = None
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None

@@ -8,9 +8,10 @@ import pytest
 
 from nmt.config import CorpusConfig, DataConfig, config_from_dict
 from nmt.data.batches import TrainBatches, rows_of_epoch
-from nmt.data.corpus import load_parallel, training_text
+from nmt.data.corpus import load_parallel
 from nmt.data.prepare import load_sides
 from nmt.data.text import load_text
+from nmt.data.training_text import training_text
 from nmt.errors import ConfigError, DataError
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 

@@ -10,6 +10,7 @@ has finished = False.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -50,6 +51,13 @@ every_model = pytest.mark.parametrize(("name", "seed"), EVERY_MODEL)
 
 def model_of(name, seed, vocab_size=VOCAB):
     return small_models.build(vocab_size, seed=seed, **{"scale": 0.8, **MODELS[name]})
+
+
+@functools.lru_cache(maxsize=2)
+def model_and_witnesses(name, seed):
+    """A model and the witness of each of SOURCES, which remember: tests of one model follow one another."""
+    model = model_of(name, seed)
+    return model, [ForcedModel(model, source) for source in SOURCES]
 
 
 def find(model, sources, *, beam_size, max_length=None, **options):
@@ -98,8 +106,7 @@ def test_forced_losses_are_log_probabilities(name, seed):
 @pytest.mark.parametrize("length_penalty", PENALTIES)
 @every_model
 def test_a_wide_beam_finds_what_brute_force_finds(name, seed, length_penalty):
-    model = model_of(name, seed)
-    compare_with_everything(model, [ForcedModel(model, source) for source in SOURCES], length_penalty)
+    compare_with_everything(*model_and_witnesses(name, seed), length_penalty)
 
 
 def compare_with_everything(model, witnesses, length_penalty):
@@ -126,12 +133,12 @@ def compare_with_everything(model, witnesses, length_penalty):
 
 @pytest.mark.parametrize(("name", "seed"), [*EVERY_MODEL, ("ssru_to_convolution", 0)])
 def test_greedy_is_beam_one_is_the_likeliest_token_each_time(name, seed):
-    model = model_of(name, seed)
+    model, witnesses = model_and_witnesses(name, seed)
     for length_penalty in ("none", 1.0):
         results = find(model, SOURCES, beam_size=1, max_length=6, length_penalty=length_penalty)
-        for source, (h,) in zip(SOURCES, results, strict=True):
+        for witness, (h,) in zip(witnesses, results, strict=True):
             expected = beam.greedy(
-                ForcedModel(model, source),
+                witness,
                 eos=EOS_ID,
                 max_length=6,
                 length_penalty=length_penalty,

@@ -120,6 +120,26 @@ def test_the_size_grows_with_the_limit_up_to_what_is_useful(tmp_path: Path, monk
     assert "larger ones would only learn less often" in choose(2 * peak(2048))[1]
 
 
+def test_ranks_count_like_batches_and_share_the_memory_of_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = dry_run(tmp_path)
+    monkeypatch.setattr(batch_size, "SIZES", (64, 128, 256, 512))
+    monkeypatch.setattr(batch_size, "resident_bytes", lambda: 0)
+    monkeypatch.setattr(batch_size, "free_bytes", lambda: 1 << 40)
+    monkeypatch.setattr(batch_size, "MIN_UPDATES", tried.task.corpus.num_tgt_tokens // 600)
+
+    def choose(multiplier: int = 1, **ranks: int) -> tuple[int, str]:
+        config = settings(tmp_path, batch_size="auto", batch_multiplier=multiplier)
+        return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.task, 2, **ranks)
+
+    assert choose()[0] == 512 and choose(ranks=4)[0] == choose(4)[0] == 128 and choose(2, ranks=2)[0] == 128
+    found = forecast(tried.model, tried.optimizer, tried.task.corpus, tried.task.batches(512))
+    monkeypatch.setattr(batch_size, "free_bytes", lambda: 4 * (found.peak + found.update))
+    assert choose(ranks_here=2)[0] == 512 and choose(ranks_here=4)[0] < 512
+    assert "for 2 ranks on a machine" in choose(ranks_here=2)[1]
+
+
 def test_auto_is_said_saved_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = settings(tmp_path, batch_size="auto", updates=2)
     Trainer(config).run()

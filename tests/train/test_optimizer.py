@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.config import TrainingConfig
+from nmt.rnn.arrays.flat_arrays import Group
 from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
 
 RATE, STEPS = 0.01, 5
@@ -34,7 +35,7 @@ def by_hand(settings: TrainingConfig, scale: float = 1.0) -> dict[str, np.ndarra
         grads = {n: generator.normal(size=s).astype("f4").astype("f8") for n, s in shapes.items()}
         for name, p in params.items():
             g = grads[name] * scale
-            if settings.optimizer != "adamw":
+            if settings.optimizer not in ("adamw", "lamb"):
                 g = g + settings.weight_decay * p
             if settings.optimizer == "sgd":
                 first[name] = settings.momentum * first[name] + g
@@ -43,6 +44,10 @@ def by_hand(settings: TrainingConfig, scale: float = 1.0) -> dict[str, np.ndarra
             first[name] = beta1 * first[name] + (1 - beta1) * g
             second[name] = beta2 * second[name] + (1 - beta2) * g * g
             m_hat, v_hat = first[name] / (1 - beta1**t), second[name] / (1 - beta2**t)
+            if settings.optimizer == "lamb":  # algorithm 2 of You et al. 2020, phi the identity
+                r = m_hat / (np.sqrt(v_hat) + settings.adam_eps) + settings.weight_decay * p
+                p -= RATE * np.sqrt((p**2).sum()) / np.sqrt((r**2).sum()) * r
+                continue
             decay = settings.weight_decay * p if settings.optimizer == "adamw" else 0.0
             p -= RATE * (m_hat / (np.sqrt(v_hat) + settings.adam_eps) + decay)
     return params
@@ -50,7 +55,7 @@ def by_hand(settings: TrainingConfig, scale: float = 1.0) -> dict[str, np.ndarra
 
 @pytest.mark.parametrize("scale", [1.0, 0.25])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "sgd-momentum"])
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "sgd-momentum", "lamb"])
 def test_steps_follow_the_paper(name: str, weight_decay: float, scale: float) -> None:
     kind, _, momentum = name.partition("-")
     values = {"weight_decay": weight_decay, "momentum": 0.9 if momentum else 0.0}
@@ -60,13 +65,43 @@ def test_steps_follow_the_paper(name: str, weight_decay: float, scale: float) ->
         np.testing.assert_allclose(param, want[param_name], rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def test_threads_do_not_change_a_bit() -> None:
-    one, two = run(TrainingConfig()), run(TrainingConfig(), threads=2)
+@pytest.mark.parametrize("kind", ["adam", "lamb"])
+def test_threads_do_not_change_a_bit(kind: str) -> None:
+    settings = TrainingConfig.model_validate({"optimizer": kind, "weight_decay": 0.1})
+    one, two = run(settings), run(settings, threads=2)
     for name in one:
         np.testing.assert_array_equal(one[name], two[name])
 
 
-@pytest.mark.parametrize("kind", ["adam", "sgd"])
+def test_lamb_steps_from_zeros_and_stands_where_there_is_no_gradient() -> None:
+    settings = TrainingConfig.model_validate({"optimizer": "lamb"})
+    params = {"bias": np.zeros(3, "f4"), "still": np.ones(2, "f4")}
+    optimizer = make_optimizer(settings, params)
+    optimizer.step(params, {"bias": np.array([1, -2, 3], "f4"), "still": np.zeros(2, "f4")}, RATE)
+    np.testing.assert_allclose(params["bias"], [-RATE, RATE, -RATE], rtol=1e-4)  # the ratio is 1
+    np.testing.assert_array_equal(params["still"], 1)
+
+
+def test_lamb_is_the_same_where_arrays_lie_side_by_side() -> None:
+    settings = TrainingConfig.model_validate({"optimizer": "lamb", "weight_decay": 0.1})
+    generator = np.random.default_rng(5)
+    shapes = {"a": (6, 4), "b": (4,)}
+    whole = {kind: generator.normal(size=28).astype("f4") for kind in ("params", "grads")}
+
+    def arrays(kind: str, *, together: bool) -> Group:
+        flat = whole[kind].copy()
+        return Group([("a", flat[:24].reshape(6, 4)), ("b", flat[24:])], flat if together else None)
+
+    found = []
+    for together in (False, True):
+        params = arrays("params", together=together)
+        make_optimizer(settings, params).step(params, arrays("grads", together=together), RATE)
+        found.append(params)
+    for name in shapes:
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+
+
+@pytest.mark.parametrize("kind", ["adam", "sgd", "lamb"])
 def test_state_survives_a_round_trip(kind: str) -> None:
     momentum = 0.5 if kind == "sgd" else 0.0
     settings = TrainingConfig.model_validate({"optimizer": kind, "momentum": momentum})

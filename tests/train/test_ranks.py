@@ -247,6 +247,125 @@ def test_ranks_are_one_process_with_as_many_batches(tmp_path, count):
 
 
 @needs_mpi
+@pytest.mark.parametrize(("reset", "ends"), [("true", [3]), ("false", [3, 9])])
+def test_four_ranks_start_from_another_model_and_go_on(tmp_path, reset, ends):
+    """As one process with so many batches an update does, from the bits of the model to start from to a resumed run."""
+    config = setup(tmp_path)
+    assert run(config, 1)[0] == 0
+    load = ["--set", f"training.load_model={tmp_path}/model", "--set", f"training.reset_optimizer={reset}"]
+    for updates in ends:  # the second goes on where the first ended
+        until = ["--set", f"training.updates={updates}", *load]
+        code, _, errors = run(config, 4, "--set", f"model_dir={tmp_path}/ranks", *until)
+        assert code == 0, errors
+        assert ("resuming from" if updates == 9 else "starting from") in errors
+        alone = ["--set", f"model_dir={tmp_path}/alone", "--set", "training.batch_multiplier=4"]
+        assert run(config, 1, *alone, *until)[0] == 0
+        assert_same(tmp_path / "ranks", tmp_path / "alone")
+
+
+SLOW_WRITER = f"""
+import runpy, sys, time
+import nmt.train.checkpoint_manager as manager
+
+save = manager.save_checkpoint
+
+def slowly(*given, **named):
+    time.sleep(0.5)
+    save(*given, **named)
+
+manager.save_checkpoint = slowly
+runpy.run_path("{ROOT}/tests/train/fake_model.py", run_name="__main__")
+"""
+
+
+@needs_mpi
+def test_ranks_wait_for_the_writer_before_they_read_the_best_checkpoint(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW_WRITER, encoding="utf-8")
+    config = setup(tmp_path, updates=3)
+    code, output, errors = run(config, 2, command=str(tmp_path / "slow.py"))
+    assert code == 0 and output.count("test\t") == 3, errors
+
+
+REAL = "import sys\nfrom nmt.cli.entry import train\nsys.argv.pop(1)\ntrain()\n"
+
+
+@needs_mpi
+def test_a_language_model_by_four_ranks_is_cut_and_goes_on(tmp_path):
+    """The real model, whose states go on from update to update, each rank with streams of its own."""
+    from tests.train.test_language_training import settings
+
+    (tmp_path / "real.py").write_text(REAL, encoding="utf-8")
+    config = tmp_path / "c.yaml"
+    config.write_text(yaml.safe_dump(settings(tmp_path, bptt=5, batch_size=3)), encoding="utf-8")
+
+    def train(ranks, name, updates, *more):
+        options = ["--set", f"model_dir={tmp_path}/{name}", "--set", f"training.updates={updates}", *more]
+        code, _, errors = run(config, ranks, *options, command=str(tmp_path / "real.py"))
+        assert code == 0, errors
+        return errors
+
+    train(4, "ranks", 25)
+    assert "resuming from" in train(4, "ranks", 43)
+    train(1, "alone", 43, "--set", "training.batch_multiplier=4")
+    assert_same(tmp_path / "ranks", tmp_path / "alone")
+
+
+GATHER = """
+import sys
+import numpy as np
+from mpi4py import MPI
+from nmt.train.shared_arrays import Machines
+
+rank = MPI.COMM_WORLD.Get_rank()
+machines = Machines(MPI.COMM_WORLD, f"machine{rank % int(sys.argv[1])}")
+own = {number: np.arange(number, dtype=np.int32) for number in range(11) if number % 3 == (rank + 1) % 3}
+whole = machines.gathered(own, np.int32)
+nothing = machines.gathered({}, np.int64)
+expected = np.concatenate([np.arange(number) for number in range(11)])
+assert whole.dtype == np.int32 and whole.tolist() == expected.tolist(), whole
+assert not whole.flags.writeable and nothing.dtype == np.int64 and not len(nothing)
+maps = open("/proc/self/maps").read() if sys.platform == "linux" else "nmt-text- (deleted)"
+assert any("nmt-text-" in line and line.endswith("(deleted)") for line in maps.splitlines())
+print(MPI.COMM_WORLD.gather(machines.ranks_here))
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize(("machines", "here"), [(1, [3, 3, 3]), (2, [2, 1, 2]), (3, [1, 1, 1])])
+def test_what_ranks_have_read_is_there_once_on_a_machine(tmp_path, machines, here):
+    """Ranks that are told they are on several machines send one another what they have."""
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", "3", sys.executable, "-c", GATHER, str(machines)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(here) in done.stdout and not list(tmp_path.iterdir()), "no file stays"
+
+
+@needs_mpi
+def test_a_text_that_has_no_room_is_a_line_of_error(tmp_path):
+    code = (
+        "import os, errno\n"
+        "def full(*given): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "os.posix_fallocate = full\n"
+        "from nmt.train.mpi_ranks import MPIRanks\nimport numpy as np\nranks = MPIRanks()\n"
+        "with ranks.together(): ranks.gathered({ranks.rank: np.zeros(1000)}, float)\n"
+    )
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", "2", sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0 and not list(tmp_path.iterdir())
+    assert done.stderr.count("Error: ") == 1 and "must have room for 16 KiB of the training text" in done.stderr
+
+
+@needs_mpi
 def test_a_mistake_is_one_line(tmp_path):
     config = setup(tmp_path)
     code, output, errors = run(config, 3, "--set", f"data.dev={tmp_path}/none")
