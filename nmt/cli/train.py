@@ -108,14 +108,7 @@ def train(
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     tries = plan or profile_updates is not None
-    if planned_ranks is not None and not plan:
-        raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
-    if seeds is not None and (tries or check_data):
-        raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
-    if budget is not None and (tries or check_data or seeds is not None):
-        raise click.UsageError("--budget goes without --plan, --profile, --check-data and --seeds.")
-    if as_json and not check_data:
-        raise click.UsageError("--json goes with --check-data.")
+    _check_options(tries, plan, planned_ranks, seeds, budget, check_data, as_json)
     from nmt.config import load_config
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
@@ -138,6 +131,26 @@ def train(
             if budget is not None:
                 config = _fitted(config, budget, threads, device)
             _train(config, threads, device, ranks)
+
+
+def _check_options(
+    tries: bool,
+    plan: bool,
+    planned_ranks: int | None,
+    seeds: int | None,
+    budget: str | None,
+    check_data: bool,
+    as_json: bool,
+) -> None:
+    """Raise UsageError where options do not go together."""
+    if planned_ranks is not None and not plan:
+        raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
+    if seeds is not None and (tries or check_data):
+        raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
+    if budget is not None and (tries or check_data or seeds is not None):
+        raise click.UsageError("--budget goes without --plan, --profile, --check-data and --seeds.")
+    if as_json and not check_data:
+        raise click.UsageError("--json goes with --check-data.")
 
 
 def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
