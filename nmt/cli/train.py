@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     help="Train N times, with this seed and those after it, in folders of model_dir; print mean and deviation.",
 )
 @click.option(
+    "--budget",
+    metavar="TIME",
+    show_default=False,
+    help="Train for this time, such as 2h or 90m: updates, schedule and validations are fitted to it on this machine.",
+)
+@click.option(
     "--profile",
     "profile_updates",
     type=click.IntRange(min=1),
@@ -86,6 +92,7 @@ def train(
     device: str | None,
     seed: int | None,
     seeds: int | None,
+    budget: str | None,
     profile_updates: int | None,
     plan: bool,
     planned_ranks: int | None,
@@ -108,21 +115,26 @@ def train(
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
         nmt-train configs/quickstart.yaml --check-resume
+        nmt-train configs/quickstart.yaml --budget 10m
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     tries = plan or profile_updates is not None
     resumes = resume_updates is not None
     if planned_ranks is not None and not plan:
         raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
-    _check_together(tries=tries, checks=check_data, as_json=as_json, resumes=resumes, seeds=seeds is not None)
+    if as_json and not check_data:
+        raise click.UsageError("--json goes with --check-data.")
+    given = {"--seeds": seeds is not None, "--budget": budget is not None, "--check-resume": resumes}
+    _check_alone({**given, "--check-data": check_data, "--plan or --profile": tries})
     from nmt.config import load_config
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
     ranks = join_ranks()
-    if ranks.size > 1 and (seeds is not None or check_data or resumes):
-        raise click.UsageError("--seeds, --check-data and --check-resume are for one process; leave mpiexec out.")
+    if ranks.size > 1 and (seeds is not None or check_data or resumes or budget is not None):
+        options = "--seeds, --budget, --check-data and --check-resume"
+        raise click.UsageError(f"{options} are for one process; leave mpiexec out.")
     if seeds is not None:
         load_config(config_file, overrides)  # a mistake in it is one line, not one a seed
         _train_seeds(config_file, overrides, seeds, threads, device)
@@ -136,17 +148,24 @@ def train(
         elif tries:
             _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
         else:
+            if budget is not None:
+                config = _fitted(config, budget, threads, device)
             _train(config, threads, device, ranks)
 
 
-def _check_together(*, tries: bool, checks: bool, as_json: bool, resumes: bool, seeds: bool) -> None:
-    """Raise UsageError where options are given that do different things, or one that another needs is not."""
-    if seeds and (tries or checks):
-        raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
-    if resumes and (tries or checks or seeds):
-        raise click.UsageError("--check-resume goes without --plan, --profile, --check-data and --seeds.")
-    if as_json and not checks:
-        raise click.UsageError("--json goes with --check-data.")
+def _check_alone(given: dict[str, bool]) -> None:
+    """Raise UsageError where more than one is given of options that each do another thing than to train once."""
+    found = [name for name, is_given in given.items() if is_given]
+    if len(found) > 1:
+        raise click.UsageError(f"{found[0]} goes without {' and '.join(found[1:])}.")
+
+
+def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
+    """The settings of a run that takes so long on this machine."""
+    from nmt.cli.streams import tell
+    from nmt.train.budget import fit_to_budget, measured_pace
+
+    return fit_to_budget(config, budget, measured_pace(threads, device, tell), tell)
 
 
 def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks) -> None:

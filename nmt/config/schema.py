@@ -51,10 +51,21 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_task(self) -> "Config":
         """What a task needs of the sections below it."""
+        weights = [one.weight for one in self.data.train] if isinstance(self.data.train, tuple) else []
+        if not self.training.shuffle and any(weight != 1 for weight in weights):
+            raise ValueError(
+                "training.shuffle must be true with weights of corpora, got false; every epoch would have the same part"
+            )
         if self.task == "translation":
             if "src" not in self.data.model_fields_set:
                 raise ValueError("data.src must be given: The language to translate from.")
             return self
+        for number, corpus in enumerate(self.data.train if isinstance(self.data.train, tuple) else ()):
+            if corpus.tag is not None or corpus.weight != 1:
+                raise ValueError(
+                    f"data.train[{number}] must have no tag and weight: 1 with task: lm, got tag: {corpus.tag} and "
+                    f"weight: {corpus.weight:g}; there is no source, and a text is read in its order"
+                )
         if self.model.tied_embeddings == "all":
             raise ValueError("model.tied_embeddings must be none or softmax with task: lm, got all; there is one side")
         if self.model.decoder.type != "recurrent":

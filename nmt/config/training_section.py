@@ -58,6 +58,19 @@ class TrainingBasics(Section):
         description="With load_model: begin with a fresh optimizer. false takes that of the model's last checkpoint, "
         "and its parameters.",
     )
+    extend_vocabulary: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=0,
+        description="With load_model: add at most so many units to its subwords, those that the training text needs: "
+        "characters that are unknown, then pieces that shorten it most. A new unit starts as the mean of the units "
+        "that its text was cut into before.",
+    )
+    freeze: tuple[Text, ...] = Field(
+        default=(),
+        strict=False,
+        description="Parameters that stay as they are, by patterns of their names: encoder.*, *embeddings. They have "
+        "no state of the optimizer and no part in the norm of the gradient. A pattern that matches none is answered "
+        "with all names.",
+    )
     optimizer: Literal["adam", "adamw", "sgd", "lamb", "adafactor"] = Field(
         default="adam",
         description="Rule that changes the weights. lamb is adam with steps as long as the weights of each array are, "
@@ -223,6 +236,21 @@ class TrainingBasics(Section):
                 f"got {self.memory_limit!r}"
             )
         return int(float(found[1]) * _UNITS[found[2]])
+
+    @model_validator(mode="after")
+    def _check_start(self) -> "TrainingBasics":
+        """What another model to start from goes with."""
+        if self.extend_vocabulary and self.load_model is None:
+            raise ValueError(
+                f"extend_vocabulary must be 0 without load_model, got {self.extend_vocabulary}; new subwords have a "
+                "size of their own, data.subwords.vocab_size"
+            )
+        if self.extend_vocabulary and not self.reset_optimizer:
+            raise ValueError(
+                f"extend_vocabulary must be 0 with reset_optimizer: false, got {self.extend_vocabulary}; the state of "
+                "new units is not there"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_batches(self) -> "TrainingBasics":

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, cpu_count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -152,6 +153,10 @@ class Subwords:
         """The text of units as `pieces` gives them; what is no unit of the model stands for itself."""
         return _BREAKS.sub(" ", str(self._processor.decode_pieces(list(pieces))))
 
+    def score(self, unit: int) -> float:
+        """The score of a unit: of unigram its log probability, of bpe its place, negative."""
+        return float(self._processor.get_score(int(self._to_model[unit])))
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The units themselves, for people to look at: `▁` starts a word."""
         return [SPECIAL_PIECES[i] if i <= EOS_ID else self._processor.id_to_piece(int(self._to_model[i])) for i in ids]
@@ -164,6 +169,7 @@ def train_subwords(
     vocab_size: int = 8000,
     character_coverage: float = 1.0,
     max_sentences: int = _TRAINING_SENTENCES,
+    symbols: Sequence[str] = (),
 ) -> Subwords:
     """Train a model on cleaned sentences; the same text gives the same model, bit for bit.
 
@@ -171,10 +177,12 @@ def train_subwords(
     more than `max_sentences` of them sentencepiece keeps a random sample of that many.
 
     `type` is unigram or bpe, where `vocab_size` is exact, or char or word, where it is the most
-    there may be. Raises DataError if the text is empty, VocabularyError if it cannot give so many or so few units, and
+    there may be. `symbols` are units whether the text holds them or not, and are never cut.
+    Raises DataError if the text is empty, VocabularyError if it cannot give so many or so few units, and
     whatever taking the next sentence raises.
     """
     source = _Watched(sentences)
+    more: dict[str, Any] = {"user_defined_symbols": list(symbols)} if symbols else {}
     result = io.BytesIO()
     sentencepiece.set_random_generator_seed(1)
     try:
@@ -198,6 +206,7 @@ def train_subwords(
             max_sentence_length=_TRAINING_BYTES,
             num_threads=_TRAINING_THREADS,
             minloglevel=_SILENT,
+            **more,
         )
     except RuntimeError as error:
         if source.error is not None:

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import nmt
+from nmt.data.sources import sources_of
 from nmt.errors import CheckpointError
 from nmt.files import explain, remedy, write_bytes
 
@@ -97,8 +98,8 @@ def _front(saved: SavedModel) -> dict[str, Any]:
     front |= {"language": languages} if (languages := _languages(saved)) else {}
     front["tags"] = ["recurrent", config.model.decoder.rnn_type, "cpu"]
     if metrics:
-        text = PurePath(config.data.dev)
-        name = text.name if text.is_absolute() else str(text)
+        paths = [PurePath(source.path) for source in sources_of(config.data.dev)]
+        name = ", ".join(path.name if path.is_absolute() else str(path) for path in paths)
         result = {"task": {"type": task}, "dataset": {"name": name, "type": "text"}, "metrics": metrics}
         front["model-index"] = [{"name": config.name, "results": [result]}]
     return front

@@ -7,12 +7,14 @@ Adafactor: Shazeer & Stern 2018.
 
 from __future__ import annotations
 
+import fnmatch
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.errors import ConfigError
 from nmt.rnn.arrays.flat_arrays import whole_of
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
@@ -50,7 +52,9 @@ class Optimizer:
         self.num_threads = num_threads
         self.device = device or cpu()
         self.steps = 0
-        shapes = {name: param.shape for name, param in params.items()}
+        self.frozen = frozen_names(settings.freeze, params)
+        """Parameters that are not changed."""
+        shapes = {name: param.shape for name, param in params.items() if name not in self.frozen}
         dtype = next((param.dtype for param in params.values()), np.float32)
         self._groups = {slot: self.device.group(shapes, dtype) for slot in self.slots}
         self.state: Arrays = {
@@ -75,10 +79,12 @@ class Optimizer:
         """Parameters, gradients and state, flat: all at once where they lie side by side, else one by one."""
         alike = [params, grads, *self._groups.values()]
         wholes = [whole_of(arrays) for arrays in alike]
-        if all(whole is not None for whole in wholes):
+        if not self.frozen and all(whole is not None for whole in wholes):
             yield tuple(wholes)
             return
         for name in params:
+            if name in self.frozen:
+                continue
             yield tuple(arrays[name].reshape(-1) for arrays in alike)
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
@@ -165,7 +171,8 @@ class LAMB(Optimizer):
     def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
         """Each array by itself, also where they lie side by side: it has a ratio of its own."""
         for name in params:
-            yield tuple(arrays[name].reshape(-1) for arrays in (params, grads, *self._groups.values()))
+            if name not in self.frozen:
+                yield tuple(arrays[name].reshape(-1) for arrays in (params, grads, *self._groups.values()))
 
     def _update(
         self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
@@ -259,6 +266,25 @@ def make_optimizer(
 ) -> Optimizer:
     """Return the optimizer that `settings.optimizer` names, its state zero."""
     return OPTIMIZERS[settings.optimizer](params, settings, num_threads, device)
+
+
+def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str]:
+    """The names that one of the patterns of `training.freeze` matches.
+
+    Raises ConfigError where a pattern matches none, or together they match all.
+    """
+    every = list(names)
+    found: set[str] = set()
+    for pattern in patterns:
+        matched = fnmatch.filter(every, pattern)
+        if not matched:
+            raise ConfigError(
+                f"training.freeze: must match parameters, got {pattern}, which matches none of {', '.join(every)}"
+            )
+        found.update(matched)
+    if found and len(found) == len(every):
+        raise ConfigError("training.freeze: must leave something to learn, got patterns that match all parameters")
+    return frozenset(found)
 
 
 def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = None) -> float:

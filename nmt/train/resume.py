@@ -20,12 +20,21 @@ if TYPE_CHECKING:
     from nmt.config import Config
 
 # First match decides; what matches nothing is harmless and noted.
-_SILENT = ("name", "model_dir", "threads", "device", "data.subwords.*model_file", "training.load_model")
-_BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer")
+_SILENT = (
+    "name",
+    "model_dir",
+    "threads",
+    "device",
+    "data.subwords.*model_file",
+    "training.load_model",
+    "training.extend_vocabulary",
+)
+_BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer", "training.freeze")
 """Beside what gives parameters their meaning: what a run that goes on cannot change under way."""
 _BATCHES = (
     "seed",
     "data.train",
+    "data.index",
     "data.*.max_length",
     "data.filter.*",
     "data.*.sampling_alpha",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from nmt.data.sources import name_of
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.loading import resolve_threads
 from nmt.rnn.devices import choose_device
@@ -170,7 +171,7 @@ class Trainer:
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
         state = saved.state if saved else TrainingState()
         if saved is None and config.training.load_model is not None:
-            log.line(start_from(config, model, optimizer))
+            log.line(start_from(config, model, optimizer, task.subwords))
         decay = config.training.ema_decay
         average = MovingAverage(model, decay) if decay else None
         if self._ranks.rank == 0:
@@ -292,7 +293,7 @@ class Trainer:
             scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
         figures = {name: score.score for name, score in scores.items()}
         signatures = {name: score.signature for name, score in scores.items()}
-        log.line(f"test {self.config.data.test}: {format_scores(figures)}")
+        log.line(f"test {name_of(self.config.data.test or '')}: {format_scores(figures)}")
         log.event("test", update=parts.state.best_update, **figures, signatures=signatures)
         return scores
 

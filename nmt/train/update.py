@@ -81,6 +81,8 @@ class Updater:
     def update(self, batches: UpdateBatches | SingleBatch, number: int, learning_rate: float) -> Outcome:
         """Do update `number`, counted from 1, unless its loss or gradient is not finite, or its loss leaps."""
         stats = self._add_up(batches, number)
+        for name in self._optimizer.frozen:
+            self.gradients[name][...] = 0
         norm = gradient_norm(self.gradients, self._num_threads, self._model.device)
         is_finite = math.isfinite(stats.loss) and math.isfinite(norm)
         is_spike = is_finite and self._is_spike(stats.loss / max(1, stats.tokens))
