@@ -243,7 +243,11 @@ def test_command_prints_the_schema():
         ("training.adam_betas", [0.9], "training.adam_betas[1] must be given"),
         ("data.src.lowercase", "yes", "data.src.lowercase must be true or false, got 'yes'"),
         ("name", 5, "name must be text that is not empty, got 5"),
-        ("data.train", "", "data.train must be text that is not empty, got ''"),
+        (
+            "data.train",
+            "",
+            "data.train must be text that is not empty, or a list of values, each a section of keys and values, got ''",
+        ),
         ("data", 4, "data must be a section of keys and values, got 4"),
         ("model.encoder", None, "model.encoder must be a section of keys and values, got null"),
         (

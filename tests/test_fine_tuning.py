@@ -14,7 +14,8 @@ from tests.saved_models import sentences, write_folder
 
 @pytest.mark.parametrize(("joint", "tied"), [(True, "all"), (False, "none")])
 def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
-    base = write_folder(tmp_path / "base", joint=joint, tied=tied)
+    sizes = {"decoder": {"embeddings": {"embedding_dim": 6}}, "encoder": {"embeddings": {"embedding_dim": 6}}}
+    base = write_folder(tmp_path / "base", joint=joint, tied=tied, **sizes)
     values = load_folder_config(base).to_dict()
     lines = [f"{line} žluť qqq" for line in sentences(60, seed=4)]
     for lang in ("xx", "yy"):

@@ -119,45 +119,41 @@ def train(
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     tries = plan or profile_updates is not None
-    resumes = resume_updates is not None
     if planned_ranks is not None and not plan:
         raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
-    given = {"--seeds": seeds is not None, "--budget": budget is not None, "--check-resume": resumes}
-    _check_alone({**given, "--check-data": check_data, "--plan or --profile": tries})
+    given = {"--seeds": seeds is not None, "--budget": budget is not None}
+    given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
     from nmt.config import load_config
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
     ranks = join_ranks()
-    if ranks.size > 1 and (seeds is not None or check_data or resumes or budget is not None):
-        options = "--seeds, --budget, --check-data and --check-resume"
-        raise click.UsageError(f"{options} are for one process; leave mpiexec out.")
-    if seeds is not None:
-        load_config(config_file, overrides)  # a mistake in it is one line, not one a seed
-        _train_seeds(config_file, overrides, seeds, threads, device)
-        return
+    _check_alone(given, ranks.size)
     with ranks.together():
-        config = load_config(config_file, overrides)
-        if check_data:
+        config = load_config(config_file, overrides)  # a mistake in it is one line, not one a seed
+        if seeds is not None:
+            _train_seeds(config_file, overrides, seeds, threads, device)
+        elif check_data:
             _check_data(config, as_json)
         elif resume_updates is not None:
             _check_resume(config, resume_updates, threads, device)
         elif tries:
             _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
         else:
-            if budget is not None:
-                config = _fitted(config, budget, threads, device)
-            _train(config, threads, device, ranks)
+            _train(_fitted(config, budget, threads, device) if budget is not None else config, threads, device, ranks)
 
 
-def _check_alone(given: dict[str, bool]) -> None:
-    """Raise UsageError where more than one is given of options that each do another thing than to train once."""
+def _check_alone(given: dict[str, bool], ranks: int) -> None:
+    """Raise UsageError where more than one is given of options that each do another thing than to train once, or one of
+    them to several ranks."""
     found = [name for name, is_given in given.items() if is_given]
     if len(found) > 1:
         raise click.UsageError(f"{found[0]} goes without {' and '.join(found[1:])}.")
+    if ranks > 1 and found and not found[0].startswith("--plan"):
+        raise click.UsageError(f"{found[0]} is for one process; leave mpiexec out.")
 
 
 def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
