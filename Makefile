@@ -26,7 +26,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench test-gpu bench-gpu docs wheel dist clean
+.PHONY: help setup demo test check format bench test-gpu bench-gpu docs site wheel dist clean
 
 help:
 	@echo 'make demo    set up, make a corpus, train a small translator, translate, score (minutes)'
@@ -39,6 +39,7 @@ help:
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
 	@echo 'make dist    sdist, and the wheel from it, into dist/; built twice and compared'
 	@echo 'make docs    write docs/commands.md, the settings reference, the pictures and the links of the tour from the code'
+	@echo 'make site    the documentation as a site, build/site/html/index.html; every link in it is checked'
 	@echo 'make setup   only make $(VENV) and install into it'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
 
@@ -125,6 +126,10 @@ dist: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py
+
+# Reads the pages that `make docs` has written; needs no network.
+site: $(STAMP)
+	$(BIN)/python docs/site/build.py
 
 clean:
 	rm -rf $(DEMO_MODEL) $(DEMO_DATA) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \

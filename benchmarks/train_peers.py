@@ -1,10 +1,12 @@
 """Train other toolkits' models of the sizes of ours on the same text in the same subwords: peers of translate.py.
 
 Each in FOLDER/venv-NAME (onmt, marian, joey; `transformer` is one of OpenNMT-py's, for CTranslate2), one after the
-other, for as many updates. A model in int8 is made of Marian's, and one for CTranslate2 of the Transformer. What they
-leave is printed as the options of benchmarks/translate.py.
+other, for as many updates, or for as many minutes as ours had: then a short run says how many updates fit. A model in
+int8 is made of Marian's, and one for CTranslate2 of the Transformer. What they leave is printed as
+the options of benchmarks/translate.py.
 
-Run: python benchmarks/train_peers.py MODEL_DIR --peers FOLDER --out FOLDER [--updates 390] [--toolkits onmt,marian]
+Run: python benchmarks/train_peers.py MODEL_DIR --peers FOLDER --out FOLDER [--updates 390 | --minutes 15]
+    [--toolkits onmt,marian]
 """
 
 import argparse
@@ -13,9 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _toolkits import PEERS, Toolkit
+from _toolkits import PEERS, Corpus, Toolkit
 from train_step import write_corpus
 
+from nmt.config import Config
 from nmt.rnn.kernels.features import TARGET
 from nmt.storage.model_folder import load_folder_config
 from nmt.storage.saved_model import load_saved_model
@@ -28,6 +31,20 @@ def run(command: list[str], log: Path, env: dict[str, str]) -> None:
         status = subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, env=os.environ | env, check=False)
     if status.returncode:
         raise SystemExit(f"{command[0]}: must train, got exit status {status.returncode}; see {log}")
+
+
+MEASURED_UPDATES = 60
+
+
+def updates_in(minutes: float, toolkit: Toolkit, config: Config, corpus: Corpus, work: Path, threads: int) -> int:
+    """How many updates fit into so many minutes, by the steady part of a short run; exits where its log tells none."""
+    command = toolkit.train_command(config, corpus, work, threads, MEASURED_UPDATES)
+    log = work / "measured.log"
+    run(command, log, toolkit.env(threads))
+    speed = toolkit.speed(log.read_text("utf-8", "replace"))
+    if speed is None or not speed.updates:
+        raise SystemExit(f"{log}: must tell the speed of {MEASURED_UPDATES} updates, got none; give --updates instead")
+    return max(1, round(60 * minutes * speed.updates / speed.seconds))
 
 
 def converted(name: str, toolkit: Toolkit, model: Path, work: Path, threads: int) -> list[str]:
@@ -54,6 +71,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers", type=Path, metavar="FOLDER", help="holds venv-onmt and the like")
     parser.add_argument("--out", type=Path, metavar="FOLDER")
     parser.add_argument("--updates", type=int, default=390)
+    parser.add_argument("--minutes", type=float, help="as many updates as fit into these, instead of --updates")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--toolkits", default="onmt,marian,joey", help=f"of {', '.join(PEERS)}")
     return parser.parse_args()
@@ -72,9 +90,12 @@ def main() -> None:
     for name in args.toolkits.split(","):
         toolkit, work = PEERS[name](args.peers), args.out / name
         work.mkdir(exist_ok=True)
-        command = toolkit.train_command(config, corpus, work, args.threads, args.updates)
+        updates = args.updates
+        if args.minutes is not None:
+            updates = updates_in(args.minutes, toolkit, config, corpus, work, args.threads)
+        command = toolkit.train_command(config, corpus, work, args.threads, updates)
         run(command, work / "train.log", toolkit.env(args.threads))
-        found += converted(name, toolkit, toolkit.model_path(work, args.updates), work, args.threads)
+        found += converted(name, toolkit, toolkit.model_path(work, updates), work, args.threads)
     print(" ".join(found))
 
 

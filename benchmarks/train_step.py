@@ -24,8 +24,10 @@ from _watch import watch
 from peak import measure_peak
 
 from nmt.config import Config, ModelConfig, load_config
-from nmt.data.corpus import Side, read_lines, training_text
+from nmt.data.corpus import Side
 from nmt.data.subwords import Subwords, train_subwords
+from nmt.data.training_text import training_text
+from nmt.lines import read_lines
 from nmt.rnn.cores import default_threads
 
 _HERE = Path(__file__).parent

@@ -12,15 +12,12 @@ English-German Image Descriptions", 2016.
 import argparse
 import hashlib
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from parallel_text import Corpus, write_parallel_corpus
-from text_files import fail, find_text_file, read_text_bytes, unpack_gzip
+from text_files import fail, fetch, find_text_file, read_text_bytes, unpack_gzip
 
 HOME = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
-TIMEOUT_SECONDS = 60
 LANGUAGES = ("de", "en", "fr")
 # Our name of a part -> the corpus' own.
 PARTS = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
@@ -48,14 +45,7 @@ def read_from_folder(folder: Path, part: str, language: str) -> bytes:
 def download(part: str, language: str) -> bytes:
     """Fetches one file from the corpus' public home and unpacks it."""
     address = f"{HOME}/{PARTS[part]}.{language}.gz"
-    print(f"fetching {address}", file=sys.stderr)
-    try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as answer:
-            packed = answer.read()
-    except (urllib.error.URLError, OSError) as error:
-        reason = getattr(error, "reason", error)
-        fail(f"{address}: must be reachable, got {reason}; check the network or give a copy with --from FOLDER")
-    return unpack_gzip(packed, address)
+    return unpack_gzip(fetch(address), address)
 
 
 def report_difference(part: str, language: str, text: bytes) -> None:

@@ -4,10 +4,14 @@ import gzip
 import os
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
+
+TIMEOUT_SECONDS = 60
 
 
 def fail(message: str) -> NoReturn:
@@ -49,6 +53,37 @@ def unpack_gzip(packed: bytes, where: str) -> bytes:
         return gzip.decompress(packed)
     except (OSError, EOFError, zlib.error):
         fail(f"{where}: must be a whole gzip file, got a broken one; fetch it again")
+
+
+def fetch(address: str) -> bytes:
+    """Returns what stands at a public address, after a line on stderr that names it."""
+    print(f"fetching {address}", file=sys.stderr)
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as answer:
+            content: bytes = answer.read()
+    except (urllib.error.URLError, OSError) as error:
+        reason = getattr(error, "reason", error)
+        fail(f"{address}: must be reachable, got {reason}; check the network or give a copy with --from FOLDER")
+    return content
+
+
+def read_table(text: bytes, where: str, *, lone: bool = False) -> list[tuple[str, str] | None]:
+    """Returns the rows of a table of two columns between tabs, None for a blank line; refuses what is none. A row of
+    one column has an empty second one where `lone` allows it."""
+    count_lines(text, where)
+    rows: list[tuple[str, str] | None] = []
+    # Only \n ends a row: a form may hold other signs that Unicode takes for the end of a line.
+    for number, line in enumerate(text.decode("utf-8").removesuffix("\n").split("\n"), start=1):
+        cells = [cell.strip() for cell in line.split("\t")]
+        if not line.strip():
+            rows.append(None)
+        elif len(cells) == 2:
+            rows.append((cells[0], cells[1]))
+        elif len(cells) == 1 and lone:
+            rows.append((cells[0], ""))
+        else:
+            fail(f"{where}:{number}: must have two columns between tabs, got {len(cells)}; fetch the file again")
+    return rows
 
 
 def count_lines(text: bytes, where: str) -> int:

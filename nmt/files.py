@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +83,25 @@ def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
         temporary.write_bytes(content)
 
 
+def link_onto(existing: Path, path: Path) -> None:
+    """Let `path` name the file that `existing` names now, whatever becomes of `existing`: a hard link, or a copy where
+    the file system has none. What had the name is replaced at once.
+
+    Raises:
+        OSError: It cannot be written, or there is no `existing`.
+    """
+    with _aside(path) as temporary:
+        _remove(temporary)
+        try:
+            os.link(existing, temporary)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            shutil.copyfile(existing, temporary)
+        os.rename(temporary, path)
+        _remove(temporary)  # rename does nothing where both are names of one file
+
+
 def read_small(path: Path, most: int) -> bytes:
     """Read a whole file of at most `most` bytes, a pipe too.
 
@@ -135,8 +155,6 @@ def _aside(target: Path) -> Iterator[Path]:
 def _remove(path: Path) -> None:
     """Remove a file, or a folder with all in it, if it is there."""
     if path.is_dir():
-        import shutil
-
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

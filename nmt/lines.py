@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
 import select
 import stat
@@ -21,7 +22,7 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 from threading import Condition, Thread
-from typing import BinaryIO, Generic, TypeVar, cast
+from typing import Any, BinaryIO, Generic, TypeVar, cast
 
 from nmt.errors import DataError
 from nmt.files import explain
@@ -34,6 +35,8 @@ MAX_TEXT_BYTES = 2**30
 """The most of a text whose lines are all kept in memory, with what a line costs besides its characters."""
 _LINE_COST = 64
 
+PACKED = (".gz", ".zst")
+"""What the names of packed texts end in."""
 STDIN = "-"
 _STDIN_NAME = "standard input"
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -80,20 +83,22 @@ def chunks(lines: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def text_file(path: str | PathLike[str]) -> Path:
-    """The path itself, or with `.gz` when only that file is there. Raises DataError for neither."""
+    """The path itself, or with `.gz` or `.zst` when only that file is there. Raises DataError where there is none."""
     plain = Path(path)
     if plain.is_file():
         return plain
-    packed = Path(f"{path}.gz")
-    if packed.is_file():
-        return packed
+    packed = [Path(f"{path}{end}") for end in PACKED]
+    for one in packed:
+        if one.is_file():
+            return one
     if plain.exists():
         raise DataError(f"{path}: must be a text file, got {_kind(plain)}; give the path of a file")
-    raise DataError(f"{path}: must be a text file, got nothing there, nor {packed.name} beside it")
+    beside = " or ".join(one.name for one in packed)
+    raise DataError(f"{path}: must be a text file, got nothing there, nor {beside} beside it")
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
-    """The lines of a UTF-8 file, one by one; plain or gzip (by its `.gz`, which may be left out).
+    """The lines of a UTF-8 file, one by one; plain, gzip or zstd (by `.gz` or `.zst`, which may be left out).
 
     Where `lenient`, a byte that is no UTF-8 comes as a lone surrogate (PEP 383) and raises nothing.
 
@@ -102,10 +107,53 @@ def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str
     """
     found = text_file(path)
     try:
-        opened = cast(BinaryIO, gzip.open(found) if found.suffix == ".gz" else found.open("rb"))
+        opened = _opened(found)
     except OSError as error:
         raise _unreadable(str(found), error) from None
     return Lines(_of_stream(opened, str(found), "surrogateescape" if lenient else "strict"))
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The bytes of a text, unpacked where its name says that it is packed."""
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path))
+    if path.suffix != ".zst":
+        return path.open("rb")
+    try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+    except ImportError:
+        raise DataError(f"{path}: needs the extra [zstd] to be read; pip install 'recurrent-nmt[zstd]'") from None
+    unpacking = _Unpacked(cast(BinaryIO, zstd.open(path)), zstd.ZstdError)
+    return cast(BinaryIO, io.BufferedReader(unpacking, _BLOCK_BYTES))
+
+
+class _Unpacked(io.RawIOBase):
+    """An archive, of which a damaged place is an EOFError, as its end is."""
+
+    def __init__(self, stream: BinaryIO, error: type[Exception]) -> None:
+        self._stream, self._error = stream, error
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer; how many bytes there were."""
+        try:
+            content = self._stream.read(len(buffer))
+        except self._error as error:
+            raise EOFError(str(error)) from None
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            self._stream.close()
+        super().close()
 
 
 def open_lines(source: str) -> Lines[str]:
@@ -271,8 +319,9 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
             f"{error.start + 1}; convert the text to UTF-8"
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        kind = "zstd" if name.endswith(".zst") else "gzip"
         raise DataError(
-            f"{name}: must be a whole gzip file, got one that is damaged or cut off after line {number} ({error}); "
+            f"{name}: must be a whole {kind} file, got one that is damaged or cut off after line {number} ({error}); "
             "copy it again"
         ) from None
     except OSError as error:

@@ -125,8 +125,11 @@ def test_every_documented_choice_is_accepted(name, value):
             ("training.updates", 100),
         ],
         "model.tied_embeddings": [("model.decoder.embeddings.embedding_dim", 512)],
+        "training.early_stopping_on": [("training.early_stopping_metrics", "[chrf]")] if value != "first" else [],
         "task": [("training.early_stopping_metric", "ppl")],
     }.get(name, [])
+    if value in ("decaying", "warmupexponentialdecay"):
+        extra = [*extra, ("training.decay_length", 3)]
     if value == "all":
         extra = [*extra, ("model.encoder.embeddings.embedding_dim", 512)]
     overrides = [f"{key}={setting}" for key, setting in [(name, value), *extra]]
@@ -134,7 +137,8 @@ def test_every_documented_choice_is_accepted(name, value):
     got = config
     for part in name.split("."):
         got = getattr(got, part)
-    assert got == ("general" if value == "luong" else value)
+    other_names = {"luong": "general", "warmupinversesquareroot": "inverse_square_root"}
+    assert got == other_names.get(value, value)
 
 
 def test_interface_defaults():
@@ -206,7 +210,7 @@ def test_command_prints_the_schema():
         (
             "training.optimizer",
             "adma",
-            "training.optimizer must be one of adam, adamw, sgd, lamb, got 'adma'; did you mean adam?",
+            "training.optimizer must be one of adam, adamw, sgd, lamb, adafactor, got 'adma'; did you mean adam?",
         ),
         (
             "training.batch_size",
@@ -239,7 +243,11 @@ def test_command_prints_the_schema():
         ("training.adam_betas", [0.9], "training.adam_betas[1] must be given"),
         ("data.src.lowercase", "yes", "data.src.lowercase must be true or false, got 'yes'"),
         ("name", 5, "name must be text that is not empty, got 5"),
-        ("data.train", "", "data.train must be text that is not empty, got ''"),
+        (
+            "data.train",
+            "",
+            "data.train must be text that is not empty, or a list of values, each a section of keys and values, got ''",
+        ),
         ("data", 4, "data must be a section of keys and values, got 4"),
         ("model.encoder", None, "model.encoder must be a section of keys and values, got null"),
         (
@@ -300,6 +308,52 @@ def test_a_mistake_is_one_line(name, value, line):
         (
             {"training.scheduling": "linear", "training.updates": 9, "training.cooldown": 0.2},
             "training.cooldown must be 0 with scheduling: linear, got 0.2",
+        ),
+        (
+            {"training.scheduling": "cosine"},
+            "training.updates must be a number or auto with scheduling: cosine, got null",
+        ),
+        ({"training.scheduling": "noam"}, "training.learning_rate_warmup must be at least 1 with scheduling: noam"),
+        ({"training.scheduling": "decaying"}, "training.decay_length must be a number with scheduling: decaying"),
+        ({"training.decay_length": 3}, "training.decay_length must be null with scheduling: plateau, got 3"),
+        (
+            {"training.early_stopping_on": "any"},
+            "training.early_stopping_metrics must be given with early_stopping_on: any, got []",
+        ),
+        (
+            {"training.early_stopping_metrics": ["chrf"]},
+            "training.early_stopping_metrics must be none with early_stopping_on: first, got",
+        ),
+        (
+            {"training.scheduled_sampling_updates": 3},
+            "training.scheduled_sampling_updates must be 0 without scheduled_sampling, got 3",
+        ),
+        ({"training.guided_alignment": 0.5}, "data.alignment must be a file with training.guided_alignment"),
+        ({"data.alignment": "x"}, "data.alignment must be a file with training.guided_alignment, and null without"),
+        (
+            {"training.coverage_loss": 1.0, "model.decoder.attention": "none"},
+            "training.coverage_loss must be 0 for a decoder without attention",
+        ),
+        (
+            {"data.src.sampling_alpha": 0.1, "data.subwords.type": "char"},
+            "data.subwords.type must be unigram, bpe or auto with sampling_alpha, got char",
+        ),
+        (
+            {"training.src_word_dropout": 0.1, "task": "lm", "training.early_stopping_metric": "ppl"},
+            "training.src_word_dropout must be left out with task: lm, got 0.1",
+        ),
+        (
+            {
+                "task": "lm",
+                "training.early_stopping_metric": "ppl",
+                "training.early_stopping_on": "all",
+                "training.early_stopping_metrics": ["bleu"],
+            },
+            "training.early_stopping_metrics must be ppl or loss with task: lm, got bleu",
+        ),
+        (
+            {"model.encoder.type": "conv", "model.encoder.zoneout": 0.1},
+            "model.encoder.zoneout must be left at its default, 0.0, with type: conv",
         ),
         ({"training.momentum": 0.9}, "training.momentum must be 0"),
         (

@@ -17,10 +17,11 @@ from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.md")])
 # What is not ours but stands in commands of the pages: of shells, and of clusters.
 OF_SYSTEMS = {
-    *("cat", "echo", "eval", "mpiexec", "pip", "seq", "source", "srun", "xargs"),
+    *("cat", "curl", "echo", "eval", "for", "head", "mkdir", "mpiexec", "paste", "pip", "sed", "seq", "shuf", "source"),
+    *("srun", "tail", "xargs"),
     ".venv/bin/pre-commit",
 }
 # Files that a page tells its reader to write; tests below write and run them.
@@ -94,12 +95,14 @@ def check_python(words):
 
 @pytest.mark.parametrize("words", list(shell_commands()))
 def test_commands_of_the_pages_exist(words):
-    if words[0] == "nmt":
+    if words[0] == "nmt" and not words[1].startswith("-"):
         words = [f"nmt-{words[1]}", *words[2:]]
     if words[0].startswith("nmt-"):
         check_nmt_command(words)
     elif words[0] == "make":
         check_make(words)
+    elif words[0] == "nmt":
+        assert set(words[1:]) <= {"--help", "--version"}
     elif words[0] == "python":
         check_python(words)
     else:

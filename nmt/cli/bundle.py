@@ -13,8 +13,11 @@ from nmt.cli.command import Command, checkpoint_option, version_option
 @click.argument("model_dir", metavar="MODEL_DIR")
 @click.argument("output", metavar="MODEL.nmt")
 @checkpoint_option()
+@click.option(
+    "--card", is_flag=True, help="Also write MODEL.md, a page that says what the model is, as model hubs have it."
+)
 @version_option()
-def bundle(model_dir: str, output: str, checkpoint: str | None) -> None:
+def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> None:
     """Write the model in MODEL_DIR as one file that translates: parameters, settings, subwords, the shortlist and
     length statistics if there are any, and its scores on the validation text. A file that is there is not written over.
 
@@ -22,23 +25,34 @@ def bundle(model_dir: str, output: str, checkpoint: str | None) -> None:
     a model folder take the file in its place; parameters are mapped into memory, so that loading is quick and
     processes share them.
 
+    With --card a page of Markdown is written beside it: languages, task, scores and settings, for people and for model
+    hubs. Nothing is uploaded, and what the model cannot know, such as its licence, is left for you to add.
+
     \b
-    Example:
+    Examples:
         nmt-bundle runs/de-en de-en.nmt
+        nmt-bundle runs/de-en-int8 de-en.nmt --card
     """
     from nmt.cli.streams import tell
     from nmt.errors import CheckpointError
+    from nmt.storage.model_card import write_card
     from nmt.storage.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
 
     path = Path(output)
     if path.suffix != BUNDLE_SUFFIX:
         raise CheckpointError(f"{output}: must end in {BUNDLE_SUFFIX}, got another name; rename it")
+    page = path.with_suffix(".md")
+    if card and page.exists():
+        raise CheckpointError(f"{page}: must be a new file, got one that is there; remove it, or choose another name")
     saved = load_saved_model(Path(model_dir), checkpoint)
     save_bundle(path, saved)
     parts = ["parameters", "subwords"]
     parts += ["shortlist"] if saved.shortlist is not None else []
     parts += ["lengths"] if saved.lengths is not None else []
     tell(f"{output}: {path.stat().st_size:,} bytes: {', '.join(parts)}")
+    if card:
+        write_card(page, saved, path)
+        tell(f"{page}: its card; add a licence before you give the model away")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import click
 from nmt.cli.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option, version_option
 
 if TYPE_CHECKING:
+    from nmt.config import DataConfig
     from nmt.inference.shortlist_learning import ShortlistLearner
     from nmt.inference.translator import Translator
 
@@ -165,7 +166,7 @@ def _pairs(
     from nmt.lines import chunks, open_lines
 
     data = translator.config.data
-    src, tgt = src or f"{getattr(data, part)}.{data.src.lang}", tgt or f"{getattr(data, part)}.{data.tgt.lang}"
+    src, tgt = _files(data, part, src, tgt)
     check_apart({}, {"--src": src, "--tgt": tgt})
     done = 0
     with telling_notices(src) as notices:
@@ -182,6 +183,21 @@ def _pairs(
                 if 0 < len(s) <= data.src.max_length and 0 < len(t) <= data.tgt.max_length
             ]
             yield [s for s, _ in kept], [t for _, t in kept]
+
+
+def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tuple[str, str]:
+    """The files to read: those that were given, else those of the config. Raises DataError where it names no prefix."""
+    from nmt.data.sources import LineFiles, name_of, sources_of
+    from nmt.errors import DataError
+
+    if src is not None and tgt is not None:
+        return src, tgt
+    corpora = getattr(data, part)
+    parts = [one for source in sources_of(corpora) for one in source.parts((data.src.lang, data.tgt.lang))]
+    if len(parts) != 1 or not isinstance(parts[0], LineFiles):
+        options = "--src and --tgt" if part == "train" else "--dev-src and --dev-tgt"
+        raise DataError(f"data.{part}: must be one pair of text files, got {name_of(corpora)}; give {options}")
+    return parts[0].files[0], parts[0].files[-1]
 
 
 def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:

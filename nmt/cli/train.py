@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     help="Train N times, with this seed and those after it, in folders of model_dir; print mean and deviation.",
 )
 @click.option(
+    "--budget",
+    metavar="TIME",
+    show_default=False,
+    help="Train for this time, such as 2h or 90m: updates, schedule and validations are fitted to it on this machine.",
+)
+@click.option(
     "--profile",
     "profile_updates",
     type=click.IntRange(min=1),
@@ -67,6 +73,16 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Train nothing: look at all texts and print what is wrong with them; exit code 1 where training cannot work.",
 )
+@click.option(
+    "--check-resume",
+    "resume_updates",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=5,
+    metavar="[N]",
+    show_default=False,
+    help="Train 2 N updates (N: 5) elsewhere, in one go and with an interruption; exit code 1 if any bit differs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 @version_option()
 def train(
@@ -76,20 +92,21 @@ def train(
     device: str | None,
     seed: int | None,
     seeds: int | None,
+    budget: str | None,
     profile_updates: int | None,
     plan: bool,
     planned_ranks: int | None,
     check_data: bool,
+    resume_updates: int | None,
     as_json: bool,
 ) -> None:
     """Train a translator, or a language model, as CONFIG.yaml says.
 
-    CONFIG.yaml has settings of ours, or is one of JoeyNMT: then what became of its keys is told, and a key without a
-    counterpart is an error (docs/import.md). The model goes to the folder its model_dir names. The same command goes
-    on where an earlier run stopped. Ctrl-C or SIGTERM finishes the update under way, saves and exits (130, 143); a
-    second one exits at once. Progress goes to standard error, and with more detail to train.log and metrics.jsonl in
-    the folder; standard output gets the results. --seeds is the sweep of nmt-sweep over seeds alone. --plan, --profile
-    and --check-data write no file and make no folder: they print to standard output.
+    CONFIG.yaml has our settings or JoeyNMT's, which are told as ours (docs/import.md). The model goes to the folder its
+    model_dir names. The same command goes on where an earlier run stopped. Ctrl-C or SIGTERM finishes the update under
+    way, saves and exits (130, 143); a second one exits at once. Progress goes to standard error, and with more detail
+    to train.log and metrics.jsonl in the folder; standard output gets the results. --seeds is the sweep of nmt-sweep
+    over seeds alone. --plan, --profile, --check-data and --check-resume leave model_dir alone.
 
     \b
     Examples:
@@ -97,15 +114,17 @@ def train(
         nmt-train configs/quickstart.yaml --plan --ranks 8
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
+        nmt-train configs/quickstart.yaml --check-resume
+        nmt-train configs/quickstart.yaml --budget 10m
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     tries = plan or profile_updates is not None
     if planned_ranks is not None and not plan:
         raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
-    if seeds is not None and (tries or check_data):
-        raise click.UsageError("--seeds goes without --plan, --profile and --check-data.")
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
+    given = {"--seeds": seeds is not None, "--budget": budget is not None}
+    given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
     from nmt.cli.streams import tell
     from nmt.config import load_config
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
@@ -113,20 +132,37 @@ def train(
     if seed is not None:
         overrides = (*overrides, f"seed={seed}")
     ranks = join_ranks()
-    if ranks.size > 1 and (seeds is not None or check_data):
-        raise click.UsageError("--seeds and --check-data are for one process; leave mpiexec out.")
-    if seeds is not None:
-        load_config(config_file, overrides, tell)  # a mistake in it is one line, not one a seed
-        _train_seeds(config_file, overrides, seeds, threads, device)
-        return
+    _check_alone(given, ranks.size)
     with ranks.together():
-        config = load_config(config_file, overrides, tell if ranks.rank == 0 else None)
-        if check_data:
+        config = load_config(config_file, overrides, tell if ranks.rank == 0 else None)  # one line, not one a seed
+        if seeds is not None:
+            _train_seeds(config_file, overrides, seeds, threads, device)
+        elif check_data:
             _check_data(config, as_json)
+        elif resume_updates is not None:
+            _check_resume(config, resume_updates, threads, device)
         elif tries:
             _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
         else:
-            _train(config, threads, device, ranks)
+            _train(_fitted(config, budget, threads, device) if budget is not None else config, threads, device, ranks)
+
+
+def _check_alone(given: dict[str, bool], ranks: int) -> None:
+    """Raise UsageError where more than one is given of options that each do another thing than to train once, or one of
+    them to several ranks."""
+    found = [name for name, is_given in given.items() if is_given]
+    if len(found) > 1:
+        raise click.UsageError(f"{found[0]} goes without {' and '.join(found[1:])}.")
+    if ranks > 1 and found and not found[0].startswith("--plan"):
+        raise click.UsageError(f"{found[0]} is for one process; leave mpiexec out.")
+
+
+def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
+    """The settings of a run that takes so long on this machine."""
+    from nmt.cli.streams import tell
+    from nmt.train.budget import fit_to_budget, measured_pace
+
+    return fit_to_budget(config, budget, measured_pace(threads, device, tell), tell)
 
 
 def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks) -> None:
@@ -179,6 +215,14 @@ def _check_data(config: Config, as_json: bool) -> None:
     say(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if as_json else found.page())
     if found.errors:
         sys.exit(1)
+
+
+def _check_resume(config: Config, updates: int, threads: int | None, device: str | None) -> None:
+    """Print what came to the same bits with an interruption as without."""
+    from nmt.cli.streams import say, tell
+    from nmt.train.resume_check import check_resume
+
+    say(f"same\t{check_resume(config, updates, threads=threads, device=device, say=tell)}")
 
 
 def _try(

@@ -101,6 +101,7 @@ def lookup(schema: dict[str, Any], path: Path) -> dict[str, Any]:
     """The schema's node for a key path; empty where there is none."""
     node = schema
     for part in path:
+        node = _with_parts(node, schema)
         if isinstance(part, int):
             items = node.get("prefixItems", [])
             node = items[part] if part < len(items) else node.get("items", {})
@@ -108,6 +109,13 @@ def lookup(schema: dict[str, Any], path: Path) -> dict[str, Any]:
             node = node.get("properties", {}).get(part, {})
         node = resolve(node, schema)
     return node
+
+
+def _with_parts(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """A node itself, or of one with alternatives the one that has items or keys."""
+    options = [resolve(option, schema) for option in node.get("anyOf", [])]
+    inner = [_with_parts(option, schema) for option in options]
+    return next((option for option in inner if "items" in option or "properties" in option), node)
 
 
 def _choices(node: dict[str, Any], schema: dict[str, Any]) -> list[Any]:

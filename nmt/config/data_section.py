@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from nmt.config.corpora import Corpora, CorpusConfig
 from nmt.config.section import PositiveInt, Section, Text, WholeOrAuto
 
 VocabSize = Annotated[int | Literal["auto"], WholeOrAuto(5, 1_000_000)]
@@ -31,6 +32,12 @@ class SideConfig(Section):
         "nothing a reader "
         "can see; nfkc also turns ligatures and full-width forms into plain letters. none and pieces change nothing; "
         "with pieces sentencepiece's sign for a space is text, for imported models whose texts are cut already.",
+    )
+    sampling_alpha: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None,
+        description="Cut the sentences of the training text anew each time they are read: with bpe subwords a merge is "
+        "left out with this probability (BPE-dropout, Provilkov et al. 2020: 0.1), with unigram a cut is drawn by its "
+        "probability to the power of this (Kudo 2018: 0.1 to 0.5; less is wilder). null: the best cut always.",
     )
 
 
@@ -127,19 +134,25 @@ class FilterConfig(Section):
 class DataConfig(Section):
     """Where the text is. Relative paths start at the folder the command is run in."""
 
-    train: Text = Field(
-        description="Prefix of the training files: data/train stands for data/train.de and "
-        "data/train.en, or "
-        "the same with .gz. One sentence a line; line n of one file translates line n of the "
-        "other.",
+    train: Corpora = Field(
+        description="Prefix of the training files: data/train stands for data/train.de and data/train.en, or the same "
+        "with .gz or .zst. One sentence a line; line n of one file translates line n of the other. Or a list of "
+        "corpora, each with its path, format, weight and tag (docs/data.md).",
         examples=["data/train"],
     )
-    dev: Text = Field(
-        description="Prefix of the validation files: they choose the best checkpoint.",
+    dev: Corpora = Field(
+        description="Prefix of the validation files, which choose the best checkpoint; or corpora, as in train.",
         examples=["data/dev"],
     )
-    test: Text | None = Field(
-        default=None, description="Prefix of the test files, scored once when training has ended."
+    test: Corpora | None = Field(
+        default=None, description="The same of the test text, scored once when training has ended."
+    )
+    index: Text | None = Field(
+        default=None,
+        description="Folder of indexes of the training text, which are made once and used by every run with the same "
+        "files, subwords and settings of text. null: text of more than 1 GiB gets one in the folder index beside "
+        "model_dir, smaller text is read by each run. An indexed text of more than 2 million pairs stays on disk and "
+        "is dealt to batches by windows (docs/data.md). No effect with task: lm.",
     )
     src: SideConfig = Field(
         default=SideConfig(lang="src"),
@@ -149,6 +162,11 @@ class DataConfig(Section):
         description="The language to translate into; with task: lm the one language there is.",
         examples=[{"lang": "en"}],
     )
+    alignment: Text | None = Field(
+        default=None,
+        description="File of word alignments of the training pairs, for training.guided_alignment: line n for pair n, "
+        "as fast_align writes them (0-0 1-2: source word, target word, from 0). Words are what stands between spaces.",
+    )
     subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="How words are cut into units.")
     check: bool = Field(
         default=True,
@@ -157,6 +175,25 @@ class DataConfig(Section):
         "minute; nmt-train --check-data looks at all of it.",
     )
     filter: FilterConfig = Field(default_factory=FilterConfig, description="Training pairs to leave out, by rule.")
+
+    @property
+    def held_out(self) -> list[str | tuple[CorpusConfig, ...]]:
+        """What is named by dev and test."""
+        return [corpora for corpora in (self.dev, self.test) if corpora is not None]
+
+    @model_validator(mode="after")
+    def _check_corpora(self) -> "DataConfig":
+        """There is one at least. Weights say how training is mixed; a text that is measured with is read once."""
+        for key in ("train", "dev", "test"):
+            if getattr(self, key) == ():
+                raise ValueError(f"{key} must hold at least one corpus, got an empty list")
+        for key in ("dev", "test"):
+            for number, corpus in enumerate(value if isinstance(value := getattr(self, key), tuple) else ()):
+                if corpus.weight != 1:
+                    raise ValueError(
+                        f"{key}[{number}].weight must be 1, got {corpus.weight:g}; only data.train has weights"
+                    )
+        return self
 
     @model_validator(mode="after")
     def _check_languages(self) -> "DataConfig":

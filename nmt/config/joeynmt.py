@@ -158,7 +158,8 @@ def _rates(reading: Reading) -> None:
     elif scheduling in ("plateau", "constant"):
         reading.put("training.scheduling", scheduling)
     else:
-        reading.must("training.scheduling", "plateau or warmupinversesquareroot", scheduling)
+        advice = "leave it out and set training.scheduling and what goes with it by --set"
+        reading.must("training.scheduling", "plateau or warmupinversesquareroot", scheduling, advice)
     patience, factor = (10, 0.1) if old else (5, 0.5)
     if scheduling == "plateau":
         waits, text = reading.whole("training.patience", patience)

@@ -59,8 +59,13 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     **{f"data.{side}.min_length": ((1, 0, -1), "leave shorter ones out of the text") for side in _SIDES},
     **{f"data.{side}.has_prompt": ((False,), "there are no prompts here") for side in _SIDES},
     **{f"data.{side}.tokenizer_cfg.pretokenizer": (("none",), "cut the text before") for side in _SIDES},
-    **{f"data.{side}.tokenizer_cfg.alpha": ((0, 0.0), "a text is cut one way here") for side in _SIDES},
-    **{f"data.{side}.tokenizer_cfg.dropout": ((0, 0.0), "a text is cut one way here") for side in _SIDES},
+    **{
+        f"data.{side}.tokenizer_cfg.alpha": ((0, 0.0), "take it out and see data.src.sampling_alpha") for side in _SIDES
+    },
+    **{
+        f"data.{side}.tokenizer_cfg.dropout": ((0, 0.0), "take it out and see data.src.sampling_alpha")
+        for side in _SIDES
+    },
     "training.loss": (("crossentropy",), ""),
     "training.overwrite": ((False,), "remove the folder yourself, or name another model_dir"),
     "testing.return_prob": (("none",), "nmt-translate prints them when it is asked to"),
@@ -72,8 +77,14 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "model.bias_initializer": (("zeros",), "take bias_init_weight out as well"),
     "model.init_rnn_orthogonal": ((False,), ""),
     **{f"model.{part}.type": (("recurrent",), "a transformer is not to be had here") for part in _PARTS},
-    **{f"model.{part}.freeze": ((False,), "all parameters are learnt here") for part in _PARTS},
-    **{f"model.{part}.embeddings.freeze": ((False,), "all parameters are learnt here") for part in _PARTS},
+    **{
+        f"model.{part}.freeze": ((False,), "take it out and name the parameters in training.freeze by --set")
+        for part in _PARTS
+    },
+    **{
+        f"model.{part}.embeddings.freeze": ((False,), "take it out and name the parameters in training.freeze by --set")
+        for part in _PARTS
+    },
     **{f"model.{part}.activation": (("tanh",), "") for part in _PARTS},
 }
 """Values that a key may have, which ours have anyway, and what to do with another one."""

@@ -42,6 +42,7 @@ RnnType = Annotated[
 ]
 RECURRENT_ONLY = (
     *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
+    *("zoneout", "drop_connect"),
     *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
 )
 """Settings of an encoder or decoder that mean something with type: recurrent alone."""
@@ -82,6 +83,17 @@ class _Side(Section):
 
     type: Literal["recurrent", "conv"] = Field(default="recurrent", description=_TYPE)
     rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)
+
+    zoneout: Fraction = Field(
+        default=0.0,
+        description="Probability with which a unit of a state keeps its old value at a step of training; afterwards "
+        "the expectation of that (Krueger et al. 2017: 0.05 to 0.15).",
+    )
+    drop_connect: Fraction = Field(
+        default=0.0,
+        description="Share of the numbers of the matrix that the state is multiplied with which take no part in a "
+        "batch of training (DropConnect, Wan et al. 2013; on this matrix Merity et al. 2018: 0.2 to 0.5).",
+    )
 
     @model_validator(mode="after")
     def _check_type(self) -> "_Side":

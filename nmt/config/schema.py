@@ -8,7 +8,7 @@ from nmt.config.data_section import DataConfig
 from nmt.config.decoding_section import DecodingConfig
 from nmt.config.model_section import ModelConfig
 from nmt.config.section import Section, Seed, Text
-from nmt.config.training_section import TrainingConfig
+from nmt.config.training_methods import TrainingConfig
 
 
 class Config(Section):
@@ -51,10 +51,21 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_task(self) -> "Config":
         """What a task needs of the sections below it."""
+        weights = [one.weight for one in self.data.train] if isinstance(self.data.train, tuple) else []
+        if not self.training.shuffle and any(weight != 1 for weight in weights):
+            raise ValueError(
+                "training.shuffle must be true with weights of corpora, got false; every epoch would have the same part"
+            )
         if self.task == "translation":
             if "src" not in self.data.model_fields_set:
                 raise ValueError("data.src must be given: The language to translate from.")
             return self
+        for number, corpus in enumerate(self.data.train if isinstance(self.data.train, tuple) else ()):
+            if corpus.tag is not None or corpus.weight != 1:
+                raise ValueError(
+                    f"data.train[{number}] must have no tag and weight: 1 with task: lm, got tag: {corpus.tag} and "
+                    f"weight: {corpus.weight:g}; there is no source, and a text is read in its order"
+                )
         if self.model.tied_embeddings == "all":
             raise ValueError("model.tied_embeddings must be none or softmax with task: lm, got all; there is one side")
         if self.model.decoder.type != "recurrent":
@@ -68,11 +79,48 @@ class Config(Section):
             )
         if not self.data.subwords.joint:
             raise ValueError("data.subwords.joint must be true with task: lm, got false; there is one language")
-        metric = self.training.early_stopping_metric
-        if metric not in ("ppl", "loss"):
+        others = [("metrics", metric) for metric in self.training.early_stopping_metrics]
+        for name, metric in [("metric", self.training.early_stopping_metric), *others]:
+            if metric not in ("ppl", "loss"):
+                raise ValueError(
+                    f"training.early_stopping_{name} must be ppl or loss with task: lm, got {metric}; nothing is "
+                    "translated"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_methods(self) -> "Config":
+        """What methods of training need of the model and the texts."""
+        training, data, decoder = self.training, self.data, self.model.decoder
+        of_pairs = {
+            "training.src_word_dropout": training.src_word_dropout,
+            "training.scheduled_sampling": training.scheduled_sampling,
+            "training.guided_alignment": training.guided_alignment,
+            "training.coverage_loss": training.coverage_loss,
+            "data.src.sampling_alpha": data.src.sampling_alpha,
+            "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
+        }
+        for name, value in of_pairs.items():
+            if value and self.task == "lm":
+                raise ValueError(f"{name} must be left out with task: lm, got {value:g}; it is for pairs of sentences")
+        for name in ("guided_alignment", "coverage_loss"):
+            if getattr(training, name) and (decoder.type == "conv" or decoder.attention == "none"):
+                raise ValueError(
+                    f"training.{name} must be 0 for a decoder without attention or of convolutions, got "
+                    f"{getattr(training, name):g}; set it so"
+                )
+        if bool(training.guided_alignment) != (data.alignment is not None):
+            fact = "null" if data.alignment is None else "a file"
             raise ValueError(
-                f"training.early_stopping_metric must be ppl or loss with task: lm, got {metric}; nothing is translated"
+                f"data.alignment must be a file with training.guided_alignment, and null without, got {fact} with "
+                f"{training.guided_alignment:g}; set both or none"
             )
+        for side in (data.src, data.tgt):
+            if side.sampling_alpha is not None and data.subwords.type in ("char", "word"):
+                raise ValueError(
+                    f"data.subwords.type must be unigram, bpe or auto with sampling_alpha, got {data.subwords.type}; "
+                    "characters and words are cut in one way alone"
+                )
         return self
 
     @model_validator(mode="after")

@@ -1,9 +1,9 @@
-"""The `training` section."""
+"""The `training` section, but for its methods (see training_methods.py)."""
 
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from nmt.config.section import (
     CountOrAuto,
@@ -20,10 +20,31 @@ from nmt.config.section import (
 _UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
+Scheduling = Literal[
+    "plateau",
+    "inverse_square_root",
+    "warmupinversesquareroot",
+    "noam",
+    "linear",
+    "cosine",
+    "exponential",
+    "decaying",
+    "warmupexponentialdecay",
+    "constant",
+]
+TO_ZERO = ("linear", "cosine")
+"""Schedules that end with `updates`."""
+
+
+def _canonical(name: str) -> str:
+    """One name for one schedule: JoeyNMT has another one for this."""
+    return "inverse_square_root" if name == "warmupinversesquareroot" else name
+
+
 BatchSize = Annotated[int | Literal["auto"], WholeOrAuto(1, 10_000_000)]
 
 
-class TrainingConfig(Section):
+class TrainingBasics(Section):
     """How the weights are found, and when to stop looking."""
 
     load_model: Text | None = Field(
@@ -37,13 +58,28 @@ class TrainingConfig(Section):
         description="With load_model: begin with a fresh optimizer. false takes that of the model's last checkpoint, "
         "and its parameters.",
     )
-    optimizer: Literal["adam", "adamw", "sgd", "lamb"] = Field(
+    extend_vocabulary: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=0,
+        description="With load_model: add at most so many units to its subwords, those that the training text needs: "
+        "characters that are unknown, then pieces that shorten it most. A new unit starts as the mean of the units "
+        "that its text was cut into before.",
+    )
+    freeze: tuple[Text, ...] = Field(
+        default=(),
+        strict=False,
+        description="Parameters that stay as they are, by patterns of their names: encoder.*, *embeddings. They have "
+        "no state of the optimizer and no part in the norm of the gradient. A pattern that matches none is answered "
+        "with all names.",
+    )
+    optimizer: Literal["adam", "adamw", "sgd", "lamb", "adafactor"] = Field(
         default="adam",
         description="Rule that changes the weights. lamb is adam with steps as long as the weights of each array are, "
-        "for batches that are so large that adam's rate cannot follow (many ranks).",
+        "for batches that are so large that adam's rate cannot follow (many ranks). adafactor (Shazeer & Stern 2018) "
+        "keeps two numbers for a row and a column of a matrix where adam keeps two for each entry; its steps are "
+        "relative to the size of a parameter.",
     )
     learning_rate: Annotated[float, Field(gt=0, le=1000)] = Field(
-        default=1e-3, description="Size of its steps; about 1.0 for sgd, 0.01 for lamb."
+        default=1e-3, description="Size of its steps; about 1.0 for sgd, 0.01 for lamb and adafactor."
     )
     adam_betas: tuple[Fraction, Fraction] = Field(
         default=(0.9, 0.999),
@@ -53,8 +89,8 @@ class TrainingConfig(Section):
     adam_eps: PositiveFloat = Field(default=1e-8, description="Added to the divisor, for adam, adamw and lamb.")
     weight_decay: NonNegativeFloat = Field(
         default=0.0,
-        description="Pull towards 0: added to the gradient, with adamw taken from the weights, with lamb added to the "
-        "direction of the step.",
+        description="Pull towards 0: added to the gradient, with adamw and adafactor taken from the weights, with lamb "
+        "added to the direction of the step.",
     )
     momentum: Fraction = Field(default=0.0, description="Share of the last step that sgd repeats.")
     clip_grad_norm: PositiveFloat | None = Field(
@@ -97,12 +133,20 @@ class TrainingConfig(Section):
         description="With task: lm, tokens of each stream in an update. Gradients go back over so many steps, states "
         "are carried on from update to update (truncated backpropagation through time).",
     )
-    scheduling: Literal["plateau", "inverse_square_root", "linear", "constant"] = Field(
+    scheduling: Annotated[Scheduling, AfterValidator(_canonical)] = Field(
         default="plateau",
-        description="Learning rate over time: lowered when validation stops improving (plateau), "
-        "with the root of "
-        "the updates after the warm-up (inverse_square_root), in a straight line to zero at "
-        "the last of `updates` (linear), or never (constant).",
+        description="Learning rate over time: lowered when validation stops improving (plateau), with the root of the "
+        "updates after the warm-up (inverse_square_root; warmupinversesquareroot is another name for it), in a "
+        "straight line (linear) or half a cosine (cosine) to zero at the last of `updates`, times decrease_factor "
+        "after every epoch (exponential) or after every decay_length of them (decaying), smoothly to decrease_factor "
+        "of it over every decay_length updates after the warm-up (warmupexponentialdecay), or never (constant). noam "
+        "is inverse_square_root where learning_rate counts beside the decoder's hidden_size (Vaswani et al. 2017, "
+        "5.3): about 1.0.",
+    )
+    decay_length: PositiveInt | None = Field(
+        default=None,
+        description="With decaying, epochs from one fall of the learning rate to the next; with "
+        "warmupexponentialdecay, updates over which it falls to decrease_factor of it.",
     )
     learning_rate_warmup: Annotated[int | Literal["auto"], WholeOrAuto(0)] = Field(
         default=0,
@@ -123,10 +167,13 @@ class TrainingConfig(Section):
     )
     learning_rate_min: NonNegativeFloat = Field(
         default=1e-6,
-        description="Training stops when the learning rate falls below this after the warm-up.",
+        description="With plateau, training stops when the learning rate falls below this after the warm-up; with "
+        "exponential, decaying and warmupexponentialdecay it stays here.",
     )
     decrease_factor: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.5, description="With plateau, the learning rate is multiplied by this."
+        default=0.5,
+        description="What the learning rate is multiplied by: with plateau, exponential, decaying and "
+        "warmupexponentialdecay.",
     )
     patience: NonNegativeInt = Field(
         default=3, description="With plateau, validations without improvement before that happens."
@@ -191,7 +238,22 @@ class TrainingConfig(Section):
         return int(float(found[1]) * _UNITS[found[2]])
 
     @model_validator(mode="after")
-    def _check_batches(self) -> "TrainingConfig":
+    def _check_start(self) -> "TrainingBasics":
+        """What another model to start from goes with."""
+        if self.extend_vocabulary and self.load_model is None:
+            raise ValueError(
+                f"extend_vocabulary must be 0 without load_model, got {self.extend_vocabulary}; new subwords have a "
+                "size of their own, data.subwords.vocab_size"
+            )
+        if self.extend_vocabulary and not self.reset_optimizer:
+            raise ValueError(
+                f"extend_vocabulary must be 0 with reset_optimizer: false, got {self.extend_vocabulary}; the state of "
+                "new units is not there"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_batches(self) -> "TrainingBasics":
         """What automatic batch sizes go with."""
         if self.batch_size == "auto" and self.batch_type == "sentence":
             raise ValueError(
@@ -205,47 +267,44 @@ class TrainingConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_rates(self) -> "TrainingConfig":
+    def _check_rates(self) -> "TrainingBasics":
         """What learning rates and schedules go with."""
         if self.learning_rate_min >= self.learning_rate:
             raise ValueError(
                 f"learning_rate_min must be below learning_rate ({self.learning_rate:g}), "
                 f"got {self.learning_rate_min:g}; training would stop at once"
             )
-        if self.scheduling == "inverse_square_root" and self.learning_rate_warmup == 0:
+        if self.scheduling in ("inverse_square_root", "noam") and self.learning_rate_warmup == 0:
             raise ValueError(
-                "learning_rate_warmup must be at least 1 with scheduling: inverse_square_root, "
-                "got 0; "
+                f"learning_rate_warmup must be at least 1 with scheduling: {self.scheduling}, got 0; "
                 "a usual value is 1000"
             )
-        if self.scheduling == "linear" and self.updates is None:
+        if self.scheduling in TO_ZERO and self.updates is None:
             raise ValueError(
-                "updates must be a number or auto with scheduling: linear, got null; it is where the learning rate "
-                "reaches zero"
+                f"updates must be a number or auto with scheduling: {self.scheduling}, got null; it is where the "
+                "learning rate reaches zero"
             )
-        if self.scheduling == "linear" and not _is_below(self.learning_rate_warmup, self.updates):
+        if self.scheduling in TO_ZERO and not _is_below(self.learning_rate_warmup, self.updates):
             raise ValueError(
-                f"updates must be above learning_rate_warmup ({self.learning_rate_warmup}) with scheduling: linear, "
-                f"got {self.updates}; it is where the learning rate reaches zero"
+                f"updates must be above learning_rate_warmup ({self.learning_rate_warmup}) with scheduling: "
+                f"{self.scheduling}, got {self.updates}; it is where the learning rate reaches zero"
             )
-        if self.scheduling == "linear" and self.cooldown:
+        if self.scheduling in TO_ZERO and self.cooldown:
             raise ValueError(
-                f"cooldown must be 0 with scheduling: linear, got {self.cooldown:g}; "
+                f"cooldown must be 0 with scheduling: {self.scheduling}, got {self.cooldown:g}; "
                 "that falls to zero by itself: set scheduling: constant"
+            )
+        if (self.decay_length is None) == (self.scheduling in ("decaying", "warmupexponentialdecay")):
+            must = "null" if self.decay_length else "a number"
+            raise ValueError(
+                f"decay_length must be {must} with scheduling: {self.scheduling}, got {self.decay_length or 'null'}; "
+                "it is for decaying and warmupexponentialdecay"
             )
         if self.momentum > 0 and self.optimizer != "sgd":
             raise ValueError(
                 f"momentum must be 0 with optimizer: {self.optimizer}, got {self.momentum:g}; only sgd uses it"
             )
         return self
-
-
-class FixedTraining(TrainingConfig):
-    """The same for one corpus, whose size has said how long the run is (see nmt/train/lengths.py)."""
-
-    learning_rate_warmup: NonNegativeInt
-    updates: PositiveInt | None
-    validation_freq: PositiveInt
 
 
 def _is_below(one: int | str, other: int | str | None) -> bool:

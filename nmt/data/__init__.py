@@ -11,11 +11,11 @@ from nmt.data.corpus import (
     Side,
     clean_line,
     load_parallel,
-    training_text,
 )
 from nmt.data.prepare import load_sides
 from nmt.data.rows import TokenRows
 from nmt.data.subwords import Subwords, train_subwords
+from nmt.data.training_text import training_text
 from nmt.lines import read_lines, text_file
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 

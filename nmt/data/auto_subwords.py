@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from nmt.data.subwords import Subwords, VocabularyError, train_subwords
@@ -29,13 +29,19 @@ _LETTERS_A_WORD = 10
 _NO_LIMIT = 1_000_000
 
 
-def auto_subwords(settings: SubwordsConfig, text: Callable[[], Iterable[str]], say: Callable[[str], None]) -> Subwords:
+def auto_subwords(
+    settings: SubwordsConfig,
+    text: Callable[[], Iterable[str]],
+    say: Callable[[str], None],
+    symbols: Sequence[str] = (),
+) -> Subwords:
     """Train subwords on cleaned sentences as the settings ask; both `type` and `vocab_size` may be auto.
 
     Args:
         settings: Of the `data.subwords` section.
         text: Gives the sentences, anew each time it is called.
         say: Told what was chosen.
+        symbols: Words that stay in one piece, such as tags.
 
     Raises:
         DataError: The text holds no word, or cannot give the vocabulary asked for.
@@ -43,14 +49,14 @@ def auto_subwords(settings: SubwordsConfig, text: Callable[[], Iterable[str]], s
     size = _wanted_size(settings, text)
     for kind in ("unigram", "bpe") if settings.type == "auto" else (settings.type,):
         try:
-            found = _train(settings, text, kind, size)
+            found = _train(settings, text, kind, size, symbols)
             break
         except VocabularyError as error:
             limit = error
     else:
         if settings.vocab_size != "auto" or limit.most is None:
             raise limit
-        found = _train(settings, text, kind, limit.most)
+        found = _train(settings, text, kind, limit.most, symbols)
     if "auto" in (settings.type, settings.vocab_size):
         say(f"subwords: {kind}, a vocabulary of {found.vocab_size:,} (auto)")
     return found
@@ -72,9 +78,11 @@ def _wanted_size(settings: SubwordsConfig, text: Callable[[], Iterable[str]]) ->
     return _NO_LIMIT if settings.type in ("char", "word") else auto_vocab_size(words_of(text()))
 
 
-def _train(settings: SubwordsConfig, text: Callable[[], Iterable[str]], kind: str, size: int) -> Subwords:
+def _train(
+    settings: SubwordsConfig, text: Callable[[], Iterable[str]], kind: str, size: int, symbols: Sequence[str]
+) -> Subwords:
     """Subwords of one kind; with auto, where the characters alone are more than `size`, that many besides them."""
-    how = {"type": kind, "character_coverage": settings.character_coverage}
+    how = {"type": kind, "character_coverage": settings.character_coverage, "symbols": symbols}
     try:
         return train_subwords(text(), vocab_size=size, **how)  # type: ignore[arg-type]
     except VocabularyError as error:

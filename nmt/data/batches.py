@@ -1,12 +1,14 @@
 """Sentence pairs to padded, time-major arrays; which pairs go together, and in what order."""
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nmt.data.corpus import ParallelCorpus
 from nmt.data.rows import TokenRows
+from nmt.data.sampling import SubwordSampler
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, boundary_ids
 
 # Sentences of so many batches are sorted by length together. More would pad less, but give the same
@@ -15,6 +17,8 @@ _POOL_BATCHES = 64
 # Target lengths that count as one when sorting: a wider band leaves more choice of source lengths.
 # On Multi30k 2 keeps 95% of the target and 88% of the source positions real; 1 gives 98% and 82%.
 _BAND = 2
+_OF_PARTS = 0x70617274
+"""Part of the seed of what is drawn from parts of a corpus, so that other numbers drawn for an epoch are others."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,14 @@ class Batch:
         """Return the number of pairs, B."""
         return len(self.indices)
 
+    def doubled(self) -> "Batch":
+        """Every pair twice, side by side."""
+        twice = {
+            name: np.repeat(getattr(self, name), 2, axis=-1)
+            for name in ("src", "src_lengths", "tgt_in", "tgt_out", "tgt_lengths", "indices")
+        }
+        return replace(self, **twice, num_src_tokens=2 * self.num_src_tokens, num_tgt_tokens=2 * self.num_tgt_tokens)
+
 
 def make_batch(
     src_ids: Sequence[Sequence[int] | np.ndarray],
@@ -52,10 +64,10 @@ def make_batch(
     around a source (see `boundary_ids`)."""
     src = TokenRows.from_lists(src_ids)
     tgt = None if tgt_ids is None else TokenRows.from_lists(tgt_ids)
-    return _gather(src, tgt, np.arange(len(src)), np.asarray(indices, dtype=np.int64), boundaries)
+    return gather(src, tgt, np.arange(len(src)), np.asarray(indices, dtype=np.int64), boundaries)
 
 
-def _gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np.ndarray, boundaries: str) -> Batch:
+def gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np.ndarray, boundaries: str) -> Batch:
     """The given rows of a corpus as a batch; `numbers` [len(rows)] are their line numbers."""
     around = boundary_ids(boundaries)
     src_lengths = src.lengths_of(rows) + sum(map(len, around))
@@ -104,6 +116,39 @@ def _shift(tgt_out: np.ndarray) -> np.ndarray:
     return tgt_in
 
 
+def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray:
+    """The order [N] by target length in which rows of a pool are cut into batches.
+
+    Source lengths rise in one band of target lengths and fall in the next: a batch that spans two bands then does not
+    hold the longest and the shortest sources together.
+    """
+    band = tgt_lengths // _BAND
+    return np.lexsort((np.where(band % 2, src_lengths, -src_lengths), band))
+
+
+def num_pools(work: int, batch_size: int) -> int:
+    """Into how many pools, each sorted by itself, rows of so much work in all are divided."""
+    return max(1, round(work / (batch_size * _POOL_BATCHES)))
+
+
+def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
+    """The rows of an epoch, in no order that means anything: each once, or as often as the weight of its part says.
+
+    Of a part of n rows an epoch has the next weight * n of a stream of passes over it, each in an order of its own: no
+    row is seen twice before all have been seen as often.
+    """
+    if all(weight == 1 for _, weight in corpus.parts):
+        return np.arange(len(corpus))
+    found, first = [], 0
+    for number, (size, weight) in enumerate(corpus.parts):
+        places = np.arange(math.floor(epoch * weight * size), math.floor((epoch + 1) * weight * size))
+        for turn in range(places[0] // size, places[-1] // size + 1) if len(places) else ():
+            order = np.random.default_rng([seed, number, turn, _OF_PARTS]).permutation(size)
+            found.append(first + order[places[places // size == turn] % size])
+        first += size
+    return np.concatenate(found)
+
+
 class TrainBatches:
     """A corpus dealt into batches of sentences of similar length, anew in every epoch.
 
@@ -113,6 +158,10 @@ class TrainBatches:
     in_order = False
     """No batch goes on where another ended: any may be used before any other."""
 
+    def windows(self, epoch: int = 0) -> list[int]:
+        """See `Batches`: one."""
+        return [self.num_batches(epoch)]
+
     def __init__(
         self,
         corpus: ParallelCorpus,
@@ -121,12 +170,15 @@ class TrainBatches:
         seed: int = 42,
         shuffle: bool = True,
         boundaries: str = "eos",
+        *,
+        sampler: SubwordSampler | None = None,
     ) -> None:
         """A batch holds at most `batch_size` target tokens (EOS counted, padding not) or sentences.
 
         `batch_type` token or sentence says which; a sentence of more tokens than that is a batch by
         itself. Without `shuffle` neighbouring lines stay together and every epoch is the same. `boundaries`: see
-        `boundary_ids`.
+        `boundary_ids`. With a `sampler` sentences are cut anew in each epoch: lengths are those to be expected
+        then, and so are the numbers of tokens.
         """
         self._corpus = corpus
         self._batch_size = batch_size
@@ -134,8 +186,13 @@ class TrainBatches:
         self._seed = seed
         self._shuffle = shuffle
         self._boundaries = boundaries
-        self._src_lengths = corpus.src.lengths + sum(map(len, boundary_ids(boundaries)))
-        self._tgt_lengths = corpus.tgt.lengths + 1
+        self._sampler = sampler
+        src, tgt = corpus.src.lengths, corpus.tgt.lengths
+        if sampler is not None:
+            growth = sampler.growth(corpus)
+            src, tgt = (np.rint(n * times).astype(np.int64) for n, times in zip((src, tgt), growth, strict=True))
+        self._src_lengths = src + sum(map(len, boundary_ids(boundaries)))
+        self._tgt_lengths = tgt + 1
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
 
     def num_batches(self, epoch: int = 0) -> int:
@@ -148,7 +205,7 @@ class TrainBatches:
             [(self._tgt_lengths[rows].max(), self._src_lengths[rows].max(), len(rows)) for rows in self._batches(epoch)]
         )
 
-    def tokens(self, epoch: int = 0) -> np.ndarray:
+    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
         """Source and target tokens of every batch of an epoch, EOS counted: int64 [batches, 2]."""
         return np.array(
             [(self._src_lengths[rows].sum(), self._tgt_lengths[rows].sum()) for rows in self._batches(epoch)]
@@ -161,8 +218,13 @@ class TrainBatches:
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch in order, from number `start` on."""
         corpus = self._corpus
-        for rows in self._batches(epoch)[start:]:
-            yield _gather(corpus.src, corpus.tgt, rows, corpus.line_numbers[rows], self._boundaries)
+        for number, rows in enumerate(self._batches(epoch)[start:], start):
+            numbers = corpus.line_numbers[rows]
+            if self._sampler is None:
+                yield gather(corpus.src, corpus.tgt, rows, numbers, self._boundaries)
+            else:
+                src, tgt = self._sampler.draw(corpus, rows, epoch, number)
+                yield gather(src, tgt, np.arange(len(rows)), numbers, self._boundaries)
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
         """For each batch of an epoch the rows of the corpus in it."""
@@ -176,24 +238,19 @@ class TrainBatches:
         """The rows of each batch of an epoch: shuffled into pools, sorted by length in each, cut, and shuffled
         again."""
         random = np.random.default_rng([self._seed, epoch])
-        rows = np.arange(len(self._corpus))
+        rows = rows_of_epoch(self._corpus, self._seed, epoch)
         if self._shuffle:
             random.shuffle(rows)
         batches: list[np.ndarray] = []
-        for pool in np.array_split(rows, self._num_pools()):
-            # Source lengths rise in one band of target lengths and fall in the next: a batch that
-            # spans two bands then does not hold the longest and the shortest sources together.
-            band, src = self._tgt_lengths[pool] // _BAND, self._src_lengths[pool]
-            pool = pool[np.lexsort((np.where(band % 2, src, -src), band))]
-            batches += self._cut(pool)
+        for pool in np.array_split(rows, self._num_pools(rows)):
+            batches += self._cut(pool[length_order(self._src_lengths[pool], self._tgt_lengths[pool])])
         if self._shuffle:
             order = random.permutation(len(batches))
             batches = [batches[i] for i in order]
         return batches
 
-    def _num_pools(self) -> int:
-        work = int(self._tgt_lengths.sum()) if self._by_tokens else len(self._corpus)
-        return max(1, round(work / (self._batch_size * _POOL_BATCHES)))
+    def _num_pools(self, rows: np.ndarray) -> int:
+        return num_pools(int(self._tgt_lengths[rows].sum()) if self._by_tokens else len(rows), self._batch_size)
 
     def _cut(self, pool: np.ndarray) -> list[np.ndarray]:
         """Consecutive rows, at most batch_size a batch, of about one size: no tiny last batch."""

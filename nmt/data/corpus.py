@@ -2,10 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -13,16 +12,16 @@ from nmt.data.faults import pair_hashes
 from nmt.data.filter import LineFilter
 from nmt.data.readers import Alone, Readers, rows_before
 from nmt.data.rows import TokenRows
+from nmt.data.sources import format_of, name_of, pair_chunks, sources_of
 from nmt.data.subwords import Subwords
 from nmt.errors import DataError
-from nmt.lines import read_lines
-from nmt.special_tokens import EOS_ID
+from nmt.special_tokens import EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
-    from nmt.config import SideConfig
+    from nmt.config import CorpusConfig, SideConfig
 
 # Lines cleaned and cut together: enough to keep sentencepiece's threads busy, and small.
-_CHUNK = 16_384
+CHUNK = 16_384
 # Control characters and all that other programs take for a line end, lone surrogates (no text), and
 # the sign sentencepiece writes for a space. Format characters (joiners of emoji and of Persian,
 # direction marks) and no-break spaces are text and stay.
@@ -84,6 +83,8 @@ class ParallelCorpus:
     src_texts: list[str] = field(default_factory=list)
     tgt_texts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
+    parts: tuple[tuple[int, float], ...] = ()
+    """Pairs and weight of each corpus that it is made of, in their order; none for one of weight 1."""
 
     def __len__(self) -> int:
         """Return the number of pairs that were kept."""
@@ -97,8 +98,20 @@ class ParallelCorpus:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Target tokens to predict in an epoch: EOS counted."""
-        return len(self.tgt.tokens) + len(self)
+        """Target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
+        ends = np.cumsum([size for size, _ in self.parts or ((len(self), 1.0),)])
+        tokens = np.diff(self.tgt.starts[ends] + ends, prepend=0).tolist()
+        weights = [weight for _, weight in self.parts or ((len(self), 1.0),)]
+        return round(sum(weight * count for weight, count in zip(weights, tokens, strict=True)))
+
+    @property
+    def num_subwords(self) -> int:
+        """Target subwords, each pair once and ends not counted."""
+        return len(self.tgt.tokens)
+
+    def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths of all pairs."""
+        return self.src.lengths, self.tgt.lengths
 
     @property
     def nbytes(self) -> int:
@@ -121,7 +134,7 @@ class Side:
 
 
 def load_parallel(
-    prefix: str,
+    corpora: "str | Sequence[CorpusConfig]",
     src: Side,
     tgt: Side,
     *,
@@ -130,22 +143,36 @@ def load_parallel(
     rules: LineFilter | None = None,
     readers: Readers | None = None,
 ) -> ParallelCorpus:
-    """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz).
+    """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz, .zst), or the corpora of a list, one after another.
 
     For training, a pair with an empty side, or with a side longer than its `max_length`, is left
     out as a pair and counted. Otherwise every line stays, also an empty one, so that translations
     line up with it, and the texts are kept too (`keep_texts` overrules this). `rules` leave out more
     pairs, of which the corpus tells how many. `readers` share the work of a text that is not kept, and must all call.
 
-    Raises DataError if a file is missing or damaged, if the files differ in their number of lines,
-    or if no pair is left.
+    Raises DataError if a file is missing or damaged, if files of one text differ in their number of lines, if a row
+    is no pair, or if no pair is left.
     """
     keep_texts = not training if keep_texts is None else keep_texts
-    collected = _Collected(src, tgt, training, keep_texts, rules, readers)
-    for pairs in _chunks(prefix, src.config.lang, tgt.config.lang):
-        collected.add(pairs)
+    collected = _Collected(PairCutter(src, tgt, training, rules), keep_texts, readers)
+    for source in sources_of(corpora):
+        tagged = Tagged(source.tag, src)
+        for part in source.parts((src.config.lang, tgt.config.lang)):
+            for pairs in pair_chunks(part, CHUNK):
+                collected.add(pairs, tagged)
+        collected.end(source.weight)
     corpus = collected.corpus()
-    where = f"{prefix}.{src.config.lang}, {prefix}.{tgt.config.lang}"
+    check_corpus(corpus, corpora, (src, tgt))
+    return corpus
+
+
+def check_corpus(corpus: "Counted", corpora: "str | Sequence[CorpusConfig]", sides: tuple[Side, Side]) -> None:
+    """Raise DataError, which says why, where no pair is left of what was read."""
+    configs = sides[0].config, sides[1].config
+    if isinstance(corpora, str) and format_of(corpora) == "lines":
+        where = f"{corpora}.{configs[0].lang}, {corpora}.{configs[1].lang}"
+    else:
+        where = name_of(corpora)
     if corpus.total == 0:
         raise DataError(f"{where}: must hold at least one pair of sentences, got empty files")
     if len(corpus) == 0 and corpus.total > corpus.skipped_empty + corpus.skipped_long:
@@ -157,96 +184,82 @@ def load_parallel(
         raise DataError(
             f"{where}: must hold at least one pair to train on, got {corpus.skipped_empty} with an "
             f"empty side and {corpus.skipped_long} longer than max_length "
-            f"({src.config.max_length}, "
-            f"{tgt.config.max_length}); raise data.src.max_length and data.tgt.max_length"
+            f"({configs[0].max_length}, "
+            f"{configs[1].max_length}); raise data.src.max_length and data.tgt.max_length"
         )
-    return corpus
 
 
-def training_text(prefix: str, sides: Sequence["SideConfig"]) -> Iterator[str]:
-    """The cleaned lines of the files of one or both sides, one by one, to train subwords on."""
-    for side in sides:
-        for line in read_lines(f"{prefix}.{side.lang}"):
-            yield clean_line(line, side.lowercase, side.normalize)
+class Counted(Protocol):
+    """What has been made of a text."""
+
+    @property
+    def total(self) -> int:
+        """Pairs that were read."""
+
+    @property
+    def skipped_empty(self) -> int:
+        """Of them with an empty side."""
+
+    @property
+    def skipped_long(self) -> int:
+        """Of them too long."""
+
+    @property
+    def filtered(self) -> str:
+        """How many pairs which rule left out."""
+
+    def __len__(self) -> int:
+        """Pairs that are left."""
 
 
-def filtered_text(
-    prefix: str, sides: Sequence["SideConfig"], every_side: Sequence["SideConfig"], rules: LineFilter
-) -> Iterator[str]:
-    """The same without the pairs that `rules` leave out, which look at every side of them."""
-    rows = zip(*(read_lines(f"{prefix}.{side.lang}") for side in every_side), strict=False)
-    while chunk := list(islice(rows, _CHUNK)):
-        raw = list(zip(*chunk, strict=True))
-        clean = [
-            [clean_line(line, side.lowercase, side.normalize) for line in lines]
-            for lines, side in zip(raw, every_side, strict=True)
-        ]
-        kept = np.flatnonzero(rules.keep(raw, clean)).tolist()
-        for lines, side in zip(clean, every_side, strict=True):
-            if side in sides:
-                yield from (lines[number] for number in kept)
+class Tagged:
+    """Puts the tag of a corpus before its source lines, cleaned as they are.
 
+    Raises DataError where the subwords do not know the tag.
+    """
 
-def _chunks(prefix: str, src_lang: str, tgt_lang: str) -> Iterator[list[tuple[str, str]]]:
-    """Lines of both files in step. Raises DataError at the end if one has more than the other."""
-    src, tgt = read_lines(f"{prefix}.{src_lang}"), read_lines(f"{prefix}.{tgt_lang}")
-    pairs = zip_longest(src, tgt)
-    total = 0
-    while chunk := list(islice(pairs, _CHUNK)):
-        whole = [(a, b) for a, b in chunk if a is not None and b is not None]
-        total += len(whole)
-        if len(whole) < len(chunk):
-            more = len(chunk) - len(whole) + sum(1 for _ in pairs)
-            longer = chunk[-1][0] is not None
-            counts = (total + more, total) if longer else (total, total + more)
+    def __init__(self, tag: str | None, src: Side) -> None:
+        self._tag = None if tag is None else src.clean([tag])[0]
+        if tag is not None and (not self._tag or UNK_ID in src.subwords.encode([self._tag])[0]):
             raise DataError(
-                f"{prefix}.{src_lang}, {prefix}.{tgt_lang}: must have as many lines as each other, "
-                f"got {counts[0]} and {counts[1]}; line n of one has to translate line n of the "
-                "other"
+                f"data.train: tag must be text that the subwords know, got {tag!r}; train subwords with the tag, or "
+                "choose one of letters that they have"
             )
-        yield whole
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """The lines with the tag; empty ones stay empty."""
+        return lines if self._tag is None else [f"{self._tag} {line}" if line else line for line in lines]
 
 
-class _Collected:
-    """What has been read so far: whole arrays a chunk, joined once at the end. Several readers have a chunk each in
-    turn, and count the lines of all."""
+@dataclass(frozen=True)
+class CutPairs:
+    """Pairs that stay of some that were read.
 
-    def __init__(
-        self,
-        src: Side,
-        tgt: Side,
-        training: bool,
-        keep_texts: bool,
-        rules: LineFilter | None,
-        readers: Readers | None = None,
-    ) -> None:
-        self.src, self.tgt = src, tgt
-        self.rules = rules
-        self.readers: Readers = Alone() if readers is None or keep_texts else readers
-        self.training, self.keep_texts = training, keep_texts
-        # Of each chunk that is this reader's, by its number.
-        self.ids: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
-        self.lengths: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
-        self.numbers: dict[int, np.ndarray] = {}
-        self.hashes: dict[int, np.ndarray] = {}
-        self.texts: tuple[list[str], ...] = ([], [], [])
-        self.chunks = self.total = self.skipped_empty = self.skipped_long = 0
+    kept: [N] int64, which. lengths: Of both sides, [N] int64 each. tokens: Of both sides, end to end, int32. hashes:
+    [N] int64, equal for equal pairs; None where duplicates stay.
+    """
 
-    def add(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """The next chunk of the text."""
-        if self.chunks % self.readers.size == self.readers.rank:
-            self._add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-        elif not self.chunks and self.rules is not None:
-            self.rules.learn(list(zip(*pairs, strict=True)))
-        self.chunks += 1
-        self.total += len(pairs)
+    kept: np.ndarray
+    lengths: tuple[np.ndarray, np.ndarray]
+    tokens: tuple[np.ndarray, np.ndarray]
+    hashes: np.ndarray | None
+    references: list[str]
+    """All target lines, cleaned."""
 
-    def _add(self, src_lines: list[str], tgt_lines: list[str]) -> None:
-        """A chunk that is this reader's."""
+
+class PairCutter:
+    """Cleans and cuts pairs, and counts those that are left out (see `load_parallel`)."""
+
+    def __init__(self, src: Side, tgt: Side, training: bool, rules: LineFilter | None) -> None:
+        self.src, self.tgt, self.rules, self.training = src, tgt, rules, training
+        self.skipped_empty = self.skipped_long = 0
+
+    def cut(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> CutPairs:
+        """Do so with some lines."""
         src_clean, tgt_clean = self.src.clean(src_lines), self.tgt.clean(tgt_lines)
-        rows = self.src.subwords.encode(src_clean), self.tgt.subwords.encode(tgt_clean)
+        rows = self.src.subwords.encode(tagged(src_clean)), self.tgt.subwords.encode(tgt_clean)
         lengths = [np.array([len(row) for row in side], dtype=np.int64) for side in rows]
-        keep = np.ones(len(src_lines), dtype=bool)
+        keep, hashes = np.ones(len(src_lines), dtype=bool), None
         if self.training:
             empty = (lengths[0] == 0) | (lengths[1] == 0)
             limits = self.src.config.max_length, self.tgt.config.max_length
@@ -255,26 +268,63 @@ class _Collected:
             if self.rules is not None:
                 keep &= self.rules.keep((src_lines, tgt_lines), (src_clean, tgt_clean))
                 if self.rules.drops_duplicates:
-                    self.hashes[self.chunks] = pair_hashes(src_clean, tgt_clean)[keep]
+                    hashes = pair_hashes(src_clean, tgt_clean)[keep]
             self.skipped_empty += int(empty.sum())
             self.skipped_long += int(long.sum())
         kept = np.flatnonzero(keep)
-        self.numbers[self.chunks] = kept + self.total
+        tokens = [np.array([token for i in kept.tolist() for token in side[i]], dtype=np.int32) for side in rows]
+        return CutPairs(kept, (lengths[0][keep], lengths[1][keep]), (tokens[0], tokens[1]), hashes, tgt_clean)
+
+
+class _Collected:
+    """What has been read so far: whole arrays a chunk, joined once at the end. Several readers have a chunk each in
+    turn, and count the lines of all."""
+
+    def __init__(self, cutter: PairCutter, keep_texts: bool, readers: Readers | None = None) -> None:
+        self.cutter, self.rules, self.keep_texts = cutter, cutter.rules, keep_texts
+        self.readers: Readers = Alone() if readers is None or keep_texts else readers
+        # Of each chunk that is this reader's, by its number.
+        self.ids: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+        self.lengths: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+        self.numbers: dict[int, np.ndarray] = {}
+        self.hashes: dict[int, np.ndarray] = {}
+        self.texts: tuple[list[str], ...] = ([], [], [])
+        self.parts: list[tuple[int, float]] = []
+        self.chunks = self.total = 0
+
+    def add(self, pairs: Sequence[tuple[str, ...]], tagged: Tagged) -> None:
+        """The next chunk of the text."""
+        if self.chunks % self.readers.size == self.readers.rank:
+            self._add([pair[0] for pair in pairs], [pair[1] for pair in pairs], tagged)
+        elif not self.chunks and self.rules is not None:
+            self.rules.learn(list(zip(*pairs, strict=True)))
+        self.chunks += 1
+        self.total += len(pairs)
+
+    def _add(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> None:
+        """A chunk that is this reader's."""
+        found = self.cutter.cut(src_lines, tgt_lines, tagged)
+        self.numbers[self.chunks] = found.kept + self.total
+        if found.hashes is not None:
+            self.hashes[self.chunks] = found.hashes
         for side in (0, 1):
-            joined = [token for i in kept.tolist() for token in rows[side][i]]
-            self.ids[side][self.chunks] = np.array(joined, dtype=np.int32)
-            self.lengths[side][self.chunks] = lengths[side][keep]
+            self.ids[side][self.chunks] = found.tokens[side]
+            self.lengths[side][self.chunks] = found.lengths[side]
         if self.keep_texts:
-            for texts, lines in zip(self.texts, (src_lines, tgt_lines, tgt_clean), strict=True):
-                texts.extend(lines[i] for i in kept.tolist())
+            for texts, lines in zip(self.texts, (tagged(src_lines), tgt_lines, found.references), strict=True):
+                texts.extend(lines[i] for i in found.kept.tolist())
+
+    def end(self, weight: float) -> None:
+        """What has been read since the last call is a corpus of this weight."""
+        self.parts.append((self.total, weight))
 
     def corpus(self) -> ParallelCorpus:
         """The whole, in every reader."""
-        readers = self.readers
-        skipped = readers.all_say((self.skipped_empty, self.skipped_long))
+        readers, cutter = self.readers, self.cutter
+        skipped = readers.all_say((cutter.skipped_empty, cutter.skipped_long))
         if self.rules is not None:
             self.rules.add_up(readers.all_say(self.rules.counts))
-            if self.rules.drops_duplicates and self.training:
+            if self.rules.drops_duplicates and cutter.training:
                 self._drop_duplicates(self.rules)
         rows = []
         for ids, lengths in zip(self.ids, self.lengths, strict=True):
@@ -285,10 +335,13 @@ class _Collected:
             ids.clear()
             rows.append(TokenRows(tokens, starts))
         src_texts, tgt_texts, references = self.texts
+        numbers = readers.gathered(self.numbers, np.int64)
+        ends = np.searchsorted(numbers, [total for total, _ in self.parts]).tolist()
+        parts = zip(ends, [0, *ends], (weight for _, weight in self.parts), strict=False)
         return ParallelCorpus(
             src=rows[0],
             tgt=rows[1],
-            line_numbers=readers.gathered(self.numbers, np.int64),
+            line_numbers=numbers,
             total=self.total,
             skipped_empty=sum(empty for empty, _ in skipped),
             skipped_long=sum(long for _, long in skipped),
@@ -296,6 +349,7 @@ class _Collected:
             src_texts=src_texts,
             tgt_texts=tgt_texts,
             references=references,
+            parts=tuple((end - start, weight) for end, start, weight in parts),
         )
 
     def _drop_duplicates(self, rules: LineFilter) -> None:

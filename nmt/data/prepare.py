@@ -1,12 +1,16 @@
 """From the `data` section to the two sides of a model: subwords read, or trained on the spot."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
 
 from nmt.data.auto_subwords import auto_subwords
-from nmt.data.corpus import Side, filtered_text, training_text
+from nmt.data.corpus import Side, clean_line
 from nmt.data.filter import LineFilter
+from nmt.data.sources import sources_of
 from nmt.data.subwords import Subwords
+from nmt.data.training_text import filtered_text, training_text
 from nmt.data.vocabulary import subwords_from_file
 
 if TYPE_CHECKING:
@@ -49,13 +53,24 @@ def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFi
     Raises:
         DataError: One of those files cannot be read.
     """
+    return LineFilter(data.filter, _held_out(data, sides)) if data.filter.is_on else None
+
+
+def filter_key(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[Any] | None:
+    """What the rules of `data.filter` depend on, as JSON can hold it. Raises DataError as `training_filter` does."""
     if not data.filter.is_on:
         return None
+    held_out = blake2b("\n".join(_held_out(data, sides)).encode(errors="surrogatepass")).hexdigest()
+    return [data.filter.to_dict(), held_out]
+
+
+def _held_out(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[str]:
+    """The source lines of data.dev and data.test, where `overlap` looks for them."""
     held_out: list[str] = []
     if data.filter.overlap != "none":
-        for prefix in filter(None, (data.dev, data.test)):
-            held_out += training_text(prefix, sides[:1])
-    return LineFilter(data.filter, held_out)
+        for corpora in data.held_out:
+            held_out += training_text(corpora, sides[:1], sides)
+    return held_out
 
 
 def _given_or_trained(
@@ -68,8 +83,17 @@ def _given_or_trained(
     """A model from its file, or one trained on what `data.filter` leaves of the texts of some sides."""
     if model_file:
         return subwords_from_file(model_file)
+    symbols = tags_of(data) if data.src in sides else []
     if not data.filter.is_on:
-        return auto_subwords(data.subwords, lambda: training_text(data.train, sides), say)
+        return auto_subwords(data.subwords, lambda: training_text(data.train, sides, every_side), say, symbols)
     # The held-out lines and duplicates are no bad text: what a subword is does not depend on them.
     rules = data.filter.model_copy(update={"overlap": "none"})
-    return auto_subwords(data.subwords, lambda: filtered_text(data.train, sides, every_side, LineFilter(rules)), say)
+    text = partial(filtered_text, data.train, sides, every_side)
+    return auto_subwords(data.subwords, lambda: text(LineFilter(rules)), say, symbols)
+
+
+def tags_of(data: "DataConfig") -> list[str]:
+    """The tags that the corpora of training and held-out text have, as source sentences have them, each once."""
+    sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
+    tags = {clean_line(source.tag, data.src.lowercase, data.src.normalize) for source in sources if source.tag}
+    return sorted(tags)

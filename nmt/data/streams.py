@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,11 @@ class Segment:
         """Return the number of streams, B."""
         return len(self.tgt_lengths)
 
+    def doubled(self) -> Segment:
+        """Every stream twice, side by side."""
+        tgt_in, tgt_out, lengths = (np.repeat(one, 2, axis=-1) for one in (self.tgt_in, self.tgt_out, self.tgt_lengths))
+        return replace(self, tgt_in=tgt_in, tgt_out=tgt_out, tgt_lengths=lengths)
+
 
 class StreamBatches:
     """The lines of a text, each ended by EOS, one after another, dealt to streams of equal length and cut into
@@ -52,6 +57,10 @@ class StreamBatches:
 
     in_order = True
     """A segment goes on where one before it ended: they are used as they come."""
+
+    def windows(self, epoch: int = 0) -> list[int]:
+        """See `Batches`: one."""
+        return [self.num_batches(epoch)]
 
     def __init__(
         self, lines: TokenRows, streams: int, steps: int, seed: int = 42, shuffle: bool = False, *, parts: int = 1
@@ -80,7 +89,7 @@ class StreamBatches:
         shapes = [left.max(axis=2), np.zeros_like(left[:, :, 0]), (left >= 0).sum(axis=2)]
         return np.stack(shapes, axis=2).reshape(-1, 3)
 
-    def tokens(self, epoch: int = 0) -> np.ndarray:
+    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
         """Source tokens (there are none) and target tokens of every segment: int64 [segments, 2]."""
         found = np.maximum(self._left(), 0).sum(axis=2).reshape(-1)
         return np.stack([np.zeros_like(found), found], axis=1)

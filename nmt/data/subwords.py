@@ -2,9 +2,11 @@
 
 import io
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, cpu_count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -31,6 +33,8 @@ _FEW_SENTENCES = 16
 # What a piece may not bring into a line of output (byte pieces can spell any of them).
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SILENT = 5
+# sentencepiece has one seed for a process, which a thread of its own takes when it first draws.
+_SEEDING = threading.Lock()
 
 
 class VocabularyError(DataError):
@@ -103,6 +107,29 @@ class Subwords:
             return rows
         return [self._from_model[row].tolist() for row in rows]
 
+    @property
+    def can_sample(self) -> bool:
+        """Whether a sentence can be cut in several ways: not by characters or words."""
+        try:
+            self._processor.encode(["a"], out_type=int, enable_sampling=True, alpha=0.5, nbest_size=-1, num_threads=1)
+        except RuntimeError:
+            return False
+        return True
+
+    def sample(self, sentences: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
+        """The ids of each sentence by a cut that is drawn (see sampling.py); the same for the same sentences and seed.
+
+        With one thread asked for, sentencepiece makes a new one for the list, which begins with the seed.
+        """
+        if not sentences:
+            return []
+        with _SEEDING:
+            sentencepiece.set_random_generator_seed(seed % 2**32)
+            rows: list[list[int]] = self._processor.encode(
+                list(sentences), out_type=int, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
+            )
+        return rows if self._is_own_order else [self._from_model[row].tolist() for row in rows]
+
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids. The four special ids stand for nothing and are passed over.
 
@@ -126,6 +153,10 @@ class Subwords:
         """The text of units as `pieces` gives them; what is no unit of the model stands for itself."""
         return _BREAKS.sub(" ", str(self._processor.decode_pieces(list(pieces))))
 
+    def score(self, unit: int) -> float:
+        """The score of a unit: of unigram its log probability, of bpe its place, negative."""
+        return float(self._processor.get_score(int(self._to_model[unit])))
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The units themselves, for people to look at: `▁` starts a word."""
         return [SPECIAL_PIECES[i] if i <= EOS_ID else self._processor.id_to_piece(int(self._to_model[i])) for i in ids]
@@ -138,6 +169,7 @@ def train_subwords(
     vocab_size: int = 8000,
     character_coverage: float = 1.0,
     max_sentences: int = _TRAINING_SENTENCES,
+    symbols: Sequence[str] = (),
 ) -> Subwords:
     """Train a model on cleaned sentences; the same text gives the same model, bit for bit.
 
@@ -145,10 +177,12 @@ def train_subwords(
     more than `max_sentences` of them sentencepiece keeps a random sample of that many.
 
     `type` is unigram or bpe, where `vocab_size` is exact, or char or word, where it is the most
-    there may be. Raises DataError if the text is empty, VocabularyError if it cannot give so many or so few units, and
+    there may be. `symbols` are units whether the text holds them or not, and are never cut.
+    Raises DataError if the text is empty, VocabularyError if it cannot give so many or so few units, and
     whatever taking the next sentence raises.
     """
     source = _Watched(sentences)
+    more: dict[str, Any] = {"user_defined_symbols": list(symbols)} if symbols else {}
     result = io.BytesIO()
     sentencepiece.set_random_generator_seed(1)
     try:
@@ -172,6 +206,7 @@ def train_subwords(
             max_sentence_length=_TRAINING_BYTES,
             num_threads=_TRAINING_THREADS,
             minloglevel=_SILENT,
+            **more,
         )
     except RuntimeError as error:
         if source.error is not None:

@@ -1,22 +1,25 @@
-"""A text to go on with: the lines of one file as subwords."""
+"""A text to go on with: lines of one language as subwords."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.corpus import Side
+from nmt.data.corpus import CHUNK, Side
 from nmt.data.faults import pair_hashes
 from nmt.data.filter import LineFilter
 from nmt.data.readers import Alone, Readers, rows_before
 from nmt.data.rows import TokenRows
+from nmt.data.sources import name_of, sources_of
 from nmt.errors import DataError
-from nmt.lines import chunks, read_lines
+from nmt.lines import chunks
 from nmt.special_tokens import EOS_ID
 
-# Lines cleaned and cut together: enough to keep sentencepiece's threads busy, and small.
-_CHUNK = 16_384
+if TYPE_CHECKING:
+    from nmt.config import CorpusConfig
 
 
 @dataclass(frozen=True)
@@ -49,20 +52,21 @@ class TextCorpus:
         return self.lines.tokens.nbytes + self.lines.starts.nbytes
 
 
-def load_text(prefix: str, side: Side, rules: LineFilter | None = None, readers: Readers | None = None) -> TextCorpus:
-    """Read, clean and cut PREFIX.LANG (or .gz). Blank lines are left out, and those that `rules` leave out. `readers`
-    share the work, and must all call.
+def load_text(
+    corpora: str | Sequence[CorpusConfig], side: Side, rules: LineFilter | None = None, readers: Readers | None = None
+) -> TextCorpus:
+    """Read, clean and cut PREFIX.LANG (or .gz, .zst), or the corpora of a list, one after another. Blank lines are left
+    out, and those that `rules` leave out. `readers` share the work, and must all call.
 
-    Raises DataError if the file is missing or damaged, or if no line is left.
+    Raises DataError if a file is missing or damaged, or if no line is left.
     """
-    path = f"{prefix}.{side.config.lang}"
     readers = Alone() if readers is None else readers
     # Of each chunk that is this reader's, by its number.
     tokens: dict[int, np.ndarray] = {}
     lengths: dict[int, np.ndarray] = {}
     hashes: dict[int, np.ndarray] = {}
     total = 0
-    for number, lines in enumerate(chunks(read_lines(path), _CHUNK)):
+    for number, lines in enumerate(chunks(_lines(corpora, side.config.lang), CHUNK)):
         total += len(lines)
         if number % readers.size != readers.rank:
             if not number and rules is not None:
@@ -92,6 +96,15 @@ def load_text(prefix: str, side: Side, rules: LineFilter | None = None, readers:
     starts = np.concatenate([[0], np.cumsum(readers.gathered(lengths, np.int64))]).astype(np.int64)
     if len(starts) == 1:
         what = f"none of {total} that data.filter lets through ({left_out})" if left_out else f"{total} blank ones"
-        raise DataError(f"{path}: must hold at least one line of text, got {what}")
+        where = f"{corpora}.{side.config.lang}" if isinstance(corpora, str) else name_of(corpora)
+        raise DataError(f"{where}: must hold at least one line of text, got {what}")
     rows_kept = TokenRows(readers.gathered(tokens, np.int32), starts)
     return TextCorpus(rows_kept, total, rules.told() if rules is not None else "")
+
+
+def _lines(corpora: str | Sequence[CorpusConfig], lang: str) -> Iterator[str]:
+    """The lines of a text as they stand in its files."""
+    for source in sources_of(corpora):
+        for part in source.parts([lang]):
+            for (line,) in part.rows():
+                yield str(line)

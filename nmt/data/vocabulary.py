@@ -71,6 +71,11 @@ class Vocabulary(Subwords):
         """Number of units, the four special ones counted."""
         return len(SPECIAL_PIECES) + len(self.units)
 
+    @property
+    def can_sample(self) -> bool:
+        """See `Subwords`: there is one cut."""
+        return False
+
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """See `Subwords`."""
         rows = [[self._ids.get(unit, UNK_ID) for unit in self._units(sentence)] for sentence in sentences]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from nmt.data.sources import sources_of
 from nmt.doctor.findings import Finding, Findings, found
 from nmt.doctor.repeats import Duplicates, Overlap
 from nmt.doctor.texts import Block, Text
@@ -52,42 +53,59 @@ def examine(
     began = time.monotonic()
     data = config.data
     configs = [data.src, data.tgt] if config.task == "translation" else [data.tgt]
-    train = Text(data.train, configs)
-    held_out = {prefix: Text(prefix, configs) for prefix in dict.fromkeys(filter(None, (data.dev, data.test)))}
+    trains = [Text(source, configs) for source in sources_of(data.train)]
+    of_training = {train.prefix for train in trains}
+    held_out = {source.path: Text(source, configs) for corpora in data.held_out for source in sources_of(corpora)}
     result = Findings()
     kept = {prefix: _whole(text) for prefix, text in held_out.items()}
-    overlap = Overlap([(text, kept[prefix]) for prefix, text in held_out.items() if prefix != train.prefix])
-    duplicates, sample = Duplicates(), _Sample(len(configs))
-    for block in train.blocks(limit):
-        duplicates.add(block)
-        overlap.add(block)
-        sample.add(block)
-        rate = train.total / max(1e-9, time.monotonic() - began)
-        show(f"data: {train.total:,} training lines looked at, {rate:,.0f}/s")
-    result.findings += train.findings()
-    result.complete = limit is None or train.total < limit
-    result.findings += found([duplicates.finding(train)])
+    others = [(text, kept[prefix]) for prefix, text in held_out.items() if prefix not in of_training]
+    limits = [limit and max(1, (limit - done) // (len(trains) - done)) for done, _ in enumerate(trains)]
+    sample = _Sample(len(configs), len(trains))
+    before, met = 0, list[Finding]()
+    for train, most in zip(trains, limits, strict=True):
+        overlap, duplicates = Overlap(others), Duplicates()
+        sample.begin()
+        for block in train.blocks(most):
+            duplicates.add(block)
+            overlap.add(block)
+            sample.add(block)
+            rate = (before + train.total) / max(1e-9, time.monotonic() - began)
+            show(f"data: {before + train.total:,} training lines looked at, {rate:,.0f}/s")
+        before += train.total
+        result.complete &= most is None or train.total < most
+        result.findings += [*train.findings(), *found([duplicates.finding(train)])]
+        met += overlap.findings(train)
     for text in held_out.values():
         result.findings += text.findings()
-    result.findings += overlap.findings(train)
-    result.findings += [_same_text(text) for text in held_out.values() if text.prefix == train.prefix]
-    result.counts = {text.prefix: text.total for text in (train, *held_out.values())}
+    result.findings += met
+    result.findings += [_same_text(text) for text in held_out.values() if text.prefix in of_training]
+    result.counts = {text.prefix: text.total for text in (*trains, *held_out.values())}
     if sides is not None and not result.errors:
-        result.findings += _subwords(sides, train, sample, list(held_out.values()), kept)
+        result.findings += _subwords(sides, trains, sample, list(held_out.values()), kept)
     result.seconds = time.monotonic() - began
     return result
 
 
 class _Sample:
-    """The first cleaned lines of the training text."""
+    """The first cleaned lines of each corpus of the training text."""
 
-    def __init__(self, sides: int) -> None:
-        self.lines: list[list[str]] = [[] for _ in range(sides)]
+    def __init__(self, sides: int, corpora: int) -> None:
+        self._sides, self._most = sides, max(1, _SAMPLE // corpora)
+        self.of_each: list[list[list[str]]] = []
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """Those of all corpora, of each side."""
+        return [[line for lines in self.of_each for line in lines[side]] for side in range(self._sides)]
+
+    def begin(self) -> None:
+        """Begin another corpus."""
+        self.of_each.append([[] for _ in range(self._sides)])
 
     def add(self, block: Block) -> None:
         """Keep what there is room for."""
-        for kept, lines in zip(self.lines, block.clean, strict=True):
-            kept += lines[: _SAMPLE - len(kept)]
+        for kept, lines in zip(self.of_each[-1], block.clean, strict=True):
+            kept += lines[: self._most - len(kept)]
 
 
 def _whole(text: Text) -> list[list[str]]:
@@ -108,7 +126,7 @@ def _same_text(text: Text) -> Finding:
 
 def _subwords(
     sides: Callable[[list[list[str]]], tuple[Side, Side]],
-    train: Text,
+    trains: list[Text],
     sample: _Sample,
     held_out: list[Text],
     kept: dict[str, list[list[str]]],
@@ -118,9 +136,12 @@ def _subwords(
         both = sides(sample.lines)
     except DataError as error:
         return [Finding("vocabulary", "error", str(error), 1, 0, "")]
-    vocabulary = Vocabulary(both[2 - len(train.sides) :])
-    told = vocabulary.look(train, sample.lines, training=True)
-    told += vocabulary.absurd(train, len(sample.lines[0]) / train.total)
+    vocabulary = Vocabulary(both[2 - len(trains[0].sides) :])
+    told = []
+    for train, lines in zip(trains, sample.of_each, strict=True):
+        told += vocabulary.look(train, lines, training=True)
+    share = sum(len(lines[0]) for lines in sample.of_each) / sum(train.total for train in trains)
+    told += vocabulary.absurd(trains[0], share)
     for text in held_out:
         told += vocabulary.look(text, kept[text.prefix], training=False)
     return told

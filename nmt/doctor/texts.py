@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.data.corpus import clean_line
 from nmt.data.faults import FaultFinder, has_bad_bytes
+from nmt.data.sources import Source, format_of
 from nmt.data.text_block import TextBlock
 from nmt.doctor.findings import Finding, Tally, found
-from nmt.lines import read_lines
 
 if TYPE_CHECKING:
     from nmt.config import SideConfig
@@ -57,14 +57,16 @@ class Text:
     """One of data.train, data.dev and data.test.
 
     Args:
-        prefix: Of its files.
+        source: Prefix of its files, or one corpus of several. Lines of several files are counted through all of them.
         sides: Source and target, or the one side of a language model.
     """
 
-    def __init__(self, prefix: str, sides: list[SideConfig]) -> None:
-        self.prefix, self.sides = prefix, sides
-        self.files = [f"{prefix}.{side.lang}" for side in sides]
-        self.where = ", ".join(self.files)
+    def __init__(self, source: str | Source, sides: list[SideConfig]) -> None:
+        source = Source(source) if isinstance(source, str) else source
+        self.source, self.prefix, self.sides = source, source.path, sides
+        is_lines = format_of(source.path) == "lines"
+        self.files = [f"{self.prefix}.{side.lang}" if is_lines else self.prefix for side in sides]
+        self.where = ", ".join(dict.fromkeys(self.files))
         self.total = 0
         """Pairs, or lines, that were read."""
         self.counts = [0] * len(sides)
@@ -77,17 +79,18 @@ class Text:
     def blocks(self, limit: int | None = None) -> Iterator[Block]:
         """Read, clean and look at the lines, block by block, at most `limit` of them. Raises DataError where a file is
         no text in lines."""
-        rows = zip_longest(*(read_lines(file, lenient=True) for file in self.files))
-        while rows_here := list(islice(rows, BLOCK if limit is None else min(BLOCK, limit - self.total))):
-            whole = [row for row in rows_here if None not in row]
-            for side in range(len(self.sides)):
-                self.counts[side] += sum(row[side] is not None for row in rows_here)
-            if whole:
-                yield self._look([list(lines) for lines in zip(*whole, strict=True)])
-            if len(whole) < len(rows_here):
-                for row in rows:
-                    self.counts = [count + (line is not None) for count, line in zip(self.counts, row, strict=True)]
-                return
+        for part in self.source.parts([side.lang for side in self.sides]):
+            rows = part.rows(lenient=True)
+            while rows_here := list(islice(rows, BLOCK if limit is None else min(BLOCK, limit - self.total))):
+                whole = [row for row in rows_here if None not in row]
+                for side in range(len(self.sides)):
+                    self.counts[side] += sum(row[side] is not None for row in rows_here)
+                if whole:
+                    yield self._look([[str(line) for line in lines] for lines in zip(*whole, strict=True)])
+                if len(whole) < len(rows_here):
+                    for row in rows:
+                        self.counts = [count + (line is not None) for count, line in zip(self.counts, row, strict=True)]
+                    return
 
     def findings(self) -> list[Finding]:
         """What is wrong with single lines and pairs, after all blocks."""

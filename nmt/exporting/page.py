@@ -36,6 +36,8 @@ def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None
         ("model.decoder.type", model.decoder.type, ("recurrent",)),
         ("model.encoder.rnn_type", model.encoder.rnn_type, cells),
         ("model.decoder.rnn_type", model.decoder.rnn_type, cells),
+        ("model.encoder.zoneout", f"{model.encoder.zoneout:g}", ("0",)),
+        ("model.decoder.zoneout", f"{model.decoder.zoneout:g}", ("0",)),
     ]
     for name, value, known in promises:
         if value not in known:

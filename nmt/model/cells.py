@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from nmt.config import Config, DecoderConfig, ModelConfig
+from nmt.config import Config, DecoderConfig, EncoderConfig, ModelConfig
 from nmt.errors import ConfigError
 from nmt.model.own_cells import import_cells, own_cell
 from nmt.rnn.cell import Cell
@@ -15,12 +15,17 @@ from nmt.rnn.cells import (
     ConvEntryCell,
     ConvMemoryCell,
     ConvOutputCell,
+    DropConnectCell,
     DropoutCell,
     OutputDropoutCell,
     ResidualCell,
     StackCell,
+    ZoneoutCell,
 )
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
+
+_OF_STATE = "W_h"
+"""What the names of matrices that a state is multiplied with begin with."""
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
@@ -66,7 +71,7 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
     cells: list[Cell] = []
     for layer in range(encoder.num_layers):
         size = encoder.hidden_size * directions if layer else encoder.embeddings.embedding_dim
-        cell = recurrent_cell(encoder.rnn_type, size, encoder.hidden_size)
+        cell = _disturbed(recurrent_cell(encoder.rnn_type, size, encoder.hidden_size), encoder)
         rate = encoder.dropout if layer else encoder.embeddings.dropout
         cells.append(DropoutCell(cell, rate, encoder.variational_dropout) if rate else cell)
     return cells
@@ -111,13 +116,29 @@ def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
     """Cells one above the other, with residuals and the dropout between them."""
     layers: list[Cell] = []
     for layer in range(decoder.num_layers):
-        cell = recurrent_cell(decoder.rnn_type, decoder.hidden_size if layer else input_size, decoder.hidden_size)
+        size = decoder.hidden_size if layer else input_size
+        cell = _disturbed(recurrent_cell(decoder.rnn_type, size, decoder.hidden_size), decoder)
         if layer and decoder.residual:
             cell = ResidualCell(cell)
         if layer and decoder.dropout:
             cell = DropoutCell(cell, decoder.dropout, decoder.variational_dropout)
         layers.append(cell)
     return layers
+
+
+def _disturbed(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
+    """A layer's cell with what disturbs its recurrence in training. Raises ConfigError where it has no matrix for its
+    state."""
+    if side.drop_connect:
+        matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
+        of_state = tuple(name for name in matrices if name.rpartition(".")[2].startswith(_OF_STATE))
+        if not of_state:
+            raise ConfigError(
+                f"drop_connect: must be 0 with rnn_type: {side.rnn_type}, got {side.drop_connect:g}; it is for cells "
+                f"that multiply their state with a matrix, {_OF_STATE}"
+            )
+        cell = DropConnectCell(cell, side.drop_connect, of_state)
+    return ZoneoutCell(cell, side.zoneout) if side.zoneout else cell
 
 
 def decoder_cell(config: ModelConfig) -> Cell:

@@ -11,6 +11,8 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass
+from nmt.model.consistency import add_divergence
+from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.model.positions import embedding_deviation, make_positions
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
 from nmt.rnn.arrays.quantised import Quantised, quantise
@@ -277,12 +279,13 @@ class Network:
         into: Group | None = None,
         tokens: int | None = None,
         ready: Callable[..., None] = _nothing,
+        objective: Objective = LIKELIHOOD,
     ) -> tuple[LossStats, Group]:
         """Loss of a batch, and gradients of smoothed loss / real target tokens for every parameter.
 
         `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
         `tokens`: of all batches whose gradients are added up, None where this is the only one. `ready`: see
-        `GradientTarget`.
+        `GradientTarget`. `objective`: what else is minimised.
         """
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
@@ -291,7 +294,13 @@ class Network:
                 g[...] = 0
         target = GradientTarget(gradients, max(1, int(np.sum(batch.tgt_lengths)) if tokens is None else tokens), ready)
         stats = self._run_batch(
-            batch, training=True, seed=seed, label_smoothing=label_smoothing, threads=threads, target=target
+            batch,
+            training=True,
+            seed=seed,
+            label_smoothing=label_smoothing,
+            threads=threads,
+            target=target,
+            objective=objective,
         )
         return stats, gradients
 
@@ -304,6 +313,7 @@ class Network:
         label_smoothing: float,
         threads: int | None,
         target: GradientTarget | None,
+        objective: Objective = LIKELIHOOD,
     ) -> LossStats:
         """`_run` in memory that no other call has. After an error, or an interruption, the memory is not used again:
         somebody might still hold a piece of it."""
@@ -312,7 +322,7 @@ class Network:
         except IndexError:
             workspace = Workspace(self.device.xp)
         workspace.reset()
-        how = BatchPass(training, seed, workspace, threads or default_threads())
+        how = BatchPass(training, seed, workspace, threads or default_threads(), objective)
         stats = self._run(batch, how, label_smoothing, target)
         self._idle_workspaces.append(workspace)
         return stats
@@ -348,6 +358,8 @@ class Network:
         sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads)
         if into is None:
             return sums, None
+        if weight := how.objective.r_drop:
+            sums[1] += add_divergence(device, layer, h, into, weight=weight, scale=scale, threads=how.threads)
         d_y = how.allocate(y.shape, self.dtype)
         with operation("output layer gradients: scattering rows"):
             device.spread_rows(into.h, rows, d_y.reshape(-1, H))

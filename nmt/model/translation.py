@@ -10,6 +10,7 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
+from nmt.model.attention_loss import attention_loss
 from nmt.model.batch_pass import BatchPass
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell, decoder_layers
@@ -17,18 +18,21 @@ from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import GradientTarget, LossStats, Network, Run, Targets, real_positions
-from nmt.model.padding import pad_sources
+from nmt.model.objective import Objective
+from nmt.model.padding import pad_sources, positions, rounded_up
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
 from nmt.rnn import tuning
-from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import Param, under
+from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
+from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Tape
-from nmt.special_tokens import boundary_ids
+from nmt.special_tokens import EOS_ID, boundary_ids
 
 States = dict[str, np.ndarray]
 
@@ -67,6 +71,7 @@ class TranslationModel(Network):
         super().__init__(config, {"src": src_vocab_size, "tgt": tgt_vocab_size}, dtype, device)
         self.joint = joint
         self.attends = config.decoder.attention != "none"
+        self._probes: dict[int, Scan] = {}  # by the source positions that they show
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = make_encoder(config, **options)
         self._source = SourceEncoder(self, self.encoder)
@@ -147,6 +152,34 @@ class TranslationModel(Network):
         self._check_coverage(coverage_of)
         return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._around(coverage_of))
 
+    def _showing(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
+        """The decoder with its attention behind its outputs, and what it captures."""
+        count = rounded_up(max(len(source.memory), objective.widest_source))
+        if count not in self._probes:
+            self._probes[count] = self.step_decoder.around(AttentionProbe(self.decoder.cell, count))
+        places = positions(self.device, source.memory, count)
+        return self._probes[count], {"memory": source.memory, "positions": places}
+
+    def predictions(self, batch: SentencePairs, threads: int | None = None) -> np.ndarray:
+        """The most probable word at each position after the target's words before it, none of the special ones; without
+        dropout. int32 [T, B] of the host, arbitrary beyond the lengths."""
+        threads, device = threads or default_threads(), self.device
+        source = self.encode(batch.src, batch.src_lengths, threads)
+        y = self.decoder.forward(
+            self.weights.view("decoder"),
+            self.embed_sequence("tgt", batch.tgt_in, threads, Fresh(device.xp)),
+            source.states,
+            lengths=batch.tgt_lengths,
+            captured={"memory": source.memory},
+            source_lengths=source.lengths,
+            label="decoder",
+            threads=threads,
+        ).y
+        outputs = device.xp.ascontiguousarray(y.reshape(-1, y.shape[-1]))
+        with operation("output layer: best tokens"):
+            best, _ = device.best_tokens(outputs, self.output_layer, EOS_ID + 1, 1, threads)
+        return device.download(best)[:, 0].reshape(batch.tgt_in.shape).astype(np.int32)
+
     def _decoder_states(self, states: States) -> States:
         return {f"cell.{name}": self.device.xp.ascontiguousarray(v) for name, v in states.items()}
 
@@ -156,12 +189,14 @@ class TranslationModel(Network):
         """See `Network._run`. Encoder and decoder draw their dropout from seeds of their own."""
         of_source = replace(how, seed=2 * how.seed)
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
-        result = self.decoder.forward(
+        shows = target is not None and how.objective.reads_attention
+        decoder, captured = self._showing(source, how.objective) if shows else (self.decoder, {"memory": source.memory})
+        result = decoder.forward(
             self.weights.view("decoder"),
             self.embed_sequence("tgt", batch.tgt_in, how.threads, how.allocate),
             source.states,
             lengths=batch.tgt_lengths,
-            captured={"memory": source.memory},
+            captured=captured,
             source_lengths=source.lengths,
             training=how.training,
             seed=2 * how.seed + 1,
@@ -170,11 +205,19 @@ class TranslationModel(Network):
             threads=how.threads,
         )
         rows = real_positions(batch)
-        sums, d_y = self._output(result.y, rows, batch, how, label_smoothing, target)
+        H = self.decoder.cell.output_size
+        y = self.device.xp.ascontiguousarray(result.y[..., :H]) if shows else result.y
+        sums, d_y = self._output(y, rows, batch, how, label_smoothing, target)
         if target is None or d_y is None or result.tape is None:
             return self._stats(sums, len(rows))
         gradients = target.arrays
-        d = self.decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
+        if shows:
+            found = attention_loss(
+                self.device, result.y[..., H:], batch.tgt_lengths, how.objective, 1.0 / target.tokens
+            )
+            sums[1] += found[0]
+            d_y = self.device.xp.concatenate([d_y, found[1]], axis=2)
+        d = decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
         target.ready("decoder")
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
         d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"))

@@ -5,6 +5,9 @@ config.yaml         the resolved settings; its presence makes a folder ours. Che
 joint.spm           the subwords (src.spm and tgt.spm where the languages do not share them): a sentencepiece model,
                     or the vocabulary of an imported model
 last.safetensors    parameters, optimizer and position: what a resumed run needs
+former.safetensors  the last one before that: a resumed run takes it where last.safetensors is damaged
+rollback.safetensors
+                    with training.loss_spikes: rollback, what a run goes back to
 best.safetensors    the parameters with the best validation: what translating needs
 best-8000.safetensors, last-8000.safetensors
                     the next best and the newest parameters, numbered by update, as many as the settings keep
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 CONFIG_NAME = "config.yaml"
 CHECKPOINT_SUFFIX = ".safetensors"
 LAST_NAME = f"last{CHECKPOINT_SUFFIX}"
+FORMER_NAME = f"former{CHECKPOINT_SUFFIX}"
+ROLLBACK_NAME = f"rollback{CHECKPOINT_SUFFIX}"
 BEST_NAME = f"best{CHECKPOINT_SUFFIX}"
 LENGTHS_NAME = "lengths.json"
 SHORTLIST_NAME = "shortlist.safetensors"
@@ -49,6 +54,8 @@ PARAMS_PREFIX = "params/"
 SCALES_SUFFIX = "#scales"
 OPTIMIZER_PREFIX = "optimizer/"
 CARRIED_PREFIX = "carried/"
+RAW_PREFIX = "raw/"
+"""With training.ema_decay: the parameters that updates change. Those below PARAMS_PREFIX are their average then."""
 
 
 def load_folder_config(folder: Path) -> Config:

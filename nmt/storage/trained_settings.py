@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.subwords.joint")
 """Without these as they were in training, parameters mean something else. Subwords themselves go by their bytes."""
-TRAINING_ONLY = ("model.*dropout", "model.initializer", "model.init_weight", "model.forget_bias")
+TRAINING_ONLY = (
+    "model.*dropout",
+    "model.*.drop_connect",
+    "model.initializer",
+    "model.init_weight",
+    "model.forget_bias",
+)
 """Exceptions: nothing but training reads them."""
 _SOURCE = ("model.encoder.*", "data.src.*")
 """What a language model does not have, whatever its settings say of it."""

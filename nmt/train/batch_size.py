@@ -61,8 +61,14 @@ def forecast(
     """
     from nmt.model.footprint import copies_bytes, packed_weights_bytes, workspace_bytes
 
+    repeats = 2 if optimizer.settings.r_drop else 1  # rows of every batch, see nmt/train/methods.py
+
+    def of_batch(shape: tuple[int, int, int]) -> tuple[Counter[str], Counter[str]]:
+        T, S, B = shape
+        return workspace_bytes(model, T, S, repeats * B), copies_bytes(model, T, S, repeats * B)
+
     def size(shape: tuple[int, int, int]) -> int:
-        return (workspace_bytes(model, *shape) + copies_bytes(model, *shape)).total()
+        return sum(counts.total() for counts in of_batch(shape))
 
     shapes = {(int(T), int(S), int(B)) for T, S, B in batches.shapes(1)}
     largest = max(shapes, key=size)
@@ -75,11 +81,12 @@ def forecast(
         "gradients": parameters,
         **({"gradients of a batch": parameters} if accumulates else {}),
         "optimizer state": sum(array.nbytes for array in optimizer.state.values()),
+        **({"moving average": parameters} if optimizer.settings.ema_decay else {}),
         "packed weights": packed,
         "training text": data,
     }
     fixed["Python, libraries, compiled code"] = max(0, held - parameters - packed - data)
-    return Forecast(fixed, workspace_bytes(model, *largest), copies_bytes(model, *largest), largest)
+    return Forecast(fixed, *of_batch(largest), largest)
 
 
 def warm_up(model: Network, task: Task, num_threads: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain, remedy
-from nmt.storage.model_folder import CARRIED_PREFIX, OPTIMIZER_PREFIX, PARAMS_PREFIX, read_checkpoint
+from nmt.storage.model_folder import CARRIED_PREFIX, OPTIMIZER_PREFIX, PARAMS_PREFIX, RAW_PREFIX, read_checkpoint
 from nmt.storage.tensor_file import write_tensors
 
 
@@ -21,6 +21,7 @@ def save_checkpoint(
     optimizer: Mapping[str, np.ndarray],
     metadata: Mapping[str, Any],
     carried: Mapping[str, np.ndarray] | None = None,
+    raw: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write a checkpoint aside, wait for the disk, then rename it onto `path`.
 
@@ -30,6 +31,7 @@ def save_checkpoint(
         optimizer: The optimizer's arrays by name; empty where only translating is wanted.
         metadata: What JSON can hold: position in the data, schedule, scores, settings.
         carried: What the next batch goes on from, by name (see `Network.carried`).
+        raw: Where `params` are an average: the parameters that it is of.
 
     Raises:
         CheckpointError: It cannot be written; the former file is untouched and nothing is left
@@ -38,6 +40,7 @@ def save_checkpoint(
     tensors = {PARAMS_PREFIX + name: array for name, array in params.items()}
     tensors |= {OPTIMIZER_PREFIX + name: array for name, array in optimizer.items()}
     tensors |= {CARRIED_PREFIX + name: array for name, array in (carried or {}).items()}
+    tensors |= {RAW_PREFIX + name: array for name, array in (raw or {}).items()}
     try:
         write_tensors(path, tensors, metadata)
     except OSError as error:
@@ -67,3 +70,10 @@ def load_carried(path: Path) -> dict[str, np.ndarray]:
     """Read what the next batch goes on from, names without prefix. Raises CheckpointError as `load_checkpoint`."""
     tensors, _ = read_checkpoint(path, prefix=CARRIED_PREFIX)
     return {name.removeprefix(CARRIED_PREFIX): array for name, array in tensors.items()}
+
+
+def load_raw(path: Path) -> dict[str, np.ndarray]:
+    """Read the parameters that updates change, where a checkpoint's own are an average of them, as `load_checkpoint`
+    gives parameters; nothing where they are not. Raises CheckpointError as `load_checkpoint`."""
+    tensors, _ = read_checkpoint(path, prefix=RAW_PREFIX)
+    return {PARAMS_PREFIX + name.removeprefix(RAW_PREFIX): array for name, array in tensors.items()}

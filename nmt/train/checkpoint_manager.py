@@ -7,7 +7,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.storage.model_folder import BEST_NAME, LAST_NAME, numbered_checkpoint, numbered_checkpoints
+from nmt.errors import CheckpointError
+from nmt.files import explain, link_onto, remedy
+from nmt.storage.model_folder import (
+    BEST_NAME,
+    FORMER_NAME,
+    LAST_NAME,
+    ROLLBACK_NAME,
+    numbered_checkpoint,
+    numbered_checkpoints,
+)
 from nmt.train.checkpoint import save_checkpoint
 from nmt.train.ranks import Ranks
 from nmt.train.validation import HIGHER_IS_BETTER
@@ -15,6 +24,7 @@ from nmt.train.validation import HIGHER_IS_BETTER
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.network import Network
+    from nmt.train.moving_average import MovingAverage
     from nmt.train.optimizer import Optimizer
     from nmt.train.schedule import Constant
     from nmt.train.state import TrainingState
@@ -28,6 +38,7 @@ class CheckpointManager:
         config: The settings, which a resumed run compares with its own.
         subwords_digest: Of the subwords beside the checkpoints.
         model, optimizer, schedule, state: The parts.
+        average: Of the parameters, which is then what is saved as the model; None for the parameters themselves.
         ranks: Rank 0 writes; what the others carry from batch to batch is sent to it. All of them must call.
     """
 
@@ -41,14 +52,18 @@ class CheckpointManager:
         optimizer: Optimizer,
         schedule: Constant,
         state: TrainingState,
+        average: MovingAverage | None = None,
         ranks: Ranks | None = None,
     ) -> None:
         self._ranks = ranks or Ranks()
         self.last_path = folder / LAST_NAME
         self.best_path = folder / BEST_NAME
+        self.rollback_path = folder / ROLLBACK_NAME
+        self.last_is_good = True
+        """Whether the last checkpoint, where there is one, may be kept as the one before the next."""
         self._config, self._digest = config, subwords_digest
         self._model, self._optimizer, self._schedule = model, optimizer, schedule
-        self._state = state
+        self._state, self._average = state, average
         self._saved_at = time.monotonic()
 
     @property
@@ -56,9 +71,18 @@ class CheckpointManager:
         """Seconds since the last checkpoint was written, or since the start."""
         return time.monotonic() - self._saved_at
 
+    def begin(self) -> None:
+        """Note that a new run begins: what lies in the folder of an earlier one is none of its checkpoints."""
+        if self._ranks.rank == 0:
+            for path in (self.rollback_path, self.last_path.with_name(FORMER_NAME)):
+                path.unlink(missing_ok=True)
+
     def save_last(self) -> None:
         """Write what a resumed run needs. Raises CheckpointError if the disk is full."""
+        if self._ranks.rank == 0 and self.last_is_good and self.last_path.exists():
+            _link(self.last_path, self.last_path.with_name(FORMER_NAME))
         self._save(self.last_path, with_optimizer=True)
+        self.last_is_good = True
         self._saved_at = time.monotonic()
 
     def save_validated(self, score: float, *, is_best: bool) -> None:
@@ -72,6 +96,8 @@ class CheckpointManager:
             self._save(self.best_path, with_optimizer=False)
         dropped = self._rank(score) + self._renew()
         self.save_last()
+        if self._ranks.rank == 0 and self._config.training.loss_spikes == "rollback":
+            _link(self.last_path, self.rollback_path)
         for path in dropped if self._ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
 
@@ -114,17 +140,31 @@ class CheckpointManager:
         if self._ranks.rank:
             return
         arrays, numbers = self._optimizer.state_dict()
-        download = self._model.device.download
+        download, average = self._model.device.download, self._average
+        trained = {name: download(array) for name, array in self._model.params.items()}
+        of_model = trained if average is None else {name: download(array) for name, array in average.arrays.items()}
         save_checkpoint(
             path,
-            params={name: download(array) for name, array in self._model.params.items()},
+            params=of_model,
             optimizer=arrays if with_optimizer else {},
             carried=carried,
+            raw=trained if with_optimizer and average is not None else {},
             metadata={
                 "state": self._state.to_dict(),
                 "schedule": self._schedule.state_dict(),
                 "optimizer": numbers,
+                "average": {"steps": 0 if average is None else average.steps},
                 "subwords": self._digest,
                 "config": self._config.to_dict(),
             },
         )
+
+
+def _link(existing: Path, path: Path) -> None:
+    """See `link_onto`. Raises CheckpointError."""
+    try:
+        link_onto(existing, path)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: must be written, got {explain(error)}; the last checkpoint is intact: {remedy(error)}"
+        ) from error

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from nmt.train.progress import TrainingLog
 
 DATA_CHECK_NAME = "data_check.json"
+_PAIRS_OF_INDEXED = 50_000
+"""Looked at before training of a text that was looked at when its index was made: what has changed is the rest."""
 
 
 def _tell_nobody(text: str) -> None:
@@ -54,7 +56,8 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
     from nmt.doctor import PAIRS_AT_START, examine
 
     check_files(config)
-    found = examine(config, lambda sample: sides_of_run(config, folder, log.line), limit=PAIRS_AT_START, show=log.live)
+    limit = _PAIRS_OF_INDEXED if _is_indexed(config) else PAIRS_AT_START
+    found = examine(config, lambda sample: sides_of_run(config, folder, log.line), limit=limit, show=log.live)
     if found.errors:
         raise DataError(found.errors[0].line())
     log.line(found.summary())
@@ -65,3 +68,25 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
         write_bytes(path, (json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
     except OSError as error:
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
+
+
+def _is_indexed(config: Config) -> bool:
+    """Whether the training text has an index already, for which it was looked at; known where the settings name the
+    subwords."""
+    from nmt.data.corpus import Side
+    from nmt.data.vocabulary import subwords_from_file
+    from nmt.train.start import given_subwords
+    from nmt.train.translation_task import indexing_of
+
+    if config.task != "translation" or config.training.extend_vocabulary:
+        return False
+    settings = config.data.subwords
+    files = [settings.model_file, settings.src_model_file, settings.tgt_model_file]
+    given = given_subwords(config)
+    if given is None:
+        found = [subwords_from_file(file) for file in files if file]
+        if not found:
+            return False
+        given = found[0], found[-1]
+    indexing = indexing_of(config, Side(config.data.src, given[0]), Side(config.data.tgt, given[1]))
+    return indexing is not None and indexing.is_current

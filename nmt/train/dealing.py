@@ -85,29 +85,38 @@ class Dealing:
     def __init__(self, batches: Batches, size: int = 1, seed: int = 42, *, rank: int = 0, ranks: int = 1) -> None:
         self.batches, self.size = batches, size
         self._seed, self._rank, self._ranks = seed, rank, ranks
-        self._tokens: tuple[int, np.ndarray] = (-1, np.zeros((0, 2), np.int64))
+        self._tokens: tuple[tuple[int, int], np.ndarray] = ((-1, -1), np.zeros((0, 2), np.int64))
 
     def num_updates(self, epoch: int) -> int:
         """Updates in an epoch."""
-        return -(-self.batches.num_batches(epoch) // self.size)
+        return sum(-(-count // self.size) for count in self.batches.windows(epoch))
 
     def left(self, state: TrainingState) -> Iterator[UpdateBatches]:
         """The rest of the state's epoch, update by update.
 
         What was used of it may have been dealt to updates of other sizes, by runs with other ranks (see
-        `TrainingState.dealt`): each batch is used once in an epoch all the same.
+        `TrainingState.dealt`): each batch is used once in an epoch all the same. An update has batches of one window.
         """
-        tokens = self._tokens_of(state.epoch)
-        rest, used = list(range(len(tokens))), 0
-        for size, count in state.dealt:
-            order = [number for group in self._groups(state.epoch, rest, size) for number in group]
-            rest, used = sorted(order[count:]), used + count
-        done = state.position - used
-        for group in self._groups(state.epoch, rest, self.size):
-            done -= len(group)
-            if done < 0:
-                src, tgt = tokens[group].sum(axis=0).tolist()
-                yield UpdateBatches(state.epoch, group, self._own(len(group)), src, tgt, self.batches)
+        dealt = list(state.dealt)
+        done = state.position - sum(count for _, count in dealt)
+        first = 0
+        for window, count in enumerate(self.batches.windows(state.epoch)):
+            if not dealt and done >= count:
+                done, first = done - count, first + count
+                continue
+            rest = list(range(count))
+            while dealt and rest:
+                size, used = dealt[0]
+                order = [number for group in self._groups(state.epoch, window, rest, size) for number in group]
+                rest = sorted(order[used:])
+                dealt[:1] = [(size, used - len(order))] if used > len(order) else []
+            for group in self._groups(state.epoch, window, rest, self.size):
+                done -= len(group)
+                if done < 0:
+                    src, tgt = self._tokens_of(state.epoch, window)[group].sum(axis=0).tolist()
+                    numbers = [first + number for number in group]
+                    yield UpdateBatches(state.epoch, numbers, self._own(len(group)), src, tgt, self.batches)
+            first += count
 
     def resume(self, state: TrainingState) -> None:
         """Note in a saved state that its epoch goes on in updates of this size."""
@@ -118,15 +127,15 @@ class Dealing:
                 state.dealt.append((state.batches_an_update, state.position - sum(count for _, count in state.dealt)))
         state.batches_an_update = self.size
 
-    def _groups(self, epoch: int, numbers: Sequence[int], size: int) -> list[list[int]]:
-        """Batches dealt to updates of one size; the smallest batches make the one that has fewer."""
+    def _groups(self, epoch: int, window: int, numbers: Sequence[int], size: int) -> list[list[int]]:
+        """Batches of a window dealt to updates of one size; the smallest batches make the one that has fewer."""
         if size == 1 or self.batches.in_order:
             return [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
-        tokens = self._tokens_of(epoch)[numbers]
+        tokens = self._tokens_of(epoch, window)[numbers]
         work = SOURCE_WORK * tokens[:, 0] + tokens[:, 1]
         by_work = np.asarray(numbers)[np.argsort(-work, kind="stable")].tolist()
         groups = [by_work[at : at + size] for at in range(0, len(by_work), size)]
-        np.random.default_rng([self._seed, epoch, size]).shuffle(groups)
+        np.random.default_rng([self._seed, epoch, size, *([window] if window else [])]).shuffle(groups)
         return groups
 
     def _own(self, count: int) -> list[int]:
@@ -140,7 +149,7 @@ class Dealing:
                 places.append(first + turn)
         return places
 
-    def _tokens_of(self, epoch: int) -> np.ndarray:
-        if self._tokens[0] != epoch:
-            self._tokens = (epoch, self.batches.tokens(epoch))
+    def _tokens_of(self, epoch: int, window: int) -> np.ndarray:
+        if self._tokens[0] != (epoch, window):
+            self._tokens = ((epoch, window), self.batches.tokens(epoch, window))
         return self._tokens[1]

@@ -73,8 +73,8 @@ class DryRun:
         self.settings = fixed_training(config.training, self.dealing)
         if chosen := auto_lengths(config.training, self.settings, self.dealing):
             say(chosen)
-        self.schedule = make_schedule(self.settings)
-        self._updater = Updater(config, self.model, self.optimizer, self.num_threads)
+        self.schedule = make_schedule(self.settings, config.model.decoder.hidden_size)
+        self._updater = Updater(config, self.model, self.optimizer, self.num_threads, alignments=self.task.alignments())
         self._number = 0
 
     def update(self, batch: Any) -> None:

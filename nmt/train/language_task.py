@@ -53,6 +53,9 @@ class LanguageTask:
         """Lines and tokens."""
         return [len(self.corpus), len(self.corpus.lines.tokens)]
 
+    def alignments(self) -> None:
+        """See `Task`: there are none."""
+
     def save_statistics(self, folder: Path) -> None:
         """See `Task`: there is none."""
 

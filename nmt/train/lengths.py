@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from nmt.config import FixedTraining
+from nmt.config.training_section import TO_ZERO
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     every = settings.validation_freq
     if every == "auto":
         every = max(1, updates // VALIDATIONS if updates else min(a_pass, MOST_BETWEEN))
-    if settings.scheduling == "linear" and updates is not None and updates <= warmup:
+    if settings.scheduling in TO_ZERO and updates is not None and updates <= warmup:
         raise ConfigError(
             f"training.learning_rate_warmup must be below the {updates} updates that this corpus gets with updates: "
             f"auto, got {warmup}; write auto"
@@ -73,7 +74,7 @@ def _warmup(settings: TrainingConfig, updates: int) -> int:
     """The configured number of updates of warm-up, or that of `auto`: a share of all updates."""
     if isinstance(settings.learning_rate_warmup, int):
         return settings.learning_rate_warmup
-    least = 1 if settings.scheduling == "inverse_square_root" else 0
+    least = 1 if settings.scheduling in ("inverse_square_root", "noam") else 0
     return max(least, updates // WARMUP_SHARE)
 
 

@@ -37,13 +37,22 @@ def stop_reason(
             return f"{settings.max_minutes:g} minutes (training.max_minutes)"
     if schedule.finished:
         return f"learning rate below {settings.learning_rate_min:g} (training.learning_rate_min)"
+    return _stalled(state, settings)
+
+
+def _stalled(state: TrainingState, settings: FixedTraining) -> str | None:
+    """In words which measures have not improved for long enough to stop; None where they go on."""
     patience = settings.early_stopping_patience
-    if patience is not None and state.without_improvement >= patience:
-        return (
-            f"no better {settings.early_stopping_metric} in {state.without_improvement} "
-            "validations (training.early_stopping_patience)"
-        )
-    return None
+    if patience is None:
+        return None
+    waited = {settings.early_stopping_metric: state.without_improvement}
+    if settings.early_stopping_on != "first":
+        waited |= {name: state.stalled.get(name, 0) for name in settings.early_stopping_metrics}
+    over = [name for name, count in waited.items() if count >= patience]
+    if not over or (settings.early_stopping_on == "all" and len(over) < len(waited)):
+        return None
+    count = min(waited[name] for name in over)
+    return f"no better {', '.join(over)} in {count} validations (training.early_stopping_patience)"
 
 
 def progress(

@@ -4,55 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nmt.train.explosion import MAX_IN_A_ROW
+from nmt.train.interrupt import Interrupted
 from nmt.train.limits import progress, seconds_left, stop_reason
+from nmt.train.moving_average import averaged
 from nmt.train.progress import format_seconds
+from nmt.train.restore import roll_back
 from nmt.train.schedule import cooldown_factor
+from nmt.train.spikes import SpikeWatch
 from nmt.train.update import Updater
-from nmt.train.validation import is_better
+from nmt.train.validation import is_better, note_scores
 
 if TYPE_CHECKING:
-    from nmt.config import Config, FixedTraining
-    from nmt.model.network import LossStats, Network
-    from nmt.train.checkpoint_manager import CheckpointManager
-    from nmt.train.dealing import Dealing, UpdateBatches
-    from nmt.train.explosion import LossLimit
-    from nmt.train.interrupt import StopRequest
-    from nmt.train.optimizer import Optimizer
-    from nmt.train.progress import Stopwatch
-    from nmt.train.ranks import Ranks
-    from nmt.train.report import Reporter
-    from nmt.train.schedule import Constant
-    from nmt.train.state import TrainingState
-    from nmt.train.validation import Validator
+    from nmt.model.network import LossStats
+    from nmt.train.dealing import UpdateBatches
+    from nmt.train.parts import Parts
 
 SAVE_SECONDS = 300.0
 """The last checkpoint is never older than this and one update."""
-
-
-@dataclass
-class Parts:
-    """What a run is made of."""
-
-    config: Config
-    settings: FixedTraining
-    """Its training section, with a number for every auto."""
-    num_threads: int
-    dealing: Dealing
-    model: Network
-    optimizer: Optimizer
-    schedule: Constant
-    state: TrainingState
-    validator: Validator
-    checkpoints: CheckpointManager
-    reporter: Reporter
-    loss_limit: LossLimit
-    stop: StopRequest
-    watch: Stopwatch
-    ranks: Ranks
 
 
 class Loop:
@@ -61,10 +32,11 @@ class Loop:
     Args:
         parts: Changed in place.
         elapsed_before: Seconds that former runs took.
+        stop_after: Updates of this run after which it stops as if by a signal; None for no such number.
     """
 
-    def __init__(self, parts: Parts, elapsed_before: float) -> None:
-        self.parts = parts
+    def __init__(self, parts: Parts, elapsed_before: float, stop_after: int | None = None) -> None:
+        self.parts, self._stop_after = parts, stop_after
         self.state = parts.state
         self.settings = parts.settings
         self._elapsed_before = elapsed_before
@@ -74,8 +46,17 @@ class Loop:
         self._norm = math.nan
         self._rate = 0.0
         self._is_cooling = False
-        self._updater = Updater(parts.config, parts.model, parts.optimizer, parts.num_threads, parts.ranks)
         self._broken_in_row = 0
+        self._spikes = SpikeWatch(parts.settings, parts.state)
+        self._updater = Updater(
+            parts.config,
+            parts.model,
+            parts.optimizer,
+            parts.num_threads,
+            parts.ranks,
+            alignments=parts.alignments,
+            is_spike=self._spikes.is_spike,
+        )
         self._validation_seconds = 0.0
 
     def run(self) -> str:
@@ -129,13 +110,20 @@ class Loop:
         if not done.is_finite:
             self._skip(done.stats, done.norm)
             return
+        loss = done.stats.loss / max(1, done.stats.tokens)
+        if done.is_spike:
+            self._leave_out_spike(loss)
+            return
+        self._spikes.note(loss)
         if parts.loss_limit.is_broken(done.stats.nll / max(1, done.stats.tokens)):
             self._count_broken(done.stats, done.norm)
         else:
             self._broken_in_row = 0
+        if parts.average is not None:
+            parts.average.update()
         self._norm = done.norm
         state.src_tokens += batches.num_src_tokens
-        state.tgt_tokens += batches.num_tgt_tokens
+        state.tgt_tokens += done.stats.tokens
         parts.reporter.add(batches, done.stats, time.monotonic() - began)
 
     def _learning_rate(self, of_update: int) -> float:
@@ -154,13 +142,30 @@ class Loop:
             self.parts.reporter.log.line(
                 f"cooldown: from update {self.state.update}, {done:.0%} of the run, the learning rate falls to zero"
             )
-        return self.parts.schedule.learning_rate(self.state.update) * factor
+        return self.parts.schedule.learning_rate(self.state.update, self.state.epoch) * factor
 
     def _skip(self, stats: LossStats, norm: float) -> None:
         """Leave out an update that would spoil the parameters; give up when it goes on."""
         self.state.skipped += 1
         self.parts.reporter.log.line(f"update {self.state.update} skipped: {_fact(stats, norm)}")
         self._count_broken(stats, norm)
+
+    def _leave_out_spike(self, loss: float) -> None:
+        """Note an update whose loss leapt and was not applied; go back to the last validation where that is asked for
+        and there was one. Called by all ranks, which have the same loss."""
+        parts, state = self.parts, self.state
+        state.skipped += 1
+        fact = f"update {state.update}: loss {loss:.4g}, more than {self._spikes.limit:.4g}"
+        self._spikes.count(loss)
+        path = parts.checkpoints.rollback_path
+        parts.model.carry({})
+        if not (self._spikes.rolls_back and parts.ranks.first_says(path.exists())):
+            parts.reporter.log.line(f"{fact}: skipped (training.loss_spikes)")
+            return
+        back_to = roll_back(path, parts)
+        parts.reporter.log.line(
+            f"{fact}: back to the parameters of update {back_to}, on with the batches behind (training.loss_spikes)"
+        )
 
     def _count_broken(self, stats: LossStats, norm: float) -> None:
         """Note an update whose loss is out of hand. Raises an error after too many in a row."""
@@ -181,6 +186,8 @@ class Loop:
         elif is_old and not self._broken_in_row:
             self.save_last()
         parts.stop.check()
+        if self._stop_after is not None and state.update - self._first_update >= self._stop_after:
+            raise Interrupted
         return self._stop_reason()
 
     def _report(self) -> None:
@@ -219,7 +226,7 @@ class Loop:
         """
         parts, state, metric = self.parts, self.state, self.settings.early_stopping_metric
         began = time.monotonic()
-        with parts.watch.measure("validation"):
+        with parts.watch.measure("validation"), averaged(parts.average):
             scores = parts.validator.losses(parts.model, parts.num_threads)
             if parts.loss_limit.is_broken(scores["loss"]):
                 raise parts.loss_limit.give_up(f"validation at update {state.update}", f"{scores['loss']:.4g}")
@@ -231,6 +238,7 @@ class Loop:
         state.without_improvement = 0 if is_best else state.without_improvement + 1
         if is_best:
             state.best_update, state.best_scores = state.update, scores
+        note_scores(state, self.settings.early_stopping_metrics, scores)
         parts.schedule.validated(improved=is_best)
         if is_first:
             parts.reporter.signatures(parts.validator.signatures)

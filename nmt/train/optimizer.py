@@ -1,17 +1,20 @@
-"""Adam, AdamW and SGD over named arrays; the device does the work (rnn.device).
+"""Adam, AdamW, SGD, LAMB and Adafactor over named arrays; the device does the work (rnn.device).
 
 Adam: Kingma & Ba 2015, algorithm 1. AdamW: Loshchilov & Hutter 2019, algorithm 2 (decay beside the
 gradient, scaled by the learning rate). SGD: heavy-ball momentum, Polyak 1964.
+Adafactor: Shazeer & Stern 2018.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.errors import ConfigError
 from nmt.rnn.arrays.flat_arrays import whole_of
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
     from nmt.config import TrainingConfig
 
 Arrays = dict[str, np.ndarray]
+
+_EPS_SQUARE = 1e-30
+_EPS_SCALE = 1e-3
+_CLIP = 1.0
+_DECAY = 0.8
+"""The paper's epsilon 1, epsilon 2, d and the exponent of its decay, 1 - t ** -0.8 (section 9)."""
 
 
 class Optimizer:
@@ -43,7 +52,9 @@ class Optimizer:
         self.num_threads = num_threads
         self.device = device or cpu()
         self.steps = 0
-        shapes = {name: param.shape for name, param in params.items()}
+        self.frozen = frozen_names(settings.freeze, params)
+        """Parameters that are not changed."""
+        shapes = {name: param.shape for name, param in params.items() if name not in self.frozen}
         dtype = next((param.dtype for param in params.values()), np.float32)
         self._groups = {slot: self.device.group(shapes, dtype) for slot in self.slots}
         self.state: Arrays = {
@@ -68,10 +79,12 @@ class Optimizer:
         """Parameters, gradients and state, flat: all at once where they lie side by side, else one by one."""
         alike = [params, grads, *self._groups.values()]
         wholes = [whole_of(arrays) for arrays in alike]
-        if all(whole is not None for whole in wholes):
+        if not self.frozen and all(whole is not None for whole in wholes):
             yield tuple(wholes)
             return
         for name in params:
+            if name in self.frozen:
+                continue
             yield tuple(arrays[name].reshape(-1) for arrays in alike)
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
@@ -158,7 +171,8 @@ class LAMB(Optimizer):
     def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
         """Each array by itself, also where they lie side by side: it has a ratio of its own."""
         for name in params:
-            yield tuple(arrays[name].reshape(-1) for arrays in (params, grads, *self._groups.values()))
+            if name not in self.frozen:
+                yield tuple(arrays[name].reshape(-1) for arrays in (params, grads, *self._groups.values()))
 
     def _update(
         self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
@@ -178,7 +192,73 @@ class LAMB(Optimizer):
         device.sgd_step(param, direction, direction[:0], (learning_rate * ratio, 0.0, 0.0, 1.0), threads)
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "lamb": LAMB}
+class Adafactor(Optimizer):
+    """Adam's second moments kept as the means of rows and columns of each matrix: algorithms 4 and 5 of the paper, with
+    clipped updates and steps relative to the size of the parameter.
+
+    The learning rate is the relative one of the paper, rho: the step of a parameter is rho times its root mean square,
+    0.001 at least, so that 0.01 and a schedule with the root of the updates are the paper's. There is no first moment.
+    `weight_decay` is taken from the weights, times the learning rate. A matrix of n rows and m columns has n + m
+    numbers of state, a vector as many as it has itself.
+    """
+
+    def __init__(
+        self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
+    ) -> None:
+        super().__init__(params, settings, num_threads, device)
+        xp = self.device.xp
+        for name, param in params.items():
+            if param.ndim == 2:
+                self.state[f"{name}/rows"] = xp.zeros(param.shape[0], np.float32)
+                self.state[f"{name}/columns"] = xp.zeros(param.shape[1], np.float32)
+            else:
+                self.state[f"{name}/v"] = xp.zeros(param.shape, np.float32)
+
+    def step(self, params: Arrays, grads: Arrays, learning_rate: float, gradient_scale: float = 1.0) -> None:
+        """See `Optimizer`; every parameter by itself."""
+        self.steps += 1
+        for name, param in params.items():
+            with operation("optimizer: ", self.settings.optimizer):
+                self._change(name, param, grads[name], learning_rate, gradient_scale)
+
+    def _change(self, name: str, param: Any, grad: Any, learning_rate: float, gradient_scale: float) -> None:
+        """One parameter's step."""
+        xp, number = self.device.xp, param.dtype.type
+        keep = 1.0 - self.steps**-_DECAY
+        if gradient_scale != 1.0:
+            grad *= number(gradient_scale)
+        update = grad * xp.reciprocal(xp.sqrt(self._second_moment(name, grad, number(keep))))
+        size = number(_CLIP) / xp.maximum(number(_CLIP), _root_mean_square(xp, update))
+        rate = number(learning_rate) * xp.maximum(number(_EPS_SCALE), _root_mean_square(xp, param))
+        if decay := self.settings.weight_decay:
+            param *= number(1.0 - learning_rate * decay)
+        update *= rate * size
+        param -= update
+
+    def _second_moment(self, name: str, grad: Any, keep: Any) -> Any:
+        """The estimate of the mean square of each gradient, after this one."""
+        square = grad * grad + grad.dtype.type(_EPS_SQUARE)
+        if grad.ndim != 2:
+            v = self.state[f"{name}/v"]
+            v[...] = keep * v + (1 - keep) * square
+            return v
+        rows, columns = self.state[f"{name}/rows"], self.state[f"{name}/columns"]
+        rows[...] = keep * rows + (1 - keep) * square.mean(1)
+        columns[...] = keep * columns + (1 - keep) * square.mean(0)
+        return (rows / rows.mean())[:, None] * columns[None, :]
+
+
+def _root_mean_square(xp: Any, array: Any) -> Any:
+    return xp.sqrt((array * array).mean())
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "adam": Adam,
+    "adamw": AdamW,
+    "sgd": SGD,
+    "lamb": LAMB,
+    "adafactor": Adafactor,
+}
 
 
 def make_optimizer(
@@ -186,6 +266,25 @@ def make_optimizer(
 ) -> Optimizer:
     """Return the optimizer that `settings.optimizer` names, its state zero."""
     return OPTIMIZERS[settings.optimizer](params, settings, num_threads, device)
+
+
+def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str]:
+    """The names that one of the patterns of `training.freeze` matches.
+
+    Raises ConfigError where a pattern matches none, or together they match all.
+    """
+    every = list(names)
+    found: set[str] = set()
+    for pattern in patterns:
+        matched = fnmatch.filter(every, pattern)
+        if not matched:
+            raise ConfigError(
+                f"training.freeze: must match parameters, got {pattern}, which matches none of {', '.join(every)}"
+            )
+        found.update(matched)
+    if found and len(found) == len(every):
+        raise ConfigError("training.freeze: must leave something to learn, got patterns that match all parameters")
+    return frozenset(found)
 
 
 def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = None) -> float:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain, lock_alone, remedy, remove_temporaries, write_bytes
-from nmt.lines import text_file
 from nmt.model.own_cells import named_cells
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -80,7 +79,8 @@ def check_trainable(config: Config) -> None:
             "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
             "nmt-quantize the model or translate with --compute-dtype int8"
         )
-    if named_cells(config):
+    sides = config.model.encoder, config.model.decoder
+    if named_cells(config) or any(side.drop_connect for side in sides):
         from nmt.model.cells import check_cells
 
         check_cells(config)
@@ -134,10 +134,12 @@ def sides_of_dry_run(config: Config, say: Callable[[str], None]) -> tuple[Side, 
 
 def check_files(config: Config) -> None:
     """Find a missing file before minutes go into training subwords. Raises DataError."""
+    from nmt.data.sources import check_sources
+
     data = config.data
-    for prefix in filter(None, (data.train, data.dev, data.test)):
-        for side in (data.src, data.tgt) if config.task == "translation" else (data.tgt,):
-            text_file(f"{prefix}.{side.lang}")
+    langs = [side.lang for side in ((data.src, data.tgt) if config.task == "translation" else (data.tgt,))]
+    for corpora in (data.train, *data.held_out):
+        check_sources(corpora, langs)
 
 
 def sides_of_sample(config: Config, sample: list[list[str]], say: Callable[[str], None]) -> tuple[Side, Side]:
@@ -148,6 +150,7 @@ def sides_of_sample(config: Config, sample: list[list[str]], say: Callable[[str]
         DataError: The settings ask for subwords that the lines cannot give.
     """
     from nmt.data.auto_subwords import auto_subwords
+    from nmt.data.prepare import tags_of
     from nmt.data.subwords import Subwords
 
     if (found := _found_sides(config, Path(config.model_dir))) is not None:
@@ -159,8 +162,8 @@ def sides_of_sample(config: Config, sample: list[list[str]], say: Callable[[str]
     files = [settings.model_file] if settings.joint else [settings.src_model_file, settings.tgt_model_file]
     texts = [[line for lines in sample for line in lines]] if settings.joint else sample
     models = [
-        Subwords.from_file(file) if file else auto_subwords(settings, partial(iter, lines), say)
-        for file, lines in zip(files, texts, strict=True)
+        Subwords.from_file(file) if file else auto_subwords(settings, partial(iter, lines), say, symbols)
+        for file, lines, symbols in zip(files, texts, (tags_of(data), []), strict=False)
     ]
     return _sides(config, (models[0], models[-1]))
 
@@ -200,7 +203,8 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
         return False
     there = load_folder_config(folder)
     left, wanted = there.data, config.data
-    if there.training.load_model != config.training.load_model:
+    start = "load_model", "extend_vocabulary"
+    if any(getattr(there.training, key) != getattr(config.training, key) for key in start):
         return False
     return (left.train, left.src, left.tgt, left.subwords, left.filter) == (
         wanted.train,

@@ -38,11 +38,12 @@ class Reporter:
     Args:
         log: Where lines and events go.
         label_smoothing: Of the training: what is learned from is then not the likelihood alone, and lines have both.
+        adds: Whether something else is added to the loss, too.
     """
 
-    def __init__(self, log: TrainingLog, label_smoothing: float = 0.0) -> None:
+    def __init__(self, log: TrainingLog, label_smoothing: float = 0.0, *, adds: bool = False) -> None:
         self.log = log
-        self._is_smoothed = label_smoothing > 0
+        self._minimised = "whole loss" if adds else "smoothed loss" if label_smoothing else ""
         self._sums = _Sums()
         self._is_warm = False
         self._live_at = 0.0
@@ -58,10 +59,10 @@ class Reporter:
         sums.nll += stats.nll
         sums.loss += stats.loss
         sums.correct += stats.correct
-        sums.tokens += batches.num_tgt_tokens
+        sums.tokens += stats.tokens
         if self._is_warm:
             sums.timed_src_tokens += batches.num_src_tokens
-            sums.timed_tgt_tokens += batches.num_tgt_tokens
+            sums.timed_tgt_tokens += stats.tokens
             sums.seconds += seconds
         self._is_warm = True
 
@@ -85,7 +86,7 @@ class Reporter:
         seconds = max(sums.seconds, 1e-9)
         loss, nll = sums.loss / sums.tokens, sums.nll / sums.tokens
         src_rate, tgt_rate = sums.timed_src_tokens / seconds, sums.timed_tgt_tokens / seconds
-        named = f"smoothed loss {loss:.4f}  nll {nll:.4f}" if self._is_smoothed else f"loss {loss:.4f}"
+        named = f"{self._minimised} {loss:.4f}  nll {nll:.4f}" if self._minimised else f"loss {loss:.4f}"
         self.log.line(
             f"epoch {state.epoch:>3}  update {state.update:>6}  {named}"
             f"  ppl {perplexity(nll):.2f}  lr {learning_rate:.3g}  grad {norm:.2f}"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import CheckpointError
-from nmt.storage.model_folder import LAST_NAME
+from nmt.storage.model_folder import FORMER_NAME, LAST_NAME
 from nmt.storage.trained_settings import differences
-from nmt.train.checkpoint import load_carried, load_checkpoint
+from nmt.train.checkpoint import load_carried, load_checkpoint, load_raw
 from nmt.train.state import TrainingState
 
 if TYPE_CHECKING:
@@ -19,17 +20,28 @@ if TYPE_CHECKING:
     from nmt.config import Config
 
 # First match decides; what matches nothing is harmless and noted.
-_SILENT = ("name", "model_dir", "threads", "device", "data.subwords.*model_file", "training.load_model")
-_BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer")
+_SILENT = (
+    "name",
+    "model_dir",
+    "threads",
+    "device",
+    "data.subwords.*model_file",
+    "training.load_model",
+    "training.extend_vocabulary",
+)
+_BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer", "training.freeze")
 """Beside what gives parameters their meaning: what a run that goes on cannot change under way."""
 _BATCHES = (
     "seed",
     "data.train",
+    "data.index",
     "data.*.max_length",
     "data.filter.*",
+    "data.*.sampling_alpha",
     "training.batch_size",
     "training.batch_type",
     "training.bptt",
+    "training.r_drop",
     "training.shuffle",
 )
 _SCHEDULE = "training.scheduling"
@@ -57,29 +69,52 @@ class SavedRun:
     optimizer: dict[str, np.ndarray]
     carried: dict[str, np.ndarray]
     """What the next batch goes on from."""
+    raw: dict[str, np.ndarray]
+    """The parameters that updates change, where `params` are their average; names as in the file."""
+    average_steps: int
     optimizer_numbers: dict[str, Any]
     schedule: dict[str, Any]
     state: TrainingState
     subwords: str
     """Digest of the subwords it was trained with."""
     changes: Changes
+    damage: str | None = None
+    """What is wrong with the last checkpoint, where this is the one before it."""
 
 
 def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
-    """Read the run to go on with; None if the folder has none.
+    """Read the run to go on with; None if the folder has none. Where its last checkpoint is damaged it is the one
+    before.
 
     Raises:
-        CheckpointError: The checkpoint is damaged, or a setting that cannot change has changed.
+        CheckpointError: There is no undamaged checkpoint, or a setting that cannot change has changed.
     """
-    path = folder / LAST_NAME
+    path, former = folder / LAST_NAME, folder / FORMER_NAME
     if not path.exists():
         return None
+    try:
+        load_checkpoint(path)
+    except CheckpointError as error:
+        if not former.exists():
+            raise
+        return dataclasses.replace(read_saved_run(former, config), damage=str(error))
+    return read_saved_run(path, config)
+
+
+def read_saved_run(path: Path, config: Config) -> SavedRun:
+    """Read one checkpoint that holds an optimizer.
+
+    Raises:
+        CheckpointError: It is damaged, or a setting that cannot change has changed.
+    """
     params, optimizer, metadata = load_checkpoint(path)
     return SavedRun(
         path=path,
         params=params,
         optimizer=optimizer,
         carried=load_carried(path),
+        raw=load_raw(path),
+        average_steps=metadata.get("average", {}).get("steps", 0),
         optimizer_numbers=metadata["optimizer"],
         schedule=metadata["schedule"],
         state=TrainingState.from_dict(metadata["state"]),

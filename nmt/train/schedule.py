@@ -15,8 +15,8 @@ class Constant:
     def __init__(self, settings: FixedTraining) -> None:
         self.settings = settings
 
-    def learning_rate(self, update: int) -> float:
-        """Return the rate for update number `update`, counted from 1."""
+    def learning_rate(self, update: int, epoch: int = 1) -> float:
+        """Return the rate for update number `update` in an epoch, both counted from 1."""
         return self.settings.learning_rate * self._warmup(update)
 
     def validated(self, *, improved: bool) -> None:
@@ -44,20 +44,68 @@ class InverseSquareRoot(Constant):
     The shape of Vaswani et al. 2017, section 5.3, scaled so that `learning_rate` is its peak.
     """
 
-    def learning_rate(self, update: int) -> float:
-        """Return the rate for update number `update`, counted from 1."""
+    def learning_rate(self, update: int, epoch: int = 1) -> float:
+        """See `Constant`."""
         peak = max(1, self.settings.learning_rate_warmup)
-        return super().learning_rate(update) * math.sqrt(peak / max(update, peak))
+        return super().learning_rate(update, epoch) * math.sqrt(peak / max(update, peak))
 
 
 class Linear(Constant):
     """Linear warm-up to the configured rate, then a straight line to zero at the last update, `training.updates`."""
 
-    def learning_rate(self, update: int) -> float:
-        """Return the rate for update number `update`, counted from 1."""
+    def learning_rate(self, update: int, epoch: int = 1) -> float:
+        """See `Constant`."""
         last, warm = self.settings.updates or update, self.settings.learning_rate_warmup
         left = (last + 1 - update) / max(1, last + 1 - warm)
-        return super().learning_rate(update) * min(1.0, max(0.0, left))
+        return super().learning_rate(update, epoch) * min(1.0, max(0.0, left))
+
+
+class Noam(Constant):
+    """Vaswani et al. 2017, equation 3: `learning_rate` times the root of the model's size, upside down, times the
+    lesser of update ** -0.5 and update * warm-up ** -1.5."""
+
+    def __init__(self, settings: FixedTraining, model_size: int) -> None:
+        super().__init__(settings)
+        self._size = model_size
+
+    def learning_rate(self, update: int, epoch: int = 1) -> float:
+        """See `Constant`."""
+        warm = max(1, self.settings.learning_rate_warmup)
+        return float(self.settings.learning_rate * self._size**-0.5 * min(update**-0.5, update * warm**-1.5))
+
+
+class Cosine(Constant):
+    """Linear warm-up to the configured rate, then half a cosine to zero at the last update, `training.updates`
+    (Loshchilov & Hutter 2017, equation 5, without restarts)."""
+
+    def learning_rate(self, update: int, epoch: int = 1) -> float:
+        """See `Constant`."""
+        last, warm = self.settings.updates or update, self.settings.learning_rate_warmup
+        done = min(1.0, max(0.0, (update - warm) / max(1, last + 1 - warm)))
+        return super().learning_rate(update, epoch) * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+class EpochDecay(Constant):
+    """The rate times `decrease_factor` after every `decay_length` epochs, or every one; JoeyNMT's decaying and
+    exponential."""
+
+    def learning_rate(self, update: int, epoch: int = 1) -> float:
+        """See `Constant`."""
+        settings = self.settings
+        factor = settings.decrease_factor ** ((epoch - 1) // (settings.decay_length or 1))
+        return float(max(settings.learning_rate_min, settings.learning_rate * factor) * self._warmup(update))
+
+
+class UpdateDecay(Constant):
+    """Linear warm-up to the configured rate, then down to `decrease_factor` of it over every `decay_length` updates;
+    JoeyNMT's warmupexponentialdecay."""
+
+    def learning_rate(self, update: int, epoch: int = 1) -> float:
+        """See `Constant`."""
+        settings = self.settings
+        after = max(0, update - settings.learning_rate_warmup)
+        factor = settings.decrease_factor ** (after / (settings.decay_length or 1))
+        return float(max(settings.learning_rate_min, settings.learning_rate * factor) * self._warmup(update))
 
 
 class Plateau(Constant):
@@ -68,9 +116,9 @@ class Plateau(Constant):
         self.decreases = 0
         self.waited = 0
 
-    def learning_rate(self, update: int) -> float:
-        """Return the rate for update number `update`, counted from 1."""
-        return super().learning_rate(update) * self.settings.decrease_factor**self.decreases
+    def learning_rate(self, update: int, epoch: int = 1) -> float:
+        """See `Constant`."""
+        return super().learning_rate(update, epoch) * self.settings.decrease_factor**self.decreases
 
     def validated(self, *, improved: bool) -> None:
         """Take note of a validation: a better one ends the wait, too many others lower the rate."""
@@ -115,10 +163,16 @@ SCHEDULES: dict[str, type[Constant]] = {
     "plateau": Plateau,
     "inverse_square_root": InverseSquareRoot,
     "linear": Linear,
+    "cosine": Cosine,
+    "exponential": EpochDecay,
+    "decaying": EpochDecay,
+    "warmupexponentialdecay": UpdateDecay,
     "constant": Constant,
 }
 
 
-def make_schedule(settings: FixedTraining) -> Constant:
-    """Return the schedule that `settings.scheduling` names."""
+def make_schedule(settings: FixedTraining, model_size: int = 512) -> Constant:
+    """Return the schedule that `settings.scheduling` names; `model_size` is that of the decoder's state."""
+    if settings.scheduling == "noam":
+        return Noam(settings, model_size)
     return SCHEDULES[settings.scheduling](settings)

@@ -34,6 +34,14 @@ class TrainingState:
     """All scores of that validation."""
     without_improvement: int = 0
     """Validations since then."""
+    stalled: dict[str, int] = field(default_factory=dict)
+    """The same by each of early_stopping_metrics."""
+    best_by_metric: dict[str, float] = field(default_factory=dict)
+    """The best score by each of those."""
+    known_losses: int = 0
+    """Updates whose losses the next two are of (see spikes.py)."""
+    loss_mean: float = 0.0
+    loss_variance: float = 0.0
     kept: list[tuple[float, int]] = field(default_factory=list)
     """Score and update of the numbered best checkpoints (keep_best_ckpts)."""
     batch_size: int = 0

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nmt.data.sources import name_of
+from nmt.errors import DataError
 from nmt.train.memory import format_bytes
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
     from nmt.config import Config
     from nmt.data.subwords import Subwords
+    from nmt.data.word_alignment import WordAlignments
     from nmt.evaluate import Score
     from nmt.model.network import Network
     from nmt.rnn.device import Device
@@ -45,11 +48,15 @@ class Batches(Protocol):
     def num_batches(self, epoch: int = 0) -> int:
         """Batches in an epoch."""
 
-    def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
+    def windows(self, epoch: int = 0) -> list[int]:
+        """Batches in each part of an epoch that is planned by itself: one part, but for corpora larger than memory."""
 
-    def tokens(self, epoch: int = 0) -> np.ndarray:
-        """Source and target tokens of every batch of an epoch: int64 [batches, 2]."""
+    def shapes(self, epoch: int = 0) -> np.ndarray:
+        """Target steps, source steps and rows of every batch of an epoch's first window, T, S and B: int64
+        [batches, 3]."""
+
+    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
+        """Source and target tokens of every batch of a window of an epoch: int64 [batches, 2]."""
 
     def batch(self, epoch: int, number: int) -> Any:
         """One batch of an epoch, counted from 0."""
@@ -71,6 +78,9 @@ class Task(Protocol):
     @property
     def fingerprint(self) -> list[int]:
         """Numbers of the training corpus by which another one is noticed."""
+
+    def alignments(self) -> WordAlignments | None:
+        """Those of the training pairs' words where the settings want them. Raises DataError where they do not fit."""
 
     def save_statistics(self, folder: Path) -> None:
         """Write what of the training text goes with the model. Raises CheckpointError where it cannot."""
@@ -111,6 +121,11 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
     from nmt.train.prepare import sides_of_run
 
     sides = ranks.first_then_others(lambda: sides_of_run(config, folder, log.line))
+    if config.task == "translation":
+        from nmt.train.translation_task import indexing_of
+
+        if (indexing := indexing_of(config, *sides)) is not None:
+            ranks.first_then_others(lambda: indexing.make(log.live, log.line))
     task: Task = _kind(config)(config, *sides, ranks).held_out(log.line)
     if ranks.size > 1:
         log.line(
@@ -132,7 +147,16 @@ def load_dry_run_task(config: Config, say: Callable[[str], None]) -> Task:
     """
     from nmt.train.prepare import sides_of_dry_run
 
-    return _kind(config)(config, *sides_of_dry_run(config, say))
+    sides = sides_of_dry_run(config, say)
+    if config.task == "translation":
+        from nmt.train.translation_task import indexing_of
+
+        if (indexing := indexing_of(config, *sides)) is not None and not indexing.is_current:
+            raise DataError(
+                f"data.train: must have an index to be tried out, got none of {name_of(config.data.train)} as it is "
+                "now; start nmt-train, which makes it, or set data.train to a part of the text"
+            )
+    return _kind(config)(config, *sides)
 
 
 def _kind(config: Config) -> Any:

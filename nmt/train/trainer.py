@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from nmt.data.sources import name_of
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.loading import resolve_threads
 from nmt.rnn.devices import choose_device
@@ -26,13 +27,16 @@ from nmt.train.dealing import Dealing
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.lengths import auto_lengths, fixed_training
-from nmt.train.loop import Loop, Parts
+from nmt.train.loop import Loop
 from nmt.train.machine import machine
+from nmt.train.moving_average import MovingAverage, averaged
 from nmt.train.optimizer import make_optimizer
+from nmt.train.parts import Parts
 from nmt.train.prepare import check_trainable, own_folder, save_config
-from nmt.train.progress import Stopwatch, TrainingLog, format_seconds
+from nmt.train.progress import Stopwatch, TrainingLog
 from nmt.train.ranks import Ranks
 from nmt.train.report import Reporter, format_scores
+from nmt.train.restore import check_subwords, restore
 from nmt.train.resume import SavedRun, load_saved_run
 from nmt.train.schedule import make_schedule
 from nmt.train.start import start_from
@@ -73,6 +77,7 @@ class Trainer:
         threads: Cores to use; None takes the configured number, or all.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
         terminal: Where progress is shown; None for nowhere.
+        stop_after: Updates of this run after which it stops as if by a signal; None for no such number.
         ranks: The processes that train this model together; None for this one by itself. Each makes a Trainer and calls
             `run`; rank 0 writes, and shows progress.
     """
@@ -84,6 +89,7 @@ class Trainer:
         threads: int | None = None,
         device: str | None = None,
         terminal: TextIO | None = None,
+        stop_after: int | None = None,
         ranks: Ranks | None = None,
     ) -> None:
         check_trainable(config)
@@ -94,7 +100,7 @@ class Trainer:
         if threads is None and config.threads is None:
             threads = self._ranks.threads
         self._num_threads = resolve_threads(threads, config)
-        self._terminal = terminal
+        self._terminal, self._stop_after = terminal, stop_after
         self._stop = StopRequest(self._ranks)
         self._facts: dict[str, Any] = {}
 
@@ -120,7 +126,7 @@ class Trainer:
                     save_config(self.folder, self.config)
                 elapsed_before = saved.state.elapsed if saved else 0.0
                 with self._stop:
-                    result = self._train(Loop(parts, elapsed_before), log, task)
+                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task)
                 ranks.end()
                 return result
             except NMTError as error:
@@ -165,35 +171,28 @@ class Trainer:
         optimizer = make_optimizer(config.training, model.params, threads, model.device)
         state = saved.state if saved else TrainingState()
         if saved is None and config.training.load_model is not None:
-            log.line(start_from(config, model, optimizer))
+            log.line(start_from(config, model, optimizer, task.subwords))
+        decay = config.training.ema_decay
+        average = MovingAverage(model, decay) if decay else None
         if self._ranks.rank == 0:
             task.save_statistics(self.folder)
         batch_size = self._batch_size(state, model, optimizer, task, log)
         dealing = self._dealing(task, batch_size)
         settings = fixed_training(config.training, dealing)
-        schedule = make_schedule(settings)
+        schedule = make_schedule(settings, config.model.decoder.hidden_size)
+        saves: Any = {"model": model, "optimizer": optimizer, "schedule": schedule, "state": state}
         parts = Parts(
             config=config,
             settings=settings,
             num_threads=threads,
             dealing=dealing,
-            model=model,
-            optimizer=optimizer,
-            schedule=schedule,
-            state=state,
+            **saves,
+            average=average,
             validator=task.validator(model, batch_size, threads, self._stop.check_here, self._ranks),
-            checkpoints=CheckpointManager(
-                self.folder,
-                config,
-                digest,
-                model=model,
-                optimizer=optimizer,
-                schedule=schedule,
-                state=state,
-                ranks=self._ranks,
-            ),
-            reporter=Reporter(log, config.training.label_smoothing),
+            checkpoints=CheckpointManager(self.folder, config, digest, **saves, average=average, ranks=self._ranks),
+            reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
+            alignments=task.alignments(),
             stop=self._stop,
             watch=watch,
             ranks=self._ranks,
@@ -207,9 +206,11 @@ class Trainer:
         for warning in self._ranks.warnings(threads):
             log.line(warning)
         self._facts = self._facts_of(task, model.num_params, batch_size)
-        if saved is not None:
-            _check_subwords(saved, digest)
-            _restore(parts, saved, task.fingerprint, log)
+        if saved is None:
+            parts.checkpoints.begin()
+        else:
+            check_subwords(saved, digest)
+            restore(parts, saved, task.fingerprint, log)
         dealing.resume(state)
         state.corpus = task.fingerprint
         return parts
@@ -288,10 +289,11 @@ class Trainer:
             # Rank 0 comes here when it has written the file.
             tensors, _ = self._ranks.first_then_others(lambda: read_checkpoint(best, prefix=PARAMS_PREFIX))
             set_params(parts.model, tensors, best)
-        scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
+        with averaged(None if parts.state.best_update else parts.average):
+            scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
         figures = {name: score.score for name, score in scores.items()}
         signatures = {name: score.signature for name, score in scores.items()}
-        log.line(f"test {self.config.data.test}: {format_scores(figures)}")
+        log.line(f"test {name_of(self.config.data.test or '')}: {format_scores(figures)}")
         log.event("test", update=parts.state.best_update, **figures, signatures=signatures)
         return scores
 
@@ -304,33 +306,3 @@ def _vocabularies(config: Config, task: Task) -> str:
 def _whereabouts(device: Device, threads: int, ranks: int) -> str:
     each = f"{threads} thread{'s' if threads > 1 else ''}" if device.name == "cpu" else f"device {device.name}"
     return each if ranks == 1 else f"{ranks} ranks with {each} each"
-
-
-def _check_subwords(saved: SavedRun, digest: str) -> None:
-    """Raise CheckpointError where a run was trained with other subwords than lie beside it."""
-    if saved.subwords != digest:
-        raise CheckpointError(
-            f"{saved.path}: must have been trained with the subwords beside it, got other ones; "
-            "put back the .spm files that belong to it"
-        )
-
-
-def _restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog) -> None:
-    """Put a saved run into the parts of this one, and say what is not as it was."""
-    set_params(parts.model, saved.params, saved.path)
-    parts.model.carry(saved.carried)
-    parts.optimizer.load_state_dict(saved.optimizer, saved.optimizer_numbers)
-    if not saved.changes.schedule:
-        parts.schedule.load_state_dict(saved.schedule)
-    state, metric = parts.state, parts.config.training.early_stopping_metric
-    for note in saved.changes.notes:
-        log.line(f"changed since the checkpoint: {note}")
-    if saved.changes.batches or state.corpus != corpus:
-        state.position, state.dealt = 0, []
-        log.line(f"the training batches are others now: epoch {state.epoch} starts again")
-    best = f", best {metric} {state.best_scores[metric]:.2f}" if state.best_update else ""
-    log.line(
-        f"resuming from {saved.path}: epoch {state.epoch}, update {state.update}, "
-        f"{format_seconds(state.elapsed)} so far{best}"
-    )
-    log.event("resume", epoch=state.epoch, update=state.update)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from nmt.evaluate import Score, score_translations
 from nmt.inference.translator import Translator
@@ -16,23 +17,36 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.batches import Batch, TrainBatches
     from nmt.data.corpus import ParallelCorpus, Side
+    from nmt.data.index import IndexedCorpus
+    from nmt.data.indexing import Indexing
     from nmt.data.readers import Readers
+    from nmt.data.sampling import SubwordSampler
+    from nmt.data.windows import WindowBatches
+    from nmt.data.word_alignment import WordAlignments
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
     from nmt.train.ranks import Ranks
 
 
 class TranslationTask:
-    """See `Task`; the pairs of data.train are read at once, by several readers together."""
+    """See `Task`; the pairs of data.train are read at once, by several readers together, or lie in an index (see
+    `indexing_of`)."""
 
     def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
         from nmt.data.corpus import load_parallel
+        from nmt.data.indexing import load_indexed
         from nmt.data.prepare import training_filter
 
         self.config, self._src, self._tgt = config, src, tgt
         self.subwords = src.subwords, tgt.subwords
-        rules = training_filter(config.data, (src.config, tgt.config))
-        self.corpus: ParallelCorpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
+        self.corpus: ParallelCorpus | IndexedCorpus
+        if (indexing := indexing_of(config, src, tgt)) is not None:
+            self.corpus = load_indexed(indexing)
+            _check_in_memory(config, self.corpus)
+        else:
+            rules = training_filter(config.data, (src.config, tgt.config))
+            self.corpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
+        self._length_model: LengthModel | None = None
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
 
@@ -47,14 +61,24 @@ class TranslationTask:
             f"data: {len(train):,} training pairs of {train.total:,} lines"
             f" ({train.skipped_empty:,} skipped with an empty side, "
             f"{train.skipped_long:,} over max_length{_left_out(train.filtered)}), "
-            f"{len(train.tgt.tokens):,} target subwords; {len(self._dev):,} validation pairs"
+            f"{train.num_subwords:,} target subwords; {len(self._dev):,} validation pairs"
         )
         return self
 
     @property
     def fingerprint(self) -> list[int]:
         """Pairs and target tokens."""
-        return [len(self.corpus), len(self.corpus.tgt.tokens)]
+        return [len(self.corpus), self.corpus.num_subwords]
+
+    def alignments(self) -> WordAlignments | None:
+        """See `Task`."""
+        from nmt.data.word_alignment import WordAlignments
+
+        path = self.config.data.alignment
+        around = self.config.model.encoder.boundaries
+        if path is None:
+            return None
+        return WordAlignments(path, cast("ParallelCorpus", self.corpus), self.subwords, around)
 
     def save_statistics(self, folder: Path) -> None:
         """See `Task`: how long translations are."""
@@ -67,13 +91,20 @@ class TranslationTask:
         model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
         return model
 
-    def batches(self, size: int, parts: int = 1) -> TrainBatches:
+    def batches(self, size: int, parts: int = 1) -> TrainBatches | WindowBatches:
         """See `Task`; how many make an update changes nothing."""
         from nmt.data.batches import TrainBatches
+        from nmt.data.index import IndexedCorpus
 
         training = self.config.training
         seed, around = self.config.seed, self.config.model.encoder.boundaries
-        return TrainBatches(self.corpus, size, training.batch_type, seed, training.shuffle, around)
+        if isinstance(self.corpus, IndexedCorpus):
+            from nmt.data.windows import WindowBatches
+
+            return WindowBatches(self.corpus, size, training.batch_type, seed, around)
+        return TrainBatches(
+            self.corpus, size, training.batch_type, seed, training.shuffle, around, sampler=self._sampler()
+        )
 
     def smallest_batch(self) -> Batch:
         """See `Task`."""
@@ -103,12 +134,54 @@ class TranslationTask:
         found = translations(translator, self._test.src_texts, lambda count: check(), ranks)
         return score_translations(found, self._test.references)
 
+    def _sampler(self) -> SubwordSampler | None:
+        """What cuts sentences anew, where the settings ask for it."""
+        from nmt.data.sampling import SubwordSampler
+
+        alphas = self._src.config.sampling_alpha, self._tgt.config.sampling_alpha
+        return None if alphas == (None, None) else SubwordSampler(self.subwords, alphas, self.config.seed)
+
     def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
         src, tgt = self.subwords
         return Translator(model, src, tgt, self.config, num_threads, lengths=self._lengths())
 
     def _lengths(self) -> LengthModel:
-        return LengthModel.learn(self.corpus.src.lengths, self.corpus.tgt.lengths)
+        if self._length_model is None:
+            self._length_model = LengthModel.learn(*self.corpus.some_lengths())
+        return self._length_model
+
+
+def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
+    """The indexes of the training text; None where it is read as it is: where it is small and no folder for indexes is
+    set. Raises DataError where a file is missing."""
+    from nmt.data.indexing import Indexing, needs_index
+    from nmt.data.prepare import filter_key, training_filter
+
+    data, sides = config.data, (src.config, tgt.config)
+    if data.index is None and not needs_index(data.train, [side.lang for side in sides]):
+        return None
+    folder = Path(config.model_dir).parent / "index" if data.index is None else Path(data.index)
+    rules = partial(training_filter, data, sides)
+    return Indexing(folder, data.train, (src, tgt), rules, filter_key(data, sides))
+
+
+def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> None:
+    """Raise ConfigError where something is asked for that needs all pairs in memory, and they stay on disk."""
+    from nmt.data.index import IndexedCorpus
+    from nmt.errors import ConfigError
+
+    data = config.data
+    asked = {
+        "data.alignment": data.alignment,
+        "data.src.sampling_alpha": data.src.sampling_alpha,
+        "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
+    }
+    for name, value in asked.items():
+        if value is not None and isinstance(corpus, IndexedCorpus):
+            raise ConfigError(
+                f"{name}: must be null where training text is too large for memory and dealt from its index, got "
+                f"{value}; leave it out, or train on fewer pairs"
+            )
 
 
 def _left_out(filtered: str) -> str:

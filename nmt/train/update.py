@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,14 @@ from nmt.errors import DataError
 from nmt.model.network import LossStats
 from nmt.rnn.profile import operation
 from nmt.train.dealing import SingleBatch
+from nmt.train.methods import Methods
 from nmt.train.optimizer import clip_scale, gradient_norm
 from nmt.train.ranks import Ranks
 from nmt.train.state import batch_seed
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.word_alignment import WordAlignments
     from nmt.model.network import Network
     from nmt.rnn.arrays.flat_arrays import Group
     from nmt.train.dealing import UpdateBatches
@@ -33,6 +35,8 @@ class Outcome:
     stats: LossStats
     norm: float
     is_finite: bool
+    is_spike: bool = False
+    """Its loss leapt, and it was not applied."""
 
 
 class Updater:
@@ -43,14 +47,26 @@ class Updater:
         model, optimizer: Changed in place.
         num_threads: Cores to use.
         ranks: Who else computes batches of each update; None for nobody.
+        alignments: Of the training pairs, where attention is guided by them.
+        is_spike: Whether an update of this loss a token is to be left out.
     """
 
     def __init__(
-        self, config: Config, model: Network, optimizer: Optimizer, num_threads: int, ranks: Ranks | None = None
+        self,
+        config: Config,
+        model: Network,
+        optimizer: Optimizer,
+        num_threads: int,
+        ranks: Ranks | None = None,
+        *,
+        alignments: WordAlignments | None = None,
+        is_spike: Callable[[float], bool] = lambda loss: False,
     ) -> None:
         self._config, self._model, self._optimizer = config, model, optimizer
         self._num_threads = num_threads
-        self._gradients = GradientSum(model, config.training.gradient_dtype, ranks or Ranks())
+        self._is_spike = is_spike
+        self._methods, self._ranks = Methods(config, model, num_threads, alignments), ranks or Ranks()
+        self._gradients = GradientSum(model, config.training.gradient_dtype, self._ranks)
 
     @property
     def gradients(self) -> Group:
@@ -63,17 +79,20 @@ class Updater:
         return self._gradients.reduction
 
     def update(self, batches: UpdateBatches | SingleBatch, number: int, learning_rate: float) -> Outcome:
-        """Do update `number`, counted from 1, unless its loss or gradient is not finite."""
+        """Do update `number`, counted from 1, unless its loss or gradient is not finite, or its loss leaps."""
         stats = self._add_up(batches, number)
+        for name in self._optimizer.frozen:
+            self.gradients[name][...] = 0
         norm = gradient_norm(self.gradients, self._num_threads, self._model.device)
         is_finite = math.isfinite(stats.loss) and math.isfinite(norm)
-        if is_finite:
+        is_spike = is_finite and self._is_spike(stats.loss / max(1, stats.tokens))
+        if is_finite and not is_spike:
             scale = clip_scale(norm, self._config.training.clip_grad_norm)
             self._optimizer.step(self._model.params, self.gradients, learning_rate, scale)
             self._model.changed()
         else:
             self._model.carry({})  # states of a loss that is not finite are no better
-        return Outcome(stats, norm, is_finite)
+        return Outcome(stats, norm, is_finite, is_spike)
 
     def update_with(self, batch: Any, number: int, learning_rate: float) -> Outcome:
         """The same with one batch."""
@@ -81,28 +100,38 @@ class Updater:
 
     def _add_up(self, batches: UpdateBatches | SingleBatch, number: int) -> LossStats:
         """The gradients of all batches of all ranks into `gradients`, in their order; returns the sums of losses."""
-        own, found = list(batches), np.zeros((len(batches), 4))
-        self._gradients.begin([batch for _, batch in own])
-        for done, (place, batch) in enumerate(own):
+        found = np.zeros((len(batches), 4))
+        own = []
+        for place, batch in batches:
+            seed = batch_seed(self._config.seed, number, place)
+            own.append((place, seed, self._methods.prepare(batch, number, seed)))
+        tokens_in_all = batches.num_tgt_tokens
+        if self._methods.recounts:
+            mine = np.array([sum(prepared.batch.num_tgt_tokens for *_, prepared in own)], np.float64)
+            tokens_in_all = int(self._ranks.total(mine)[0])
+        self._gradients.begin([prepared.batch for *_, prepared in own])
+        for done, (place, seed, prepared) in enumerate(own):
             into = self._gradients.arrays_for(done, is_last=done == len(own) - 1)
             stats, _ = self._model.loss_and_gradients(
-                batch,
-                seed=batch_seed(self._config.seed, number, place),
+                prepared.batch,
+                seed=seed,
                 label_smoothing=self._config.training.label_smoothing,
                 threads=self._num_threads,
                 into=into,
-                tokens=batches.num_tgt_tokens,
+                tokens=tokens_in_all,
                 ready=self._gradients.ready,
+                **prepared.options,
             )
             found[place] = stats.nll, stats.loss, stats.tokens, stats.correct
             self._gradients.ready()
         nll, loss, tokens, correct = (sum(column) for column in self._gradients.finish(found).T.tolist())
-        if tokens != batches.num_tgt_tokens:
+        if tokens != tokens_in_all:
             raise DataError(
-                f"data.train: must be the same text for every rank, {batches.num_tgt_tokens} target tokens in update "
+                f"data.train: must be the same text for every rank, {tokens_in_all} target tokens in update "
                 f"{number}, got {tokens:.0f}; copy it to all machines"
             )
-        return LossStats(nll, loss, int(tokens), int(correct))
+        times = self._methods.repeats
+        return LossStats(nll / times, loss / times, int(tokens) // times, int(correct) // times)
 
 
 class GradientSum:

@@ -114,3 +114,24 @@ def test_a_run_of_some_updates_leaves_a_model_and_does_not_validate(tmp_path: Pa
         "model.npz",
         "joey.yaml",
     ]
+
+
+def test_minutes_become_the_updates_that_fit_into_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import train_peers
+    from _toolkits import OpenNMT
+
+    class Steady(OpenNMT):
+        def train_command(self, *_: object) -> list[str]:
+            return []
+
+    steps = "\n".join(_onmt(second, 2 * second, 3000) for second in range(0, 40, 2))
+
+    def fake_run(command: list[str], log: Path, env: dict[str, str]) -> None:
+        log.write_text(steps)
+
+    monkeypatch.setattr(train_peers, "run", fake_run)
+    # Two updates a second, for one and a half minutes.
+    assert train_peers.updates_in(1.5, Steady(tmp_path), load_config(str(CONFIG)), None, tmp_path, 1) == 180
+    steps = "no report"
+    with pytest.raises(SystemExit, match="must tell the speed of 60 updates"):
+        train_peers.updates_in(1.5, Steady(tmp_path), load_config(str(CONFIG)), None, tmp_path, 1)

@@ -6,9 +6,10 @@ import unicodedata
 import numpy as np
 import pytest
 
-from nmt.data.corpus import clean_line, load_parallel, read_lines
+from nmt.data.corpus import clean_line, load_parallel
 from nmt.data.rows import TokenRows
 from nmt.errors import DataError
+from nmt.lines import read_lines
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 
 

@@ -61,8 +61,8 @@ def corpus_of(prefix, subwords, readers=None, **rules):
 @pytest.fixture
 def prefix(tmp_path, monkeypatch):
     """Pairs of all kinds in blocks of 16 lines; what is usual in the first is not so in the others."""
-    monkeypatch.setattr(corpus_module, "_CHUNK", 16)
-    monkeypatch.setattr(text_module, "_CHUNK", 16)
+    monkeypatch.setattr(corpus_module, "CHUNK", 16)
+    monkeypatch.setattr(text_module, "CHUNK", 16)
     src = sentences(300, 1, 20)
     tgt = [f"{line} and {line.split()[0]}" for line in src]
     tgt[:16] = src[:16]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import multi30k
 import pytest
+import text_files
 
 SCRIPTS = Path(multi30k.__file__).parent
 SHARED = SCRIPTS.parent.parent / "shared" / "data"
@@ -94,7 +95,7 @@ def test_no_network_is_one_line(monkeypatch):
     def unreachable(address, timeout):
         raise urllib.error.URLError("Name or service not known")
 
-    monkeypatch.setattr(multi30k.urllib.request, "urlopen", unreachable)
+    monkeypatch.setattr(text_files.urllib.request, "urlopen", unreachable)
     with pytest.raises(SystemExit, match="must be reachable.*--from FOLDER") as stop:
         multi30k.download("train", "de")
     assert "\n" not in str(stop.value)
@@ -107,7 +108,7 @@ def test_download_unpacks_and_reports_a_difference(monkeypatch, capsys):
         asked.append(address)
         return io.BytesIO(gzip.compress(b"anderer Text\n"))
 
-    monkeypatch.setattr(multi30k.urllib.request, "urlopen", answer)
+    monkeypatch.setattr(text_files.urllib.request, "urlopen", answer)
     text = multi30k.download("dev", "de")
     assert text == b"anderer Text\n"
     assert asked == [f"{multi30k.HOME}/val.de.gz"]

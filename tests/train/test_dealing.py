@@ -21,7 +21,10 @@ class Batches:
     def num_batches(self, epoch=0):
         return len(self._tokens)
 
-    def tokens(self, epoch=0):
+    def windows(self, epoch=0):
+        return [len(self._tokens)]
+
+    def tokens(self, epoch=0, window=0):
         return self._tokens
 
 

@@ -129,3 +129,51 @@ def test_clip_scale() -> None:
     assert clip_scale(2.0, None) == 1.0
     assert clip_scale(2.0, 2.0) == 1.0
     assert clip_scale(4.0, 1.0) == 0.25
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_adafactor_follows_the_paper(weight_decay: float, scale: float) -> None:
+    """Algorithms 4 and 5 of Shazeer & Stern 2018 in float64."""
+    generator = np.random.default_rng(3)
+    shapes = {"matrix": (7, 5), "bias": (1,), "large": (40_000,)}
+    params = {name: generator.normal(size=shape).astype("f4").astype("f8") for name, shape in shapes.items()}
+    moments: dict[str, list[np.ndarray]] = {}
+    for t in range(1, STEPS + 1):
+        grads = {name: generator.normal(size=shape).astype("f4").astype("f8") for name, shape in shapes.items()}
+        for name, x in params.items():
+            g = scale * grads[name]
+            square, beta = g * g + 1e-30, 1 - t**-0.8
+            new = [square.sum(1), square.sum(0)] if x.ndim == 2 else [square]
+            old = moments.get(name, [np.zeros_like(one) for one in new])
+            moments[name] = [beta * a + (1 - beta) * b for a, b in zip(old, new, strict=True)]
+            kept = moments[name]
+            v = np.outer(kept[0], kept[1]) / kept[0].sum() if x.ndim == 2 else kept[0]
+            u = g / np.sqrt(v)
+            u /= max(1.0, math.sqrt((u * u).mean()))
+            alpha = max(1e-3, math.sqrt((x * x).mean())) * RATE
+            x -= alpha * u + RATE * weight_decay * x
+    settings = TrainingConfig.model_validate({"optimizer": "adafactor", "weight_decay": weight_decay})
+    for name, param in run(settings, scale).items():
+        np.testing.assert_allclose(param, params[name], rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_adafactor_keeps_little_and_goes_on_from_its_state() -> None:
+    settings = TrainingConfig(optimizer="adafactor")
+    params = {"w": np.ones((300, 20), "f4"), "b": np.ones(9, "f4")}
+    optimizer = make_optimizer(settings, params)
+    assert sum(array.size for array in optimizer.state.values()) == 300 + 20 + 9
+    generator = np.random.default_rng(1)
+    grads = [{k: generator.normal(size=p.shape).astype("f4") for k, p in params.items()} for _ in range(4)]
+    copies = [{k: g.copy() for k, g in one.items()} for one in grads]
+    for one in grads[:2]:
+        optimizer.step(params, one, RATE, 0.5)
+    again = make_optimizer(settings, params)
+    arrays, numbers = optimizer.state_dict()
+    again.load_state_dict({name: array.copy() for name, array in arrays.items()}, dict(numbers))
+    twin = {name: param.copy() for name, param in params.items()}
+    for one, other in zip(grads[2:], copies[2:], strict=True):
+        optimizer.step(params, one, RATE, 0.5)
+        again.step(twin, other, RATE, 0.5)
+    for name, param in params.items():
+        np.testing.assert_array_equal(param, twin[name])

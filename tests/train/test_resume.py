@@ -1,6 +1,8 @@
 """Stopping and going on: in the end all is as in a run that nobody disturbed, bit for bit."""
 
+import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 import yaml
 
 from nmt.errors import CheckpointError, NMTError
+from nmt.train import checkpoint
 from nmt.train.checkpoint import load_checkpoint
 from nmt.train.trainer import Trainer
 from tests.train import fake_model
@@ -213,9 +216,71 @@ def test_a_damaged_checkpoint_is_named_and_kept(make_trainer: Make) -> None:
     trainer.run()
     path = trainer.folder / "last.safetensors"
     path.write_bytes(path.read_bytes()[:100])
+    path.with_name("former.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"last\.safetensors: must be a whole checkpoint"):
         make_trainer(epochs=2).run()
     assert path.stat().st_size == 100
+
+
+@pytest.mark.parametrize("keep", [0, 100, -1])
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
+    make_trainer: Make, undisturbed: Path, keep: int
+) -> None:
+    trainer = make_trainer(early_stopping_metric="loss")
+    trainer._stop_after = 19
+    trainer.run()
+    last, former = trainer.folder / "last.safetensors", trainer.folder / "former.safetensors"
+    last.write_bytes(last.read_bytes()[:keep])
+    assert load_checkpoint(former)[2]["state"]["update"] == 16, "the last validation"
+    trainer = make_trainer(early_stopping_metric="loss")
+    trainer._stop_after = 1
+    trainer.run()
+    log = (trainer.folder / "train.log").read_text()
+    assert re.search(r"last\.safetensors: must be .*; going on from the one before it\n", log)
+    assert f"resuming from {former}: epoch" in log
+    assert load_checkpoint(former)[2]["state"]["update"] == 16, "the damaged one has not taken its place"
+    make_trainer(early_stopping_metric="loss").run()
+    assert_same(trainer.folder, undisturbed)
+
+
+def test_a_clock_that_is_set_back_changes_nothing(
+    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [2e9]
+
+    def falling() -> float:
+        now[0] -= 1000
+        return now[0]
+
+    monkeypatch.setattr(time, "time", falling)
+    trainer = make_trainer(early_stopping_metric="loss")
+    trainer._stop_after = 9
+    trainer.run()
+    for path in trainer.folder.iterdir():
+        os.utime(path, (1e9, 1e9))
+    make_trainer(early_stopping_metric="loss").run()
+    assert_same(trainer.folder, undisturbed)
+
+
+def test_a_full_disk_ends_a_run_that_goes_on_later(
+    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def full(path: Path, *arguments: Any) -> None:
+        written.append(path)
+        if len(written) == 3:  # the best of the second validation
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_tensors(path, *arguments)
+
+    write_tensors = checkpoint.write_tensors
+    monkeypatch.setattr(checkpoint, "write_tensors", full)
+    with pytest.raises(CheckpointError, match="got no space left on device; the former checkpoint is intact") as caught:
+        make_trainer(early_stopping_metric="loss").run()
+    assert "\n" not in str(caught.value)
+    trainer = make_trainer(early_stopping_metric="loss")
+    trainer.run()
+    assert_same(trainer.folder, undisturbed)
 
 
 def test_other_subwords_are_refused(make_trainer: Make) -> None:

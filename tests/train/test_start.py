@@ -1,6 +1,7 @@
 """training.load_model: a new run starts from another model's subwords and parameters, and says what does not fit."""
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,55 @@ def test_what_does_not_fit_is_one_line(case: str, base: Trainer, tmp_path: Path)
     with pytest.raises(NMTError, match=message) as caught:
         tuned(base, tmp_path, data, **training)[0].run()
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_frozen_stays_and_has_no_state(base: Trainer, tmp_path: Path) -> None:
+    trainer, _ = tuned(base, tmp_path, freeze=["ta*"], learning_rate=0.1, updates=12, validation_freq=4)
+    trainer.run()
+    path = trainer.folder / "last.safetensors"
+    want, got = params(base.folder / "best.safetensors"), params(path)
+    assert np.array_equal(got["params/table"], want["params/table"])
+    assert abs(got["params/bias"] - want["params/bias"]).max() > 0.01
+    state = read_checkpoint(path, prefix="optimizer/")[0]
+    assert state and all("bias" in name for name in state)
+    # Cut in the middle and resumed: the same bits.
+    cut, _ = tuned(base, tmp_path, freeze=["ta*"], learning_rate=0.1, updates=5, validation_freq=4)
+    for one in (cut, trainer):
+        one.folder = tmp_path / "again"
+    cut.run()
+    assert not np.array_equal(params(tmp_path / "again" / "last.safetensors")["params/bias"], got["params/bias"])
+    trainer.run()
+    for name, array in params(tmp_path / "again" / "last.safetensors").items():
+        assert np.array_equal(array, got[name])
+
+
+@pytest.mark.parametrize(
+    ("freeze", "words"),
+    [
+        (["encoder.*"], "training.freeze: must match parameters, got encoder.*, which matches none of table, bias"),
+        (["*"], "training.freeze: must leave something to learn"),
+    ],
+)
+def test_patterns_that_freeze_nothing_or_all(base: Trainer, tmp_path: Path, freeze: list[str], words: str) -> None:
+    with pytest.raises(NMTError, match=words.replace("*", r"\*").replace(".", r"\.")):
+        tuned(base, tmp_path, freeze=freeze)[0].run()
+
+
+def test_a_frozen_gradient_has_no_part_in_the_norm(base: Trainer, tmp_path: Path) -> None:
+    def norm(folder: Path) -> float:
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        return float(next(event["gradient_norm"] for event in map(json.loads, lines) if "gradient_norm" in event))
+
+    norms = []
+    for freeze in ([], ["table"], ["bias"]):
+        trainer, _ = tuned(base, tmp_path, freeze=freeze, logging_freq=1)
+        trainer.folder = tmp_path / f"frozen-{len(norms)}"
+        trainer.run()
+        norms.append(norm(trainer.folder))
+    assert norms[0] == pytest.approx(np.hypot(norms[1], norms[2]), rel=1e-5)
+
+
+def test_another_pattern_is_another_run(base: Trainer, tmp_path: Path) -> None:
+    tuned(base, tmp_path, freeze=["table"])[0].run()
+    with pytest.raises(NMTError, match="training.freeze must stay"):
+        tuned(base, tmp_path, freeze=["bias"], updates=2)[0].run()

@@ -42,8 +42,15 @@ def test_a_run_learns_and_leaves_a_model(make_trainer: Make, tmp_path: Path) -> 
     assert "4 epochs" in result.reason
     assert result.test_scores["bleu"].score > 99
     assert result.best_path == trainer.folder / "best.safetensors"
-    names = ["best.safetensors", "config.yaml", "data_check.json", "joint.spm", "last.safetensors", "lengths.json"]
-    assert sorted(os.listdir(trainer.folder)) == [*names, "metrics.jsonl", "train.log"]
+    names = [
+        "best.safetensors",
+        "config.yaml",
+        "data_check.json",
+        "former.safetensors",
+        "joint.spm",
+        "last.safetensors",
+    ]
+    assert sorted(os.listdir(trainer.folder)) == [*names, "lengths.json", "metrics.jsonl", "train.log"]
     assert Translator.load(trainer.folder).translate(["w1 w2", "", "w3"]) == ["z1 z2", "", "z3"]
 
 

@@ -1,0 +1,77 @@
+"""Where a text lies: the prefix of two files, or several corpora with formats, weights and tags."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
+
+from nmt.config.section import PositiveInt, Section, Text
+
+
+@dataclass(frozen=True)
+class TextOr:
+    """Beside a type: `other`, or text that is not empty. In one piece, because pydantic would report a mistake once for
+    each alternative, and name the alternatives in its path."""
+
+    other: Any
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """What pydantic asks for."""
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, inner: value if isinstance(value, str) and value else inner(value),
+            handler.generate_schema(self.other),
+            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """What pydantic asks for."""
+        return {"anyOf": [{"type": "string", "minLength": 1}, handler(schema)]}
+
+
+def _plain(value: Any) -> Any:
+    """A value of such a setting as JSON has it."""
+    return [corpus.to_dict() for corpus in value] if isinstance(value, tuple) else value
+
+
+Column = Annotated[int | str, TextOr(PositiveInt)]
+
+
+class CorpusConfig(Section):
+    """One corpus of several."""
+
+    path: Text = Field(
+        description="Prefix of two files with a sentence a line, as data.train by itself; or a table with a pair a "
+        "row: a file that ends in .tsv, .jsonl or .parquet (extra [parquet]). Any but Parquet may be packed, .gz or "
+        ".zst (extra [zstd]). A pattern such as parts/*.tsv.gz stands for all files that match, in the order of their "
+        "names.",
+    )
+    src_column: Column | None = Field(
+        default=None,
+        description="Of a table: where the source is. A number from 1, or a name: of a key (a.b for a key within "
+        "another), of a column, or of a column of .tsv whose first line has names. null: the first column of .tsv, and "
+        "the language code in others, or translation.CODE.",
+    )
+    tgt_column: Column | None = Field(default=None, description="The same of the target; null: the second of .tsv.")
+    weight: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=1.0,
+        description="How often each of its pairs is seen in an epoch: 2 for twice, 0.25 for a quarter of the pairs in "
+        "each of four epochs.",
+    )
+    tag: Text | None = Field(
+        default=None,
+        description="A word without spaces, as in <2en>, that is put before each source sentence of this corpus. New "
+        "subwords keep it in one piece. Translating, write it before the sentence: it says what is wanted.",
+    )
+
+    @model_validator(mode="after")
+    def _check_tag(self) -> "CorpusConfig":
+        """A tag is one word."""
+        if self.tag is not None and len(self.tag.split()) != 1:
+            raise ValueError(f"tag must be one word without spaces, got {self.tag!r}")
+        return self
+
+
+_Several = Annotated[tuple[CorpusConfig, ...], Field(strict=False)]
+Corpora = Annotated[str | tuple[CorpusConfig, ...], TextOr(_Several)]
+"""A prefix, or corpora."""

@@ -1,0 +1,54 @@
+"""Losses of attention: that it should be where an alignment is, and not come back to where it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmt.model.objective import Objective
+from nmt.rnn.device import Device
+
+_LEAST = 1e-8
+"""Attention below this counts as this: its logarithm is finite."""
+
+
+def attention_loss(
+    device: Device, weights: Any, lengths: np.ndarray, objective: Objective, scale: float
+) -> tuple[Any, Any]:
+    """What attention weights cost, and the gradient.
+
+    Guided alignment: the cross entropy of the alignment's shares (Chen et al. 2016, section 3.1, equation 5). Coverage:
+    the sum over steps and positions of min(weight, sum of the weights of the steps before) (See et al. 2017, equation
+    12).
+
+    Args:
+        device: Where the weights lie.
+        weights: Attention [T, B, n].
+        lengths: Steps of each row [B], of the host.
+        objective: Weights of both, and the alignment.
+        scale: A factor of the gradient alone.
+
+    Returns:
+        The sum of what is added to the loss, and its gradient with respect to the weights, zero beyond the lengths.
+    """
+    xp = device.xp
+    gradient = xp.zeros_like(weights)
+    total = xp.zeros((), "float64")
+    if objective.coverage:
+        real = device.upload((np.arange(len(weights))[:, None] < lengths[None]).astype(weights.dtype))[..., None]
+        before = xp.cumsum(weights, axis=0) - weights
+        new = (weights <= before).astype(weights.dtype) * real
+        total += objective.coverage * (xp.minimum(weights, before) * real).astype("float64").sum()
+        # Where the sum before is the smaller one, every step before it adds to the loss.
+        old = real - new
+        after = xp.cumsum(old[::-1], axis=0)[::-1] - old
+        gradient += (new + after) * real * weights.dtype.type(objective.coverage * scale)
+    if objective.guided_alignment and objective.alignment is not None:
+        found = objective.alignment
+        at = device.index(found.step), device.index(found.row), device.index(found.position)
+        share = device.upload(found.share.astype(weights.dtype))
+        there = xp.maximum(weights[at], weights.dtype.type(_LEAST))
+        total -= objective.guided_alignment * (share * xp.log(there)).astype("float64").sum()
+        gradient[at] -= weights.dtype.type(objective.guided_alignment * scale) * share / there
+    return total, gradient

@@ -1,0 +1,132 @@
+"""The card of a model: one page of Markdown that says what it is, in the layout of public model hubs.
+
+Front matter between lines of `---` holds what machines read (huggingface.co/docs/hub/model-cards): languages, task,
+tags, and scores as a `model-index`. What the model cannot know, for whom it is made and under which licence it may be
+given away, is left as questions (Mitchell et al. 2019, "Model Cards for Model Reporting").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import nmt
+from nmt.data.sources import sources_of
+from nmt.errors import CheckpointError
+from nmt.files import explain, remedy, write_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nmt.storage.saved_model import SavedModel
+
+_METRICS = {"bleu": "BLEU", "chrf": "chrF", "ppl": "perplexity of a subword", "accuracy": "subwords predicted right"}
+"""Scores of a validation that a card tells, in this order."""
+_MEASURED_BY = "sacrebleu"
+_OPEN = """\
+## To be told by whoever gives it to others
+
+- **Licence**: of the parameters, which depends on that of the training text.
+- **Training text**: where it comes from, what it is about, who wrote it.
+- **Intended use**, and what it must not be used for.
+- **Known mistakes**: kinds of text on which it is poor. A recurrent model of this size knows little beyond its training
+  text, and translates any input without a warning.
+"""
+
+
+def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
+    """Write the card of a model that was written to `bundle`. A card that is there is not written over.
+
+    Raises:
+        CheckpointError: It is there already, or cannot be written.
+    """
+    if path.exists():
+        raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
+    try:
+        write_bytes(path, model_card(saved, bundle).encode())
+    except OSError as error:
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
+
+
+def model_card(saved: SavedModel, bundle: Path) -> str:
+    """The card as text: front matter, what it is, use, scores, training, what is open."""
+    config = saved.config
+    front = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in _front(saved).items())
+    scores = [f"| {_METRICS[name]} | {value:.2f} |" for name, value in _scores(saved)]
+    rows = "\n".join(["| on the validation text | |", "|---|---|", *scores]) if scores else "None are known."
+    facts = "\n".join(f"- {name}: {value}" for name, value in _facts(saved, bundle))
+    sections = [
+        f"---\n{front}\n---",
+        f"# {config.name}",
+        _purpose(saved),
+        facts,
+        f"## Use\n\n```bash\npip install recurrent-nmt=={nmt.__version__}\n{_command(saved)} {bundle.name}\n```",
+        f"## Scores\n\n{rows}",
+        "The checkpoint was chosen by these scores; on a text by which nothing was chosen they are lower.",
+        f"## Training\n\n```json\n{_settings(saved)}\n```",
+        _OPEN,
+    ]
+    return "\n\n".join(sections)
+
+
+def _command(saved: SavedModel) -> str:
+    return "nmt-translate" if saved.config.task == "translation" else "nmt-generate"
+
+
+def _purpose(saved: SavedModel) -> str:
+    data = saved.config.data
+    if saved.config.task == "lm":
+        return f"A recurrent language model of `{data.tgt.lang}`."
+    return f"A recurrent model that turns `{data.src.lang}` into `{data.tgt.lang}`."
+
+
+def _languages(saved: SavedModel) -> list[str]:
+    """The sides that are named by codes of languages, as BCP 47 has them; letters and sounds are none."""
+    data = saved.config.data
+    sides = [data.src.lang, data.tgt.lang] if saved.config.task == "translation" else [data.tgt.lang]
+    return [side for side in sides if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
+
+
+def _front(saved: SavedModel) -> dict[str, Any]:
+    """What machines read."""
+    config, translates = saved.config, saved.config.task == "translation"
+    task = "translation" if translates else "text-generation"
+    metrics = [{"type": name, "value": round(value, 2), "name": _METRICS[name]} for name, value in _scores(saved)]
+    front: dict[str, Any] = {"library_name": "recurrent-nmt", "pipeline_tag": task}
+    front |= {"language": languages} if (languages := _languages(saved)) else {}
+    front["tags"] = ["recurrent", config.model.decoder.rnn_type, "cpu"]
+    if metrics:
+        paths = [PurePath(source.path) for source in sources_of(config.data.dev)]
+        name = ", ".join(path.name if path.is_absolute() else str(path) for path in paths)
+        result = {"task": {"type": task}, "dataset": {"name": name, "type": "text"}, "metrics": metrics}
+        front["model-index"] = [{"name": config.name, "results": [result]}]
+    return front
+
+
+def _scores(saved: SavedModel) -> list[tuple[str, float]]:
+    """Scores of the checkpoint, as its file or the validation behind it has them."""
+    state = saved.content.get("state", {})
+    found = saved.content.get("scores") or state.get("best_scores", {})
+    return [(name, float(found[name])) for name in _METRICS if isinstance(found.get(name), int | float)]
+
+
+def _facts(saved: SavedModel, bundle: Path) -> list[tuple[str, str]]:
+    numbers = sum(array.size for name, array in saved.params.items() if not name.endswith(".scale"))
+    kind = "int8" if "quantization" in saved.content else saved.config.compute_dtype
+    sizes = [saved.tgt_subwords.vocab_size]
+    if saved.config.task == "translation":
+        sizes = [saved.src_subwords.vocab_size, *sizes]
+    return [
+        ("size", f"{bundle.stat().st_size:,} bytes, {numbers:,} numbers, computed in {kind}"),
+        ("vocabulary", " and ".join(f"{size:,}" for size in sizes) + f" units ({saved.config.data.subwords.type})"),
+        ("fingerprint", f"`{saved.digest}`"),
+    ]
+
+
+def _settings(saved: SavedModel) -> str:
+    """The settings that the model was trained with, without folders of the machine that trained it."""
+    values = saved.config.to_dict()
+    training = {key: value for key, value in values["training"].items() if key != "load_model"}
+    return json.dumps({"model": values["model"], "training": training}, indent=1, ensure_ascii=False)

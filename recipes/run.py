@@ -1,0 +1,252 @@
+"""Trains all models of a recipe, each language with each seed, scores them alone and as ensembles, and writes a table.
+
+    python recipes/run.py                                     the recipes there are
+    python recipes/run.py letters-to-sounds --seeds 5         ten languages, five models each, and their ensembles
+    python recipes/run.py letters-to-sounds --only fre kor    two of them
+
+Runs go to runs/recipes/RECIPE/LANGUAGE/SEED, the table of a recipe to runs/recipes/RECIPE/results.tsv and to standard
+output. The same command goes on where it stopped: what is trained or translated already is not done again. Settings are
+chosen on dev, and test is only scored; docs/recipes.md has the figures beside published ones.
+"""
+
+import argparse
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from catalogue import RECIPES, Recipe
+
+from nmt.files import write_bytes
+
+DONE = "trained.tsv"
+"""What nmt-train printed, which is written when it has ended well."""
+
+
+TOGETHER = "ensemble"
+Row = dict[str, str | float]
+"""One system's scores on one part of one language."""
+
+
+class CommandError(Exception):
+    """A command has failed; the text is its last line."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model: of a recipe, for a language (or whatever its variants are), from one seed."""
+
+    recipe: Recipe
+    variant: str
+    seed: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Starts the commands: `launcher` stands before each of them; `extra` are settings of every training."""
+
+    launcher: list[str]
+    threads: int
+    extra: list[str]
+
+    def run(self, name: str, *words: str | Path) -> str:
+        """Returns what `nmt NAME` printed. Raises CommandError with the last line of its errors."""
+        command = [*self.launcher, sys.executable, "-m", "nmt", name, *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+            raise CommandError(f"nmt {name}: {last}")
+        return done.stdout
+
+    def train(self, job: Job) -> float:
+        """Trains a model unless that was done; returns the minutes it took, by its own log."""
+        done = job.folder / DONE
+        if not done.is_file():
+            settings = job.recipe.settings(job.variant) | {"model_dir": str(job.folder), "seed": str(job.seed)}
+            words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+            words += [word for text in self.extra for word in ("--set", text)]
+            printed = self.run("train", job.recipe.config, *words, "--threads", str(self.threads))
+            write_bytes(done, printed.encode())
+        return minutes_of(job.folder)
+
+    def translate(self, source: Path, output: Path, models: list[Path]) -> Path:
+        """Translates with the first model and the others beside it, unless the file is there."""
+        if not output.is_file():
+            words = [word for other in models[1:] for word in ("--ensemble", str(other))]
+            self.run("translate", models[0], source, "-o", output, *words, "--threads", str(self.threads))
+        return output
+
+    def scores(self, recipe: Recipe, hypotheses: Path, references: Path) -> dict[str, float]:
+        """Metric to score of a translated file."""
+        words = ["--hyp", hypotheses, "--ref", references, "--metric", ",".join(recipe.metrics), "--json"]
+        words += ["--ref-separator", recipe.separator] if recipe.separator else []
+        words += ["--lowercase"] if recipe.lowercase else []
+        found = json.loads(self.run("evaluate", *words))["metrics"]
+        return {name: found[name]["score"] for name in recipe.metrics}
+
+
+def minutes_of(folder: Path) -> float:
+    """Minutes that a run took, by the clock of its log, interruptions left out."""
+    last = 0.0
+    for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines():
+        last = max(last, float(json.loads(line).get("elapsed", 0.0)))
+    return last / 60
+
+
+def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job]) -> list[Row]:
+    """Scores one language: each part by each model and, of several, by all of them together."""
+    rows: list[Row] = []
+    systems = [([job.folder], f"{job.seed}", job.folder) for job in jobs]
+    if len(jobs) > 1:
+        seeds = "+".join(str(job.seed) for job in jobs)
+        systems.append(([job.folder for job in jobs], f"{TOGETHER} {seeds}", jobs[0].folder.parent))
+    for part in recipe.parts:
+        source, references = recipe.files(variant, part)
+        for models, name, place in systems:
+            output = place / f"{part}.{name.replace(' ', '-')}.out"
+            commands.translate(source, output, models)
+            score = commands.scores(recipe, output, references)
+            minutes = sum(minutes_of(model) for model in models)
+            rows.append({"variant": variant, "part": part, "system": name, **score, "minutes": round(minutes, 1)})
+    return rows
+
+
+def table(recipe: Recipe, rows: list[Row]) -> str:
+    """A line for each language and part: mean and deviation of single models, the ensemble, minutes of one training,
+    published figures; and the means over languages."""
+    header = ["", "part", f"{recipe.metrics[0]}, single", "deviation", "ensemble", "minutes", *recipe.published_names]
+    lines = ["\t".join(header)]
+    for part in recipe.parts:
+        summaries = [Summary.of(recipe, variant, part, rows) for variant in recipe.variants]
+        lines += [one.line() for one in summaries]
+        if len(summaries) > 1:
+            lines.append(Summary.mean(summaries).line())
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a line of the table says of one language: scores of its single models, of all together, published ones."""
+
+    name: str
+    part: str
+    single: list[float]
+    joint: float | None
+    minutes: float
+    published: tuple[float, ...]
+
+    @classmethod
+    def of(cls, recipe: Recipe, variant: str, part: str, rows: list[Row]) -> "Summary":
+        """One language and part."""
+        found = [row for row in rows if (row["variant"], row["part"]) == (variant, part)]
+        alone = [row for row in found if not str(row["system"]).startswith(TOGETHER)]
+        joint = [float(row[recipe.metrics[0]]) for row in found if row not in alone]
+        single = [float(row[recipe.metrics[0]]) for row in alone]
+        known = recipe.published.get(variant, ()) if part in recipe.published_part else ()
+        minutes = statistics.mean(float(row["minutes"]) for row in alone)
+        return cls(variant, part, single, joint[0] if joint else None, minutes, known)
+
+    @classmethod
+    def mean(cls, summaries: list["Summary"]) -> "Summary":
+        """The means over languages; of seeds, too, before their deviation is taken."""
+        runs = [statistics.mean(scores) for scores in zip(*(one.single for one in summaries), strict=True)]
+        joint = [one.joint for one in summaries if one.joint is not None]
+        together = statistics.mean(joint) if len(joint) == len(summaries) else None
+        published = [one.published for one in summaries if one.published]
+        known = [statistics.mean(column) for column in zip(*published, strict=True)]
+        minutes = statistics.mean(one.minutes for one in summaries)
+        whole = tuple(known) if len(published) == len(summaries) else ()
+        return cls(f"mean of {len(summaries)}", summaries[0].part, runs, together, minutes, whole)
+
+    def line(self) -> str:
+        """Cells between tabs."""
+        deviation = f"{statistics.stdev(self.single):.2f}" if len(self.single) > 1 else "-"
+        cells = [self.name, self.part, f"{statistics.mean(self.single):.2f}", deviation, _text(self.joint)]
+        return "\t".join([*cells, f"{self.minutes:.1f}", *(f"{value:.2f}" for value in self.published)])
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def columns(rows: list[Row]) -> str:
+    """All scores as lines between tabs."""
+    names = list(rows[0])
+    return "\n".join(["\t".join(names), *("\t".join(str(row[name]) for name in names) for row in rows)]) + "\n"
+
+
+def arguments() -> argparse.Namespace:
+    """The command's own."""
+    parser = argparse.ArgumentParser(description="Train, score and compare all models of a recipe.")
+    parser.add_argument("recipe", nargs="?", choices=list(RECIPES), help="which one; without it, they are listed")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="languages or corpora (default: all of the recipe)")
+    parser.add_argument("--seeds", type=int, default=1, help="models of each, seeds 1 to this (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings side by side (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="cores of each training (default: %(default)s)")
+    parser.add_argument("--parts", nargs="+", metavar="PART", help="what to score: dev, test (default: the recipe's)")
+    parser.add_argument("--set", dest="extra", action="append", default=[], metavar="KEY=VALUE", help="as of nmt-train")
+    parser.add_argument("--launcher", default="", help="what stands before each command, such as 'srun -n1 -c1'")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("runs/recipes"), help="folder of all runs (default: %(default)s)"
+    )
+    return parser.parse_args()
+
+
+def chosen(options: argparse.Namespace) -> Recipe:
+    """The recipe, cut down to what was asked for. Ends the script where that is nothing."""
+    recipe: Recipe = RECIPES[options.recipe]
+    unknown = set(options.only or ()) - set(recipe.variants) or set(options.parts or ()) - set(recipe.parts)
+    if unknown:
+        known = ", ".join([*recipe.variants, *recipe.parts])
+        sys.exit(f"run.py: {options.recipe}: must have what is asked for, got {sorted(unknown)[0]}; it has {known}")
+    if min(options.seeds, options.jobs, options.threads) < 1:
+        sys.exit("run.py: --seeds, --jobs and --threads must be at least 1, got less; leave them out")
+    return recipe.cut_to(options.only, options.parts)
+
+
+def main() -> None:
+    """Trains, then scores; a model that fails is told and ends none of the others."""
+    options = arguments()
+    if options.recipe is None:
+        for name, recipe in RECIPES.items():
+            print(f"{name}\t{recipe.title}\t{recipe.data}")
+        return
+    recipe = chosen(options)
+    missing = [path for variant in recipe.variants for path in recipe.files(variant, "train") if not path.is_file()]
+    if missing:
+        sys.exit(f"run.py: {missing[0]}: must be there, it is not; run {recipe.data} first")
+    commands = Commands(shlex.split(options.launcher), options.threads, options.extra)
+    place = options.output / options.recipe
+    seeds = range(1, options.seeds + 1)
+    jobs = [Job(recipe, variant, seed, place / variant / str(seed)) for seed in seeds for variant in recipe.variants]
+    started, failed = time.monotonic(), []
+
+    def train(job: Job) -> None:
+        try:
+            minutes = commands.train(job)
+        except CommandError as error:
+            failed.append(job)
+            print(f"{job.folder}: {error}", file=sys.stderr, flush=True)
+            return
+        print(f"{job.folder}: trained in {minutes:.1f} min", file=sys.stderr, flush=True)
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(train, jobs))
+    if failed:
+        sys.exit(f"run.py: {len(failed)} of {len(jobs)} trainings failed, see above; the same command tries them again")
+    rows = []
+    for variant in recipe.variants:
+        rows += rows_of(commands, recipe, variant, [job for job in jobs if job.variant == variant])
+    write_bytes(place / "results.tsv", columns(rows).encode())
+    print(table(recipe, rows))
+    print(f"{len(jobs)} models in {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

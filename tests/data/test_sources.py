@@ -1,0 +1,261 @@
+"""Where pairs come from: formats, packing, patterns, tags, weights; a row that is no pair is told by its place."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from nmt.config import CorpusConfig, DataConfig, config_from_dict
+from nmt.data.batches import TrainBatches, rows_of_epoch
+from nmt.data.corpus import load_parallel
+from nmt.data.prepare import load_sides
+from nmt.data.text import load_text
+from nmt.data.training_text import training_text
+from nmt.errors import ConfigError, DataError
+from tests.data.corpora import sentences, side, small_subwords, write_pair
+
+SRC, TGT = sentences(60, seed=1), sentences(60, seed=2)
+
+
+@pytest.fixture(scope="module")
+def sides():
+    subwords = small_subwords()
+    return side("de", subwords), side("en", subwords)
+
+
+def write(path, text):
+    content = text.encode()
+    if path.suffix == ".gz":
+        content = gzip.compress(content)
+    if path.suffix == ".zst":
+        content = pytest.importorskip("backports.zstd", reason="needs the extra [zstd]").compress(content)
+    path.write_bytes(content)
+    return str(path)
+
+
+def tsv(src=SRC, tgt=TGT):
+    return "".join(f"{a}\t{b}\n" for a, b in zip(src, tgt, strict=True))
+
+
+def jsonl(record=lambda a, b: {"de": a, "en": b}):
+    return "".join(json.dumps(record(a, b)) + "\n" for a, b in zip(SRC, TGT, strict=True))
+
+
+def corpus(path, **settings):
+    return (CorpusConfig(path=str(path), **settings),)
+
+
+def same(one, other):
+    for table in ("src", "tgt"):
+        assert np.array_equal(getattr(one, table).tokens, getattr(other, table).tokens)
+        assert np.array_equal(getattr(one, table).starts, getattr(other, table).starts)
+    assert np.array_equal(one.line_numbers, other.line_numbers) and one.total == other.total
+
+
+def line_of(function):
+    with pytest.raises(DataError) as caught:
+        function()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "settings"),
+    [
+        ("a.tsv", tsv(), {}),
+        ("a.tsv.gz", tsv(), {}),
+        ("a.tsv.zst", tsv(), {}),
+        ("a.tsv", tsv(TGT, SRC), {"src_column": 2, "tgt_column": 1}),
+        ("a.tsv", "x\ten\tde\n" + tsv(["x\t" + line for line in TGT], SRC), {"src_column": "de", "tgt_column": "en"}),
+        ("a.jsonl", jsonl(), {}),
+        ("a.jsonl.gz", jsonl(lambda a, b: {"translation": {"en": b, "de": a}, "id": 3}), {}),
+        ("a.ndjson", jsonl(lambda a, b: {"q": {"r": a}, "en": b}), {"src_column": "q.r"}),
+    ],
+)
+def test_a_table_gives_what_two_files_give(tmp_path, sides, name, text, settings):
+    expected = load_parallel(write_pair(tmp_path, SRC, TGT), *sides)
+    path = write(tmp_path / name, text)
+    same(load_parallel(corpus(path, **settings), *sides), expected)
+    if not settings:
+        same(load_parallel(path, *sides), expected)  # by its name alone
+    both = [one.config for one in sides]
+    for wanted, lines in ((both[:1], SRC), (both[1:], TGT)):
+        assert list(training_text(corpus(path, **settings), wanted, both)) == lines
+
+
+def test_parquet_gives_what_two_files_give(tmp_path, sides):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra [parquet]")
+    import pyarrow
+
+    expected = load_parallel(write_pair(tmp_path, SRC, TGT), *sides)
+    flat = {"other": list(range(60)), "de": SRC, "en": TGT}
+    nested = {"translation": [{"de": a, "en": b} for a, b in zip(SRC, TGT, strict=True)]}
+    for name, columns in (("a", flat), ("b", nested)):
+        parquet.write_table(pyarrow.table(columns), tmp_path / f"{name}.parquet", row_group_size=7)
+        same(load_parallel(str(tmp_path / f"{name}.parquet"), *sides), expected)
+    parquet.write_table(pyarrow.table({"de": ["a", "b"], "en": ["a", None]}), tmp_path / "c.parquet")
+    assert "c.parquet: row 2 must have text in en" in line_of(lambda: load_parallel(f"{tmp_path}/c.parquet", *sides))
+    (tmp_path / "d.parquet").write_bytes(b"PAR1 is no table")
+    assert line_of(lambda: load_parallel(f"{tmp_path}/d.parquet", *sides)).startswith(f"{tmp_path}/d.parquet: must be")
+
+
+def test_several_corpora_patterns_and_packed_files(tmp_path, sides):
+    expected = load_parallel(write_pair(tmp_path, SRC, TGT), *sides)
+    for number in range(3):
+        (tmp_path / f"part{number}").mkdir()
+        rows = slice(number * 20, number * 20 + 20)
+        prefix = write_pair(tmp_path / f"part{number}", SRC[rows], TGT[rows], "x")
+        write(tmp_path / f"rows-{number}.tsv", tsv(SRC[rows], TGT[rows]))
+    content = (tmp_path / "part2" / "x.de").read_text()
+    write(tmp_path / "part2" / "x.de.gz", content)
+    (tmp_path / "part2" / "x.de").unlink()
+    same(load_parallel(corpus(tmp_path / "part*" / "x"), *sides), expected)
+    same(load_parallel(str(tmp_path / "rows-*.tsv"), *sides), expected)
+    listed = (*corpus(tmp_path / "rows-[01].tsv"), *corpus(prefix))
+    found = load_parallel(listed, *sides)
+    same(found, expected)
+    assert found.parts == ((40, 1.0), (20, 1.0))
+    text = load_text((*corpus(tmp_path / "rows-[01].tsv", tgt_column=2), *corpus(prefix)), sides[1])
+    assert text.total == 60 and np.array_equal(text.lines.tokens, expected.tgt.tokens)
+
+
+def test_zstd_that_is_cut_off_or_damaged(tmp_path, sides):
+    write(tmp_path / "a.tsv.zst", tsv() * 50)
+    whole = (tmp_path / "a.tsv.zst").read_bytes()
+    for content in (whole[:-9], whole[:30] + b"no such bytes" + whole[43:], b"plain text"):
+        (tmp_path / "a.tsv.zst").write_bytes(content)
+        assert "must be a whole zstd file" in line_of(lambda: load_parallel(f"{tmp_path}/a.tsv.zst", *sides))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "settings", "words"),
+    [
+        ("a.tsv", "a\tb\nonly one\nc\td\n", {}, "line 2 must have at least 2 cells between tabs, got 1"),
+        ("a.tsv", "x\ty\na\tb\n", {"src_column": "de", "tgt_column": "y"}, "line 1 must name the column de, got x, y"),
+        ("a.tsv", "a\tb\n", {"src_column": "de"}, "must have columns that are all numbers or all names, got de, 2"),
+        ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "a", "en"\n', {}, "line 2 must be a JSON object"),
+        ("a.jsonl", '{"de": "a", "en": "b"}\n\n', {}, "line 2 must be a JSON object"),
+        ("a.jsonl", '{"de": "a"}\n', {}, "row 1 must have text in en or translation.en, got none, but de"),
+        ("a.jsonl", '{"de": "a", "en": 3}\n', {}, "row 1 must have text in en or translation.en, got int '3'"),
+        ("a.jsonl", "[1]\n", {}, "row 1 must have text in de or translation.de, got none, but a list"),
+        ("a.jsonl", '{"de": "a", "en": "b"}\n{"de": "\\ud800"\n', {}, "line 2 must be a JSON object"),
+    ],
+)
+def test_a_bad_row_is_a_line_that_says_where(tmp_path, sides, name, text, settings, words):
+    path = write(tmp_path / name, text)
+    line = line_of(lambda: load_parallel(corpus(path, **settings), *sides))
+    assert line.startswith(f"{path}: ") and words in line
+
+
+def test_what_is_not_there(tmp_path, sides):
+    for path in ("none.tsv", "none*.tsv", "none*/x", "none"):
+        assert str(tmp_path / path) in line_of(lambda path=path: load_parallel(corpus(tmp_path / path), *sides))
+
+
+def test_line_ends_within_a_cell_are_spaces(tmp_path, sides):
+    path = write(tmp_path / "a.jsonl", json.dumps({"de": "the\nhouse", "en": "a\r\ncat"}) + "\n")
+    found = load_parallel(path, *sides, training=False)
+    assert (found.src_texts, found.tgt_texts) == (["the house"], ["a cat"])
+
+
+# Tags
+
+
+def test_a_tag_is_one_unit_before_the_source(tmp_path):
+    prefix = write_pair(tmp_path, [*SRC, ""], [*TGT, "x"])
+    data = DataConfig.model_validate(
+        {
+            "train": [{"path": prefix}, {"path": prefix, "tag": "<2En>"}],
+            "dev": [{"path": prefix, "tag": "<dev>"}],
+            "src": {"lang": "de", "lowercase": True},
+            "tgt": {"lang": "en"},
+            "subwords": {"vocab_size": 50},
+        }
+    )
+    src, tgt = load_sides(data)
+    plain, tagged = src.subwords.encode(["the house", "<2en> the house"])
+    assert tagged[-len(plain) :] == plain and len(tagged) == len(plain) + 2  # a space and the tag
+    found = load_parallel(data.train, src, tgt)
+    assert len(found) == 120 and found.skipped_empty == 2 and found.parts == ((60, 1.0), (60, 1.0))
+    unit = tagged[1]
+    assert all(unit not in found.src[n] for n in range(60)) and all(found.src[n][1] == unit for n in range(60, 120))
+    assert "<2en>" in src.subwords.pieces(tagged) and "<dev>" in src.subwords.pieces(src.subwords.encode(["<dev>"])[0])
+    dev = load_parallel(data.dev, src, tgt, training=False)
+    assert dev.src_texts[0] == "<dev> " + SRC[0] and dev.src_texts[-1] == ""
+
+
+def test_a_tag_the_subwords_do_not_know_is_an_error(tmp_path, sides):
+    prefix = write_pair(tmp_path, SRC, TGT)
+    assert "tag must be text that the subwords know" in line_of(lambda: load_parallel(corpus(prefix, tag="Ж"), *sides))
+
+
+# Weights
+
+
+def weighted(tmp_path, sides, *weights):
+    prefixes = [write_pair(tmp_path, SRC[:n], TGT[:n], f"w{n}") for n in (40, 7)]
+    return load_parallel([CorpusConfig(path=p, weight=w) for p, w in zip(prefixes, weights, strict=True)], *sides)
+
+
+def test_an_epoch_has_each_corpus_by_its_weight(tmp_path, sides):
+    found = weighted(tmp_path, sides, 0.25, 3)
+    seen = np.zeros(47, int)
+    for epoch in range(4):
+        rows = rows_of_epoch(found, 5, epoch)
+        assert (rows < 40).sum() == 10 and np.bincount(rows, minlength=47)[40:].tolist() == [3] * 7
+        seen += np.bincount(rows, minlength=47)
+        batches = list(TrainBatches(found, 50, seed=5).epoch(epoch))
+        assert sorted(np.concatenate([batch.indices for batch in batches])) == sorted(found.line_numbers[rows])
+    assert seen[:40].tolist() == [1] * 40, "no pair is seen twice before all have been seen"
+    first, again = (rows_of_epoch(found, 5, 0) for _ in range(2))
+    assert np.array_equal(first, again) and not np.array_equal(first, rows_of_epoch(found, 6, 0))
+    tokens = [len(found.tgt[n]) + 1 for n in range(47)]
+    assert found.num_tgt_tokens == round(0.25 * sum(tokens[:40]) + 3 * sum(tokens[40:]))
+
+
+def test_weights_of_one_are_the_plan_of_one_corpus(tmp_path, sides):
+    found = weighted(tmp_path, sides, 1, 1)
+    joined = load_parallel(write_pair(tmp_path, SRC[:40] + SRC[:7], TGT[:40] + TGT[:7], "both"), *sides)
+    for one, other in zip(TrainBatches(found, 50).epoch(3), TrainBatches(joined, 50).epoch(3), strict=True):
+        assert np.array_equal(one.src, other.src) and np.array_equal(one.indices, other.indices)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data": {"train": []}}, "data.train must hold at least one corpus, got an empty list"),
+        (
+            {"data": {"train": [{"path": "a", "wieght": 2}]}},
+            r"data.train\[0\].wieght is not a setting; did you mean weight",
+        ),
+        (
+            {"data": {"train": [{"path": "a", "weight": 0}]}},
+            r"data.train\[0\].weight must be a number above 0 and of at",
+        ),
+        ({"data": {"train": [{"path": "a"}, {}]}}, r"data.train\[1\].path must be given"),
+        ({"data": {"train": 3}}, "data.train must be text that is not empty, or a list of values, each a section"),
+        (
+            {"data": {"train": [{"path": "a", "src_column": 0}]}},
+            r"data.train\[0\].src_column must be text .*at least 1",
+        ),
+        ({"data": {"train": [{"path": "a", "tag": "a b"}]}}, r"data.train\[0\].tag must be one word without spaces"),
+        ({"data": {"dev": [{"path": "a", "weight": 2}]}}, r"data.dev\[0\].weight must be 1, got 2"),
+        (
+            {"data": {"train": [{"path": "a", "weight": 2}]}, "training": {"shuffle": False}},
+            "training.shuffle must be true with weights of corpora",
+        ),
+        (
+            {
+                "data": {"train": [{"path": "a", "tag": "x"}]},
+                "task": "lm",
+                "training": {"early_stopping_metric": "ppl"},
+            },
+            r"data.train\[0\] must have no tag and weight: 1 with task: lm",
+        ),
+    ],
+)
+def test_settings_of_corpora_that_make_no_sense(changes, words):
+    data = {"train": "a", "dev": "b", "src": {"lang": "de"}, "tgt": {"lang": "en"}, **changes.pop("data")}
+    with pytest.raises(ConfigError, match=words):
+        config_from_dict({"model_dir": "m", "data": data, **changes})

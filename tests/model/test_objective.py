@@ -1,0 +1,146 @@
+"""What training adds to the likelihood, against its papers' formulas and finite differences in float64."""
+
+import numpy as np
+import pytest
+
+from nmt.data.batches import make_batch
+from nmt.decode import force
+from nmt.model.attention_loss import attention_loss
+from nmt.model.objective import Alignment, Objective
+from nmt.rnn.devices import cpu
+from tests import small_models
+
+V = 9
+SEED = 5
+PAIRS = [([4, 5, 6, 7, 8], [5, 4, 6]), ([8, 4], [7, 7, 5, 8, 4]), ([6], [4]), ([5, 8, 7], [])]
+ALIGNMENT = Alignment(
+    np.array([0, 0, 1, 2, 0]), np.array([0, 0, 0, 1, 3]), np.array([1, 0, 1, 2, 0]), np.array([0.5, 0.5, 1.0, 1.0, 1.0])
+)
+OBJECTIVES = {
+    "r_drop": Objective(r_drop=2.0),
+    "coverage": Objective(coverage=0.7),
+    "guided": Objective(guided_alignment=1.5, alignment=ALIGNMENT),
+    "all": Objective(r_drop=0.5, guided_alignment=0.3, coverage=0.2, alignment=ALIGNMENT, widest_source=40),
+}
+
+
+def batch_of(pairs):
+    return make_batch([src for src, _ in pairs], [tgt for _, tgt in pairs], range(len(pairs)))
+
+
+def model_of(**changes):
+    side = {"dropout": 0.3, "num_layers": 2}
+    return small_models.build(V, dtype=np.float64, encoder=side, decoder={**side, "hidden_dropout": 0.2}, **changes)
+
+
+@pytest.mark.parametrize("tied", ["none", "softmax"])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_gradients_are_those_of_the_loss(name, tied):
+    if tied == "softmax" and name != "r_drop":
+        pytest.skip("the output layer is in the divergence alone")
+    model = small_models.build(
+        V,
+        dtype=np.float64,
+        tied=tied,
+        encoder={"dropout": 0.3, "num_layers": 2},
+        decoder={"hidden_dropout": 0.2, "embeddings": {"embedding_dim": 6}},
+    )
+    batch = batch_of(PAIRS).doubled() if "r_drop" in name or name == "all" else batch_of(PAIRS)
+    options = {"seed": SEED, "threads": 1, "objective": OBJECTIVES[name], "label_smoothing": 0.1}
+
+    def loss():
+        stats, _ = model.loss_and_gradients(batch, **options)
+        return stats.loss / stats.tokens
+
+    stats, gradients = model.loss_and_gradients(batch, **options)
+    plain, _ = model.loss_and_gradients(batch, **{**options, "objective": Objective()})
+    assert stats.nll == plain.nll
+    assert stats.loss > plain.loss, "something is added"
+    rng, step = np.random.default_rng(1), 1e-5
+    for key, param in model.params.items():
+        direction = rng.normal(size=param.shape)
+        before = param.copy()
+        found = []
+        for sign in (1, -1):
+            param[...] = before + sign * step * direction
+            model.changed()
+            found.append(loss())
+        param[...] = before
+        model.changed()
+        slope = (found[0] - found[1]) / (2 * step)
+        # The error of a central difference grows with the square of the step; ties of the coverage loss are rare.
+        assert float((gradients[key] * direction).sum()) == pytest.approx(slope, rel=1e-5, abs=1e-8), key
+
+
+def test_the_divergence_is_that_of_the_two_distributions():
+    model = model_of()
+    batch = batch_of(PAIRS).doubled()
+    options = {"seed": SEED, "threads": 1}
+    seen = []
+    whole = model.device.log_probs
+    model.device.log_probs = lambda *arguments: seen.append(whole(*arguments)) or seen[-1]
+    try:
+        stats, _ = model.loss_and_gradients(batch, objective=Objective(r_drop=3.0), **options)
+    finally:
+        del model.device.log_probs
+    plain, _ = model.loss_and_gradients(batch, **options)
+    log_probs = np.concatenate(seen)
+    one, other = log_probs[::2], log_probs[1::2]
+    expected = sum(0.5 * (np.exp(p) @ (p - q) + np.exp(q) @ (q - p)) for p, q in zip(one, other, strict=True))
+    assert stats.loss - plain.loss == pytest.approx(3.0 * expected)
+    without = small_models.build(V, dtype=np.float64)  # without dropout both passes are one
+    same, _ = without.loss_and_gradients(batch, objective=Objective(r_drop=3.0), **options)
+    assert same.loss == pytest.approx(same.nll, rel=1e-12)
+
+
+def test_attention_losses_by_loops():
+    rng = np.random.default_rng(2)
+    lengths = np.array([4, 2, 3])
+    weights = rng.dirichlet(np.ones(5), (4, 3))
+    weights[np.arange(4)[:, None] >= lengths] = 0
+    coverage = guided = 0.0
+    for row, steps in enumerate(lengths):
+        for t in range(steps):
+            coverage += sum(min(weights[t, row, s], weights[:t, row, s].sum()) for s in range(5))
+    rows = Alignment(np.array([0, 1]), np.array([2, 0]), np.array([4, 3]), np.array([1.0, 0.25]))
+    guided = -np.log(weights[0, 2, 4]) - 0.25 * np.log(weights[1, 0, 3])
+    total, _ = attention_loss(cpu(), weights, lengths, Objective(coverage=0.5), 1.0)
+    assert float(total) == pytest.approx(0.5 * coverage)
+    total, _ = attention_loss(cpu(), weights, lengths, Objective(guided_alignment=2.0, alignment=rows), 1.0)
+    assert float(total) == pytest.approx(2.0 * guided)
+
+
+def test_a_tied_place_of_the_coverage_loss_and_attention_of_nothing_are_finite():
+    weights = np.zeros((2, 1, 3))
+    weights[0, 0, 0] = weights[1, 0, 0] = 1.0
+    rows = Alignment(np.array([0]), np.array([0]), np.array([2]), np.array([1.0]))
+    objective = Objective(coverage=1.0, guided_alignment=1.0, alignment=rows)
+    total, gradient = attention_loss(cpu(), weights, np.array([2]), objective, 1.0)
+    assert np.isfinite(total) and np.isfinite(gradient).all()
+
+
+def test_guided_alignment_is_of_the_attention_that_translates():
+    """The mean cross entropy under the attention that `force` shows, without dropout."""
+    model = small_models.build(V, dtype=np.float64)
+    batch = batch_of(PAIRS[:2])
+    order = batch.indices.tolist()
+    shown = force(model, [PAIRS[n][0] for n in order], [[*PAIRS[n][1]] for n in order], attention=True)
+    found = Alignment(np.array([0, 2, 1]), np.array([0, 0, 1]), np.array([1, 0, 2]), np.array([1.0, 1.0, 0.5]))
+    expected = 0.0
+    for t, b, s, share in zip(found.step, found.row, found.position, found.share, strict=True):
+        expected -= share * np.log(shown[b].attention[t, s])
+    objective = Objective(guided_alignment=1.0, alignment=found)
+    stats, _ = model.loss_and_gradients(batch, seed=1, threads=1, objective=objective)
+    assert stats.loss - stats.nll == pytest.approx(expected, rel=1e-6)
+
+
+def test_predictions_are_the_most_probable_words():
+    model = small_models.build(V)
+    batch = batch_of(PAIRS)
+    found = model.predictions(batch, 1)
+    order = batch.indices.tolist()
+    for row, n in enumerate(order):
+        for t in range(int(batch.tgt_lengths[row])):
+            sources, targets = [PAIRS[n][0]] * 5, [[*PAIRS[n][1][:t], word] for word in range(4, V)]
+            scores = [one.log_probs[t] for one in force(model, sources, targets)]
+            assert found[t, row] == 4 + int(np.argmax(scores))

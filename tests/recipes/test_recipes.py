@@ -1,0 +1,112 @@
+"""recipes/run.py and zoo.py, with a recipe of the smallest models: trained once, scored alone and together, bundled."""
+
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import run
+from catalogue import RECIPES, SIGMORPHON2020
+
+from nmt.config import load_config
+from tests.data_scripts.test_recipe_corpora import write_tables
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = [
+    *("model.encoder.hidden_size=5", "model.encoder.num_layers=1", "model.encoder.embeddings.embedding_dim=4"),
+    *("model.decoder.hidden_size=6", "model.decoder.attention_size=3", "model.decoder.embeddings.embedding_dim=4"),
+    *(
+        "training.updates=3",
+        "training.learning_rate_warmup=1",
+        "training.validation_freq=3",
+        "compute_dtype=float32",
+        "data.check=false",
+    ),
+]
+
+
+def script(name, *words, cwd):
+    command = [sys.executable, ROOT / "recipes" / name, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_has_settings_that_hold(name):
+    recipe = RECIPES[name]
+    for variant in recipe.variants:
+        settings = [f"{key}={value}" for key, value in recipe.settings(variant).items()]
+        config = load_config(str(ROOT / recipe.config), settings)
+        source, references = recipe.files(variant, "train")
+        assert f"{config.data.train}.{config.data.src.lang}" == str(source)
+        assert f"{config.data.train}.{config.data.tgt.lang}" == str(references)
+    script_name = recipe.data.split()[1]
+    assert (ROOT / script_name).is_file()
+
+
+def test_means_of_published_figures_are_those_of_the_task():
+    """18.53 and 13.98: what the ten languages' own figures give."""
+    recipe = RECIPES["letters-to-sounds"]
+    rows = [
+        {"variant": name, "part": "test", "system": system, "wer": score, "per": 0.0, "minutes": 1.0}
+        for name in SIGMORPHON2020
+        for system, score in (("1", 10.0), ("2", 14.0), ("ensemble 1+2", 9.0))
+    ]
+    *_, last = run.table(recipe.cut_to(None, ["test"]), rows).splitlines()
+    assert last.split("\t") == ["mean of 10", "test", "12.00", "2.83", "9.00", "1.0", "18.53", "13.98"]
+
+
+def test_a_recipe_from_texts_to_files_and_once_only(tmp_path):
+    names = [f"fre_{part}.tsv" for part in ("train", "dev", "test")]
+    write_tables(tmp_path / "copy", names, "".join(f"{w}\t{' '.join(w)}\n" for w in ("aba", "bab", "ab", "abba") * 3))
+    data = [sys.executable, ROOT / "data_scripts/sigmorphon2020_g2p.py", "--from", "copy", "--languages", "fre"]
+    subprocess.run(data, cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    settings = [word for one in SMALL for word in ("--set", one)]
+    command = ["run.py", "letters-to-sounds", "--only", "fre", "--seeds", "2", *settings]
+    done = script(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [line[:2] for line in lines[1:]] == [["fre", "dev"], ["fre", "test"]]
+    assert lines[2][-2:] == ["6.22", "5.11"] and len(lines[1]) == 6
+    table = tmp_path / "runs/recipes/letters-to-sounds/results.tsv"
+    rows = list(csv.DictReader(table.open(encoding="utf-8"), delimiter="\t"))
+    assert [row["system"] for row in rows] == ["1", "2", "ensemble 1+2"] * 2
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("best.safetensors")}
+    assert len(before) == 2
+    again = script(*command, cwd=tmp_path)
+    assert again.stdout == done.stdout
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    zoo = script("zoo.py", cwd=tmp_path)
+    assert zoo.returncode == 0, zoo.stderr
+    name, size, seed, metric, trained, _ = zoo.stdout.splitlines()[1].split("\t")
+    file = tmp_path / "runs/zoo" / name
+    assert file.stat().st_size == int(size) < 20_000_000 and metric == "wer" and file.with_suffix(".md").is_file()
+    best = min((float(row["wer"]), row["system"]) for row in rows[:2])
+    assert (float(trained), seed) == (pytest.approx(best[0], abs=0.01), best[1])
+
+
+def test_mistakes_are_one_line(tmp_path):
+    for words, message in (
+        (["run.py", "letters-to-sounds"], "run python data_scripts/sigmorphon2020_g2p.py first"),
+        (["run.py", "cmudict", "--only", "xx"], "must have what is asked for, got xx"),
+        (["run.py", "cmudict", "--seeds", "0"], "must be at least 1"),
+        (["zoo.py"], "must hold a recipe that was run"),
+    ):
+        done = script(*words, cwd=tmp_path)
+        assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
+    listed = script("run.py", cwd=tmp_path).stdout
+    assert [line.split("\t")[0] for line in listed.splitlines()] == list(RECIPES)
+
+
+def test_a_training_that_fails_is_told_and_tried_again(tmp_path):
+    for part in ("train", "dev", "test"):
+        for side in ("letters", "sounds"):
+            path = tmp_path / f"data/sigmorphon2020_g2p/fre/{part}.{side}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("a b\n" if side == "letters" else "a\nb\n")
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    done = script("run.py", "letters-to-sounds", "--only", "fre", cwd=tmp_path)
+    assert done.returncode == 1 and "1 of 1 trainings failed" in done.stderr
+    assert re.search(r"^runs/recipes/letters-to-sounds/fre/1: nmt train: Error: .+must", done.stderr, re.M)

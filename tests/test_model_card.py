@@ -1,0 +1,86 @@
+"""nmt-bundle --card: a page that machines and people can read, which says what is in the file and nothing of the
+machine that made it."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from nmt.cli.bundle import bundle
+from nmt.storage.model_card import model_card
+from nmt.storage.saved_model import load_saved_model
+from tests.saved_models import write_folder, write_language_folder
+
+
+def call(*words):
+    return CliRunner().invoke(bundle, [str(word) for word in words])
+
+
+def front_matter(text):
+    before, front, page = text.split("---\n", 2)
+    assert before == ""
+    return yaml.safe_load(front), page
+
+
+def with_scores(saved, **scores):
+    saved.content["scores"] = scores
+    return saved
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("card") / "model")
+
+
+def test_a_card_is_written_beside_the_file(folder, tmp_path):
+    path = tmp_path / "small.nmt"
+    result = call(folder, path, "--card")
+    assert result.exit_code == 0, result.output
+    front, page = front_matter((tmp_path / "small.md").read_text("utf-8"))
+    assert front["library_name"] == "recurrent-nmt" and front["pipeline_tag"] == "translation"
+    assert front["language"] == ["xx", "yy"] and "lstm" in front["tags"]
+    saved = load_saved_model(path)
+    assert f"{path.stat().st_size:,} bytes" in page and saved.digest in page
+    assert "nmt-translate small.nmt" in page and "**Licence**" in page
+    settings = json.loads(page.split("```json\n")[1].split("```")[0])
+    assert settings["model"] == saved.config.model.to_dict()
+    assert str(folder.parent) not in page
+
+
+def test_scores_become_an_index_that_hubs_read(folder, tmp_path):
+    saved = with_scores(load_saved_model(folder), update=7, bleu=41.237, ppl=3.0)
+    (tmp_path / "m.nmt").write_bytes(b"12345")
+    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    result = front["model-index"][0]["results"][0]
+    assert [(one["type"], one["value"]) for one in result["metrics"]] == [("bleu", 41.24), ("ppl", 3.0)]
+    assert result["task"] == {"type": "translation"} and result["dataset"]["name"] == "dev"
+    assert "| BLEU | 41.24 |" in page and "5 bytes" in page
+    front, page = front_matter(model_card(with_scores(saved, update=7), tmp_path / "m.nmt"))
+    assert "model-index" not in front and "None are known." in page
+
+
+def test_sides_that_are_no_languages_are_not_called_so(tmp_path):
+    folder = write_folder(tmp_path / "model")
+    saved = load_saved_model(folder)
+    data = saved.config.data
+    sounds = data.model_copy(update={"tgt": data.tgt.model_copy(update={"lang": "phoneme"})})
+    object.__setattr__(saved, "config", saved.config.model_copy(update={"data": sounds}))
+    (tmp_path / "m.nmt").write_bytes(b"")
+    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    assert front["language"] == ["xx"] and "turns `xx` into `phoneme`" in page
+
+
+def test_a_language_model_has_a_card_of_its_own(folder, tmp_path):
+    language = write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
+    assert call(language, tmp_path / "lm.nmt", "--card").exit_code == 0
+    front, page = front_matter((tmp_path / "lm.md").read_text("utf-8"))
+    assert front["pipeline_tag"] == "text-generation" and front["language"] == ["yy"]
+    assert "A recurrent language model of `yy`." in page and "nmt-generate lm.nmt" in page
+
+
+def test_a_card_that_is_there_is_kept_and_nothing_is_written(folder, tmp_path):
+    (tmp_path / "m.md").write_text("mine")
+    result = call(folder, tmp_path / "m.nmt", "--card")
+    assert result.exit_code == 1 and "must be a new file" in result.output
+    assert (tmp_path / "m.md").read_text() == "mine" and not (tmp_path / "m.nmt").exists()

@@ -1,0 +1,66 @@
+"""Every block of Python in the documents is run: here those that use a model, elsewhere what RUN_ELSEWHERE names."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nmt import Translator
+from nmt.storage.saved_model import load_saved_model
+from tests.saved_models import write_folder, write_language_folder
+
+ROOT = Path(__file__).resolve().parent.parent
+# Page -> how many of its blocks are run, with a small model under every name that they load.
+RUN_HERE = {
+    "README.md": 1,
+    "docs/beyond-translation.md": 1,
+    "docs/decoding.md": 1,
+    "docs/import.md": 1,
+    "docs/threads.md": 1,
+}
+# Page -> the test that runs its blocks, or holds them to the code.
+RUN_ELSEWHERE = {
+    "docs/add-a-cell.md": "tests/test_docs.py::test_a_new_cell_as_the_page_says",
+    "docs/add-a-setting.md": "tests/test_docs.py::test_code_that_the_page_of_settings_shows_stands_where_it_says",
+    "docs/compiler.md": "tests/test_docs.py::test_the_compiler_as_its_page_shows_it",
+    "docs/many-machines.md": "tests/test_many_machines.py::test_the_lines_of_an_engine",
+    "docs/operators.md": "tests/test_docs.py::test_operators_as_their_page_says",
+    "docs/scan.md": "tests/test_docs.py::test_scans_as_their_page_says",
+    "docs/tutorials/idea-to-table.md": "tests/test_tutorials.py::test_a_page_can_be_followed",
+    "docs/tutorials/interactive.md": "tests/test_tutorials.py::test_a_page_can_be_followed",
+}
+
+
+def python_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+
+
+def test_every_page_with_python_has_a_test_that_runs_it():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    found = {page.relative_to(ROOT).as_posix(): len(python_blocks(page)) for page in pages}
+    assert {name for name, count in found.items() if count} == RUN_HERE.keys() | RUN_ELSEWHERE.keys()
+    assert {name: found[name] for name in RUN_HERE} == RUN_HERE
+    for place in RUN_ELSEWHERE.values():
+        file, _, name = place.partition("::")
+        assert f"def {name}" in (ROOT / file).read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder with a small model under each name that a page loads."""
+    folder = tmp_path_factory.mktemp("pages")
+    translator = write_folder(folder / "runs" / "multi30k_de_en")
+    write_folder(folder / "runs" / "demo")
+    write_language_folder(folder / "runs" / "multi30k_lm", load_saved_model(translator).tgt_subwords)
+    (folder / "test.de").write_text("kara losu\nmiti\n", "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("name", RUN_HERE)
+def test_the_blocks_of_a_page_run(name, models, monkeypatch, capsys):
+    monkeypatch.chdir(models)
+    names = {"translator": Translator.load("runs/multi30k_de_en", threads=1)}
+    for block in python_blocks(ROOT / name):
+        exec(compile(block, name, "exec"), names)
+    printed = capsys.readouterr().out
+    assert bool(printed) == any("print(" in block for block in python_blocks(ROOT / name))

@@ -1,0 +1,80 @@
+"""nmt-train --budget: settings fitted to a time, measured by a clock that the test turns."""
+
+import itertools
+import json
+
+import pytest
+
+from nmt.errors import ConfigError
+from nmt.train import progress
+from nmt.train.budget import COOLDOWN, Pace, fit_to_budget, seconds_of
+from nmt.train.trainer import Trainer
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2h", 7200), ("90m", 5400), ("1h30m", 5400), ("45min", 2700), ("600s", 600), ("1.5 h", 5400), ("1d", 86_400)],
+)
+def test_times_as_people_write_them(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "2", "h", "2 hours", "2h x", "-2h", "10s", "1w"])
+def test_what_is_no_time(text):
+    with pytest.raises(ConfigError, match=r"^--budget: must be"):
+        seconds_of(text)
+
+
+def never(config, seconds):
+    raise AssertionError("nothing is to be measured")
+
+
+def test_the_settings_follow_the_pace(make_trainer):
+    config = make_trainer(scheduling="linear", updates=7, epochs=2).config
+    asked, said = [], []
+
+    def measure(settings, seconds):
+        asked.append(seconds)
+        assert settings.training.updates is None
+        return Pace(0.5, 20.0)
+
+    fitted = fit_to_budget(config, "10m", measure, said.append).training
+    assert asked == [20.0] and "about 1,044 updates" in said[0]
+    assert (fitted.updates, fitted.scheduling, fitted.cooldown) == (None, "constant", COOLDOWN)
+    assert fitted.max_minutes == pytest.approx(580 / 60)
+    assert (fitted.validation_freq, fitted.learning_rate_warmup) == (130, 74)
+    assert fitted.early_stopping_patience is None and fitted.batch_size == config.training.batch_size
+
+
+def test_a_time_that_allows_nothing(make_trainer):
+    config = make_trainer().config
+    with pytest.raises(ConfigError, match="must allow at least 16 updates, got 1m, in which this machine does 13"):
+        fit_to_budget(config, "1m", lambda *_: Pace(4.0, 2.0), lambda text: None)
+
+
+def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch):
+    """A clock by which all takes a tenth of a second a look; the pace that was measured is wrong by half."""
+    now = itertools.count(0, 0.1)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    fitted = fit_to_budget(make_trainer().config, "60s", lambda *_: Pace(0.5, 1.0), lambda text: None)
+    result = Trainer(fitted).run()
+    assert "minutes (training.max_minutes)" in result.reason
+    events = [json.loads(line) for line in (Trainer(fitted).folder / "metrics.jsonl").read_text().splitlines()]
+    rates = [event["learning_rate"] for event in events if "learning_rate" in event]
+    elapsed = max(event["elapsed"] for event in events if "elapsed" in event)
+    assert elapsed == pytest.approx(59, rel=0.05)
+    assert rates[-1] < 0.05 * max(rates)
+
+
+def test_a_run_that_goes_on_measures_nothing(make_trainer):
+    config = make_trainer().config
+    fitted = fit_to_budget(config, "10m", lambda *_: Pace(1.0, 20.0), lambda text: None)
+    values = fitted.to_dict()
+    values["training"]["updates"] = 2  # as if it had been killed there
+    from nmt.config import config_from_dict
+
+    Trainer(config_from_dict(values)).run()
+    again = fit_to_budget(config, "10m", never, lambda text: None)
+    assert again.to_dict() == fitted.to_dict()
+    longer = fit_to_budget(config, "30m", never, lambda text: None).training
+    assert longer.max_minutes == 30 and longer.validation_freq == fitted.training.validation_freq

@@ -1,0 +1,353 @@
+"""Every key of configs/reference.yaml does something: each has a run here that would be the same if it did nothing, or
+names the test that fails then."""
+
+import ast
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.config import config_from_dict, load_config
+from nmt.errors import NMTError
+from nmt.storage.model_folder import read_checkpoint
+from nmt.train.trainer import Trainer
+from tests.train import fake_model
+
+ROOT = Path(__file__).parents[2]
+
+SGD = {"training.optimizer": "sgd"}
+WORSE = {"training.learning_rate": 5.0, "training.early_stopping_metric": "loss", "training.learning_rate_min": 1.0}
+"""Every validation after the first is worse."""
+LONG = {"training.updates": 30, "training.validation_freq": 10}
+FLAT = {"training.learning_rate": 1e-5, "training.learning_rate_min": 0.0}
+"""Losses differ by their batches alone."""
+
+RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "name": ("other", {}),
+    "seed": (7, {}),
+    "data.train": ("{folder}/dev", {}),
+    "data.dev": ("{folder}/test", {}),
+    "data.test": ("{folder}/test", {}),
+    "data.src.lang": ("zz", {}),
+    "data.tgt.lang": ("zz", {}),
+    "data.src.max_length": (3, {}),
+    "data.tgt.max_length": (3, {}),
+    "data.src.lowercase": (True, {}),
+    "data.tgt.lowercase": (True, {}),
+    "data.src.normalize": ("nfkc", {}),
+    "data.tgt.normalize": ("nfkc", {}),
+    "data.src.sampling_alpha": (0.3, {"data.subwords.type": "bpe", "data.subwords.vocab_size": 40}),
+    "data.tgt.sampling_alpha": (0.3, {"data.subwords.type": "bpe", "data.subwords.vocab_size": 40}),
+    "data.subwords.type": ("char", {}),
+    "data.subwords.vocab_size": (30, {}),
+    "data.subwords.joint": (False, {}),
+    "data.subwords.character_coverage": (0.98, {"data.subwords.type": "char"}),
+    "data.subwords.model_file": ("{folder}/none.spm", {}),
+    "data.subwords.src_model_file": ("{folder}/none.spm", {"data.subwords.joint": False}),
+    "data.subwords.tgt_model_file": ("{folder}/none.spm", {"data.subwords.joint": False}),
+    "model.encoder.boundaries": ("none", {}),
+    "data.check": (False, {}),
+    "data.filter.duplicates": (True, {}),
+    "data.filter.same": (True, {}),
+    "data.filter.max_length_ratio": (1.5, {}),
+    "data.filter.markup": (True, {}),
+    "data.filter.encoding": (True, {}),
+    "data.filter.control": (True, {}),
+    "data.filter.script": (True, {}),
+    "data.filter.overlap": ("exact", {}),
+    "training.optimizer": ("adafactor", {}),
+    "training.learning_rate": (0.1, {}),
+    "training.adam_betas": ([0.8, 0.9], {}),
+    "training.adam_eps": (1e-3, {}),
+    "training.weight_decay": (0.01, {}),
+    "training.momentum": (0.5, SGD),
+    "training.clip_grad_norm": (0.01, SGD),
+    "training.batch_size": (32, {}),
+    "training.batch_type": ("sentence", {}),
+    "training.batch_multiplier": (2, {}),
+    "training.learning_rate_scaling": ("sqrt", {"training.batch_multiplier": 2}),
+    "training.scheduling": ("exponential", LONG),
+    "training.decay_length": (1, {"training.scheduling": "decaying", **LONG}),
+    "training.learning_rate_warmup": (5, {}),
+    "training.cooldown": (0.5, {}),
+    "training.learning_rate_min": (4.0, {**WORSE, "training.patience": 1}),
+    "training.decrease_factor": (0.2, {**WORSE, "training.patience": 1}),
+    "training.patience": (1, WORSE),
+    "training.early_stopping_patience": (1, WORSE),
+    "training.early_stopping_metric": ("loss", WORSE),
+    "training.early_stopping_metrics": (["chrf"], {}),
+    "training.early_stopping_on": ("all", {}),
+    "training.epochs": (1, LONG),
+    "training.updates": (5, {}),
+    "training.max_minutes": (1e-6, {}),
+    "training.validation_freq": (5, {}),
+    "training.logging_freq": (3, {}),
+    "training.shuffle": (False, {}),
+    "training.print_valid_sents": ([4], {}),
+    "training.tensorboard": (True, {}),
+    "training.keep_best_ckpts": (3, {"training.validation_freq": 2}),
+    "training.keep_last_ckpts": (3, {"training.validation_freq": 2}),
+    "training.ema_decay": (0.9, {}),
+    "training.src_word_dropout": (0.5, {}),
+    "training.loss_spikes": ("skip", {"training.spike_deviations": 0.01, **FLAT}),
+    "training.spike_deviations": (0.01, {"training.loss_spikes": "skip", **FLAT}),
+}
+"""For each key another value, and what stands beside both."""
+
+BASES = {
+    "training.decay_length": 3,
+    "data.subwords.type": "word",
+    "training.early_stopping_metric": "bleu",
+}
+"""Keys whose first value is not what `write_setup` or the default gives."""
+
+ELSEWHERE = {
+    "task": "tests/train/test_language_training.py",
+    "threads": "tests/train/test_optimizer.py",
+    "device": "tests/cuda/test_training.py",
+    "compute_dtype": "tests/model/test_compute_dtype.py",
+    "model_dir": "tests/train/test_trainer.py",
+    "data.alignment": "tests/test_methods.py",
+    "data.index": "tests/data/test_windows.py",
+    "training.freeze": "tests/test_fine_tuning.py",
+    "training.extend_vocabulary": "tests/test_fine_tuning.py",
+    "training.load_model": "tests/train/test_start.py",
+    "training.reset_optimizer": "tests/train/test_start.py",
+    "training.label_smoothing": "tests/model/test_gradients.py",
+    "training.gradient_dtype": "tests/train/test_ranks.py#bfloat16",
+    "training.bptt": "tests/train/test_language_training.py",
+    "training.recompute": "tests/model/test_gradients.py",
+    "training.memory_limit": "tests/train/test_dry_run.py",
+    "training.tgt_word_dropout": "tests/train/test_methods.py",
+    "training.r_drop": "tests/train/test_methods.py",
+    "training.scheduled_sampling": "tests/train/test_methods.py",
+    "training.scheduled_sampling_updates": "tests/train/test_methods.py",
+    "training.guided_alignment": "tests/test_methods.py",
+    "training.coverage_loss": "tests/test_methods.py",
+}
+
+for side in ("encoder", "decoder"):
+    for name, files in {
+        "residual": "tests/model/test_gradients.py",
+        "embeddings.scale": "tests/model/test_gradients.py",
+        "variational_dropout": "tests/model/test_gradients.py",
+    }.items():
+        ELSEWHERE[f"model.{side}.{name}"] = files
+ELSEWHERE |= {
+    "model.decoder.init_from": "tests/model/test_gradients.py",
+    "model.decoder.bridge_activation": "tests/model/test_gradients.py",
+    "decoding.lm": "tests/test_language_fusion.py",
+    "decoding.lm_weight": "tests/test_language_fusion.py",
+    "decoding.word_reward_bounded": "tests/test_saved_model.py",
+    "decoding.glossary_bonus": "tests/test_translator.py",
+    "decoding.mbr": "tests/test_translator.py",
+}
+
+CONV = {"model.decoder.type": "conv", "model.encoder.type": "conv", "model.decoder.embeddings.embedding_dim": 512}
+CONV |= {"model.encoder.embeddings.embedding_dim": 512}
+TIED = {"model.decoder.embeddings.embedding_dim": 512}
+LAYERS = {"model.encoder.num_layers": 2, "model.decoder.num_layers": 2}
+MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "model.tied_embeddings": ("softmax", TIED),
+    "model.initializer": ("uniform", {}),
+    "model.init_weight": (0.3, {"model.initializer": "uniform"}),
+    "model.forget_bias": (0.0, {}),
+    "model.encoder.type": ("conv", {}),
+    "model.decoder.type": ("conv", {}),
+    "model.decoder.input_feeding": (False, {}),
+    "model.decoder.init_hidden": ("zero", {}),
+    "model.decoder.attention": ("general", {}),
+    "model.decoder.attention_size": (64, {}),
+    "model.decoder.attention_heads": (2, {"model.decoder.attention": "multi_head"}),
+    "model.decoder.attention_bias": (True, {}),
+    "model.decoder.readout": ("linear", {}),
+    "model.decoder.conditional": (True, {"model.decoder.input_feeding": False}),
+    "model.decoder.hidden_dropout": (0.5, {}),
+    "model.encoder.bidirectional": (False, {}),
+    "model.encoder.projection": (64, {}),
+    "model.encoder.kernel_size": (5, CONV),
+    "model.decoder.kernel_size": (5, CONV),
+    "model.encoder.max_positions": (9, CONV),
+    "model.decoder.max_positions": (9, CONV),
+}
+for side in ("encoder", "decoder"):
+    MODELS |= {
+        f"model.{side}.rnn_type": ("gru", {}),
+        f"model.{side}.zoneout": (0.5, {}),
+        f"model.{side}.drop_connect": (0.5, {}),
+        f"model.{side}.embeddings.embedding_dim": (64, {}),
+        f"model.{side}.embeddings.dropout": (0.5, {}),
+        f"model.{side}.hidden_size": (64, {}),
+        f"model.{side}.num_layers": (2, {}),
+        f"model.{side}.dropout": (0.5, LAYERS),
+    }
+
+SAMPLED = {"decoding.sampling": True}
+SEARCHES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "decoding.beam_size": (3, {}),
+    "decoding.length_penalty": ("average", {}),
+    "decoding.max_length_ratio": (1.0, {}),
+    "decoding.max_length_extra": (3, {}),
+    "decoding.n_best": (2, {}),
+    "decoding.batch_size": (2, {}),
+    "decoding.word_reward": (0.5, {}),
+    "decoding.coverage_penalty": (0.5, {}),
+    "decoding.min_length": (2, {}),
+    "decoding.generate_unk": (False, {}),
+    "decoding.no_repeat_ngram_size": (2, {}),
+    "decoding.repetition_penalty": (2.0, {}),
+    "decoding.beam_groups": (5, {}),
+    "decoding.diversity_strength": (0.9, {"decoding.beam_groups": 5}),
+    "decoding.sampling": (True, {}),
+    "decoding.sampling_temperature": (0.5, SAMPLED),
+    "decoding.sampling_topk": (3, SAMPLED),
+    "decoding.sampling_topp": (0.5, SAMPLED),
+    "decoding.sampling_seed": (3, SAMPLED),
+    "decoding.mbr_samples": (3, {**SAMPLED, "decoding.mbr": "chrf"}),
+}
+
+
+def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key
+
+
+def test_every_key_of_the_reference_is_reached() -> None:
+    keys = set(leaves(load_config(ROOT / "configs" / "reference.yaml").to_dict()))
+    lists = RUNS, MODELS, SEARCHES, ELSEWHERE
+    assert keys == set().union(*lists)
+    assert len(keys) == sum(map(len, lists)), "a key is in one list"
+
+
+@pytest.mark.parametrize("key", ELSEWHERE)
+def test_what_is_reached_elsewhere_is(key: str) -> None:
+    """The file is there, and its tests speak of the setting, or of what is named behind the #."""
+    file, _, name = ELSEWHERE[key].partition("#")
+    name = name or key.rpartition(".")[2]
+    tree = ast.parse((ROOT / file).read_text("utf-8"))
+    assert any(isinstance(node, ast.FunctionDef) and node.name.startswith("test_") for node in ast.walk(tree))
+    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    words |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
+    words |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    words |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    assert any(re.search(rf"\b{name}\b", word) for word in words), f"{file} does not speak of {name}"
+
+
+def set_values(settings: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    settings = json.loads(json.dumps(settings))
+    for key, value in values.items():
+        section = settings
+        *outer, last = key.split(".")
+        for part in outer:
+            section = section.setdefault(part, {})
+        section[last] = value
+    return settings
+
+
+def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """What a run leaves: files, arrays, numbers, and lines of its log but for what time decides."""
+    folder.mkdir()
+    settings = set_values(fake_model.write_setup(folder, updates=12, validation_freq=3), values)
+    mixed = [f"W{n} ﬁ <b>Ã¤</b>\x01 w1" for n in range(3)] + ["w1 w2"] * 3 + ["z1 z2", "ж ж ж ж ж ж"]
+    same = ["Z1 ﬁ <b>Ã¤</b>\x01 z1"] * 3 + ["z1 z2"] * 3 + ["z1 z2", "z3 " * 20]
+    for lang, lines in (("xx", mixed), ("yy", same)):
+        with (folder / f"train.{lang}").open("a") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+            file.write((folder / f"dev.{lang}").read_text().splitlines()[0] + "\n")
+    try:
+        result = Trainer(config_from_dict(settings)).run()
+    except NMTError as error:
+        return {"error": str(error).replace(str(folder), "")}
+    model = Path(settings["model_dir"])
+    last = model / "last.safetensors"
+    arrays, content = read_checkpoint(last) if last.exists() else ({}, {"state": {}})
+    events = [json.loads(line) for line in (model / "metrics.jsonl").read_text().splitlines()]
+    for event in events:
+        for name in [name for name in event if "second" in name or name in ("time", "elapsed", "machine")]:
+            del event[name]
+    shown = [line[21:] for line in (model / "train.log").read_text().splitlines()]
+    return {
+        "files": sorted(str(path.relative_to(model)) for path in model.rglob("*") if "tfevents" not in path.name),
+        "arrays": {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()},
+        "events": events,
+        "state": {name: value for name, value in content["state"].items() if name != "elapsed"},
+        "end": (result.reason, result.update, result.best_update),
+        "batch size": [re.sub(r"[\d.]+ [MG]iB", "", line) for line in shown if line.startswith("batch_size")],
+        "name": [line.split(":")[0] for line in shown if line.startswith("model ")],
+    }
+
+
+@pytest.mark.parametrize("key", RUNS)
+def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    value, beside = RUNS[key]
+    if key == "training.tensorboard":
+        pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
+    if "spike" in key:
+        monkeypatch.setattr("nmt.train.spikes.KNOWN", 3)
+    if key.startswith("training.early_stopping_") and key.rpartition("_")[2] in ("metrics", "on"):
+        beside = {**WORSE, "training.early_stopping_patience": 2}
+        first = {"training.early_stopping_on": "any", "training.early_stopping_metrics": ["bleu"]}
+        other = first | {key: ["loss", "chrf"] if key.endswith("metrics") else "all"}
+    else:
+        first = {key: BASES[key]} if key in BASES else {}
+        other = {key: value.format(folder=tmp_path / "one") if isinstance(value, str) else value}
+    runs = [outcome(tmp_path / name, {**beside, **values}) for name, values in (("one", first), ("two", other))]
+    assert runs[0] != runs[1]
+
+
+@pytest.mark.parametrize("key", MODELS)
+def test_a_model_is_another_one(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parameters, first values, or what is traced of its cells; nothing is compiled."""
+    for name in ("nmt.model", "nmt.model.translation"):
+        monkeypatch.delitem(__import__("sys").modules, name)
+    from nmt.model.cells import decoder_cell, encoder_cells
+    from nmt.model.translation import TranslationModel
+    from nmt.rnn.compiler.identity import traced
+
+    def found(values: dict[str, Any]) -> tuple[Any, ...]:
+        data = {"train": "x", "dev": "x", "src": {"lang": "xx"}, "tgt": {"lang": "yy"}}
+        config = config_from_dict(set_values({"model_dir": "x", "data": data}, values))
+        model = TranslationModel(config.model, 11, 11, True)
+        model.initialize(1)
+        arrays = {name: array.tobytes() for name, array in model.params.items()}
+        steps = [traced(cell) for cell in (*encoder_cells(config.model), decoder_cell(config.model))]
+        dropped = {name: param.dropout for name, param in decoder_cell(config.model).params().items()}
+        return arrays, steps, dropped
+
+    value, beside = MODELS[key]
+    assert found(beside) != found({**beside, key: value})
+
+
+@pytest.mark.parametrize("key", SEARCHES)
+def test_a_search_is_another_one(
+    key: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the search is asked for; that it does so is tested in tests/decode."""
+    from nmt.inference.translator import Translator
+
+    folder = make_trainer(updates=1).run().best_path
+    assert folder is not None
+    asked: list[Any] = []
+
+    def search(model: Any, src_ids: Any, **options: Any) -> Any:
+        asked.append((len(src_ids), {name: str(value) for name, value in options.items() if name != "on_ended"}))
+        return fake_model.search(model, src_ids, **{"n_best": options["n_best"]})
+
+    monkeypatch.setattr(__import__("sys").modules["nmt.decode"], "search", search)
+
+    def found(values: dict[str, Any]) -> list[Any]:
+        asked.clear()
+        settings = {name.removeprefix("decoding."): value for name, value in values.items()}
+        translator = Translator.load(folder.parent)
+        ranked = translator.translate_nbest(["w1 w2", "w3", "w4 w5 w6"], **settings)
+        return [*asked, [[one.text for one in row] for row in ranked]]
+
+    value, beside = SEARCHES[key]
+    assert found(beside) != found({**beside, key: value})
