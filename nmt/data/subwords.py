@@ -2,7 +2,6 @@
 
 import io
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike, cpu_count
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
+from nmt.data.segmentations import Units, units_of
 from nmt.errors import DataError
 from nmt.files import read_small
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -33,8 +33,6 @@ _FEW_SENTENCES = 16
 # What a piece may not bring into a line of output (byte pieces can spell any of them).
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SILENT = 5
-# sentencepiece has one seed for a process, which a thread of its own takes when it first draws.
-_SEEDING = threading.Lock()
 
 
 class VocabularyError(DataError):
@@ -108,27 +106,13 @@ class Subwords:
         return [self._from_model[row].tolist() for row in rows]
 
     @property
-    def can_sample(self) -> bool:
-        """Whether a sentence can be cut in several ways: not by characters or words."""
-        try:
-            self._processor.encode(["a"], out_type=int, enable_sampling=True, alpha=0.5, nbest_size=-1, num_threads=1)
-        except RuntimeError:
-            return False
-        return True
+    def units_of_text(self) -> Units:
+        """What the model says of its units."""
+        return units_of(self.model_bytes)
 
-    def sample(self, sentences: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
-        """The ids of each sentence by a cut that is drawn (see sampling.py); the same for the same sentences and seed.
-
-        With one thread asked for, sentencepiece makes a new one for the list, which begins with the seed.
-        """
-        if not sentences:
-            return []
-        with _SEEDING:
-            sentencepiece.set_random_generator_seed(seed % 2**32)
-            rows: list[list[int]] = self._processor.encode(
-                list(sentences), out_type=int, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
-            )
-        return rows if self._is_own_order else [self._from_model[row].tolist() for row in rows]
+    def of_model(self, number: int) -> int:
+        """Our id of a unit that has this number in the sentencepiece model itself."""
+        return int(self._from_model[number])
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids. The four special ids stand for nothing and are passed over.

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+from nmt.data.segmentations import Units
 from nmt.data.subwords import MOST_MODEL_BYTES, SPECIAL_PIECES, Subwords
 from nmt.errors import DataError
 from nmt.files import read_small
@@ -72,9 +73,9 @@ class Vocabulary(Subwords):
         return len(SPECIAL_PIECES) + len(self.units)
 
     @property
-    def can_sample(self) -> bool:
+    def units_of_text(self) -> Units:
         """See `Subwords`: there is one cut."""
-        return False
+        return Units("other", {}, {})
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """See `Subwords`."""

@@ -1,15 +1,22 @@
 """BPE-dropout and unigram sampling: other cuts of the same text, the same ones again for the same seed."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from nmt.data.batches import TrainBatches
 from nmt.data.corpus import load_parallel
 from nmt.data.sampling import SubwordSampler
+from nmt.data.subwords import train_subwords
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import ConfigError
-from nmt.special_tokens import BOS_ID, EOS_ID
+from nmt.special_tokens import BOS_ID, UNK_ID
 from tests.data.corpora import sentences, side, small_subwords, write_pair
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
@@ -55,8 +62,6 @@ def test_seed_epoch_and_batch_decide(tmp_path, subwords):
     assert [again.batch(1, n).src.tolist() for n in reversed(range(len(first)))] == first[::-1], "entered anywhere"
     assert [batch.src.tolist() for batch in again.epoch(2)] != first
     assert [batch.src.tolist() for batch in batches(corpus, subwords, seed=2, shuffle=False).epoch(1)] != first
-    subwords.sample(["the a house"], 0.5, 99)  # whoever draws in between
-    assert [batch.src.tolist() for batch in again.epoch(1)] == first
 
 
 def test_a_side_can_stay_and_less_alpha_of_bpe_is_milder(tmp_path):
@@ -84,15 +89,18 @@ def test_batches_are_as_large_as_without(tmp_path, subwords):
     assert abs(foretold.sum() / sizes.sum() - 1) < 0.05
 
 
-def test_lines_with_unknown_characters_keep_their_cut(tmp_path, subwords):
-    lines = ["the house § green", *sentences(20)]
+def test_unknown_characters_and_symbols_stay(tmp_path):
+    subwords = train_subwords(sentences(400), type="unigram", vocab_size=51, symbols=["<2de>"])
+    lines = ["<2de> the house § green", *sentences(20)]
     prefix = write_pair(tmp_path, lines, lines)
     corpus = load_parallel(prefix, side("de", subwords), side("en", subwords))
-    found = {}
-    for batch in batches(corpus, subwords).epoch(1):
-        found |= rows_of(batch, "src")
-    assert found[0] == corpus.src[0].tolist()
-    assert EOS_ID not in found[0]
+    drawn_anew = batches(corpus, subwords, (0.01, None), size=9999)
+    drawn = [rows_of(batch, "src")[0] for n in range(1, 40) for batch in drawn_anew.epoch(n)]
+    assert len({tuple(row) for row in drawn}) > 2
+    fixed = [UNK_ID, subwords.encode(["<2de>"])[0][-1]]
+    for row in drawn:
+        assert subwords.decode([row]) == subwords.decode([corpus.src[0].tolist()])
+        assert [row.count(one) for one in fixed] == [1, 1]
 
 
 def test_what_is_cut_in_one_way_alone_is_refused():
@@ -102,3 +110,18 @@ def test_what_is_cut_in_one_way_alone_is_refused():
             ConfigError, match="data.src.sampling_alpha: must be null with subwords that can be cut in one"
         ):
             SubwordSampler((kind, kind), (0.1, None), 1)
+
+
+def test_another_process_draws_the_same(tmp_path):
+    """So that a run that is resumed, and each of several ranks, has the bits of one that was not."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from tests.data.test_sampling import batches, corpus_of; from tests.data.corpora import small_subwords\n"
+        "for type in ('unigram', 'bpe'):\n"
+        "    subwords = small_subwords(type, 52)\n"
+        "    print([b.src.tolist() for b in batches(corpus_of(Path(sys.argv[1]), subwords), subwords).epoch(1)])\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    several = [subprocess.run(command, capture_output=True, text=True, cwd=ROOT) for _ in range(2)]
+    assert [done.returncode for done in several] == [0, 0], several[0].stderr
+    assert several[0].stdout == several[1].stdout
