@@ -44,6 +44,7 @@ RECURRENT_ONLY = (
     *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
     *("zoneout", "drop_connect"),
     *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
+    "readout_size",
 )
 """Settings of an encoder or decoder that mean something with type: recurrent alone."""
 CONV_ONLY = ("kernel_size", "max_positions")
@@ -248,6 +249,11 @@ class DecoderConfig(_Side):
         "one of the embedding's size over both and the embedding of the last subword that ends in tanh (deep; Pascanu "
         "et al. 2014).",
     )
+    readout_size: Width | None = Field(
+        default=None,
+        description="Size of the layer that the output layer reads, with readout: tanh, linear or deep; null takes "
+        "hidden_size, or the embedding's size with deep.",
+    )
 
     @property
     def query_size(self) -> int:
@@ -257,7 +263,8 @@ class DecoderConfig(_Side):
     @property
     def output_size(self) -> int:
         """Size of what the output layer reads."""
-        return self.embeddings.embedding_dim if self.readout == "deep" else self.hidden_size
+        size = self.embeddings.embedding_dim if self.readout == "deep" else self.hidden_size
+        return self.readout_size or size
 
 
 class ModelConfig(Section):
@@ -332,6 +339,11 @@ class ModelConfig(Section):
                 f"decoder.attention_heads must divide the size of all heads together, {size}, got "
                 f"{decoder.attention_heads}"
             )
+        if decoder.readout_size is not None and decoder.readout == "recurrent":
+            raise ValueError(
+                "decoder.readout_size must be null with readout: recurrent, whose cells have hidden_size, got "
+                f"{decoder.readout_size}"
+            )
         if decoder.attention_bias and kind != "bahdanau":
             raise ValueError(f"decoder.attention_bias must be false with attention: {kind}, got true")
         if kind != "none":
@@ -339,6 +351,7 @@ class ModelConfig(Section):
         given = {
             "decoder.conditional": (decoder.conditional, False),
             "decoder.readout": (decoder.readout, "tanh"),
+            "decoder.readout_size": (decoder.readout_size, None),
             "encoder.projection": (encoder.projection, None),
         }
         for name, (value, wanted) in given.items():
@@ -361,8 +374,8 @@ class ModelConfig(Section):
         decoder, size = self.decoder, self.decoder.embeddings.embedding_dim
         if size != decoder.output_size:
             raise ValueError(
-                f"decoder.embeddings.embedding_dim must be {decoder.hidden_size}, as "
-                "model.decoder.hidden_size, with "
+                f"decoder.embeddings.embedding_dim must be {decoder.output_size}, as "
+                f"model.decoder.{'readout_size' if decoder.readout_size else 'hidden_size'}, with "
                 f"tied_embeddings: {self.tied_embeddings}, got {size}; or use tied_embeddings: none"
             )
         source = self.encoder.embeddings.embedding_dim

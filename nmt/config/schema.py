@@ -77,6 +77,11 @@ class Config(Section):
             raise ValueError(
                 "model.decoder.readout must be left at its default, tanh, with task: lm, got deep; nothing is read out"
             )
+        if self.model.decoder.readout_size is not None:
+            raise ValueError(
+                "model.decoder.readout_size must be null with task: lm, where nothing is read out, got "
+                f"{self.model.decoder.readout_size}"
+            )
         if not self.data.subwords.joint:
             raise ValueError("data.subwords.joint must be true with task: lm, got false; there is one language")
         others = [("metrics", metric) for metric in self.training.early_stopping_metrics]

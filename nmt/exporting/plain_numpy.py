@@ -128,6 +128,7 @@ class Model:
         memory, final = self.encode(tokens)
         d = self.settings["decoder"]
         size = d["embeddings"]["embedding_dim"] if d["readout"] == "deep" else d["hidden_size"]
+        size = d.get("readout_size") or size
         feed = np.zeros(size, np.float32)
         return {"memory": memory, "layers": self.first_states(final, memory), "feed": feed} | {
             "readout": self.zeros(d["rnn_type"], d["hidden_size"])

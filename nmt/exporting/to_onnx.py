@@ -203,6 +203,7 @@ class _Writer:
         if d["readout"] == "recurrent":
             states |= {f"readout.{name}": hidden for name in of_cell}
         width = d["embeddings"]["embedding_dim"] if d["readout"] == "deep" else hidden
+        width = d.get("readout_size") or width
         return states | ({"feed": width} if d["input_feeding"] else {})
 
     def _cell(self, graph: Graph, name: str, state: str, x: str, before: dict[str, str], after: dict[str, str]) -> str:

@@ -22,11 +22,14 @@ from nmt.importing import (
     joeynmt,
     marian,
     nematus,
+    netra,
     opennmt,
     persian_g2p,
 )
 from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
+from nmt.importing.keras_file import SUFFIX as KERAS_SUFFIX
+from nmt.importing.keras_file import read_keras
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.npy_file import read_npy
 from nmt.importing.onnx_file import SUFFIX as ONNX_SUFFIX
@@ -34,7 +37,7 @@ from nmt.importing.onnx_file import read_onnx
 from nmt.importing.torch_file import read_torch
 from nmt.storage.tensor_file import read_foreign_tensors
 
-SUFFIXES = (".npz", ".npy", ".safetensors", ".pt", ".ckpt", ".pth", ".bin", ONNX_SUFFIX)
+SUFFIXES = (".npz", ".npy", ".safetensors", ".pt", ".ckpt", ".pth", ".bin", ONNX_SUFFIX, KERAS_SUFFIX)
 """Files that may be models."""
 _MOST_MEMBER_BYTES = 2**34
 _MOST_BYTES_BESIDE, _MOST_BESIDE = 2**28, 100
@@ -73,6 +76,7 @@ KINDS = (
     Kind(persian_g2p.KIND, lambda c: c.has(*persian_g2p.NAMES), lambda c: persian_g2p.from_tensors(c.tensors())),
     Kind(g2p_fa.KIND, lambda c: c.has(*g2p_fa.NAMES), lambda c: g2p_fa.from_tensors(c.tensors())),
     Kind(g2p_id.KIND, lambda c: g2p_id.knows(c.path, c.values), lambda c: g2p_id.read(c.path)),
+    Kind(netra.KIND, lambda c: netra.knows(c.values), lambda c: netra.read(c.path, c.values)),
     Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
     Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
     Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
@@ -198,6 +202,8 @@ def _content(path: Path) -> Content:
         return Content(path, read_npz(path), {})
     if path.suffix == ".npy":
         return Content(path, read_npy(path), {})
+    if path.suffix == KERAS_SUFFIX:
+        return Content(path, read_keras(path), {})
     if path.suffix == ONNX_SUFFIX:
         return Content(path, read_onnx(path), {})
     if path.suffix == ".safetensors" or start[8:9] == b"{":

@@ -44,7 +44,7 @@ _KIND = "bundle"
 _SUBWORDS_PREFIX = "subwords/"
 _KEPT = ("quantization", "averaged")
 """What else of a checkpoint's content a bundle keeps."""
-_SIZES = "hidden_size", "embedding_dim", "attention_size"
+_SIZES = "hidden_size", "embedding_dim", "attention_size", "readout_size"
 
 
 @dataclass(frozen=True)

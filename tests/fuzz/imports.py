@@ -32,6 +32,7 @@ from nmt.importing.g2p_en import PHONEMES
 from nmt.importing.sources import import_model
 from nmt.importing.writing import save_imported
 from tests.importing import test_e2k, test_g2p_en, test_g2p_fa, test_persian_g2p
+from tests.importing.keras_files import Khmer
 from tests.importing.marian_files import Marian
 from tests.importing.onnx_files import Indonesian
 from tests.importing.test_described import description
@@ -97,6 +98,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "persiang2p": _persian_g2p,
     "g2p-fa": _g2p_fa,
     "g2p-id": lambda folder: Indonesian().save(folder).name,
+    "netra-transliterate": lambda folder: Khmer().save(folder).name,
     "opennmt-py": lambda folder: OpenNMT("mlp").save(folder).name,
     "joeynmt": _joeynmt,
     "marian": lambda folder: Marian("gru").save(folder).name,

@@ -79,6 +79,10 @@ SETUPS = {
             **{"num_layers": 2},
         },
     ),
+    "linear_readout_of_another_size": setup(
+        encoder={"rnn_type": "gru"},
+        decoder={"rnn_type": "gru", "readout": "linear", "readout_size": 9},
+    ),
     "conditional_gru_deep_from_mean": setup(
         encoder={"rnn_type": "gru"},
         decoder={
