@@ -75,9 +75,9 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
     raise MalformedError("a number without an end")
 
 
-def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
+def _fields(content: Any) -> Iterator[tuple[int, Any]]:
     """Number and value of each field of a message: integers, or bytes. Raises MalformedError."""
-    at = 0
+    at, content = 0, _bytes(content)
     while at < len(content):
         key, at = _varint(content, at)
         number, wire = key >> 3, key & 7
@@ -94,6 +94,18 @@ def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
             raise MalformedError("a part of one")
         yield number, content[at : at + size]
         at += size
+
+
+def _bytes(value: Any) -> bytes:
+    """A field that must be bytes. Raises MalformedError."""
+    if not isinstance(value, bytes):
+        raise MalformedError("a damaged one")
+    return value
+
+
+def _text(value: Any) -> str:
+    """A field that must be text."""
+    return _bytes(value).decode()
 
 
 def _signed(number: int) -> int:
@@ -120,7 +132,7 @@ def _model(content: bytes) -> Graph:
             graphs.append(value)
         elif number == 25:
             raise MalformedError("functions of its own")
-    if len(graphs) != 1 or not isinstance(graphs[0], bytes):
+    if len(graphs) != 1:
         raise MalformedError("something else")
     return _graph(graphs[0])
 
@@ -146,7 +158,7 @@ def _graph(content: bytes) -> Graph:
 
 def _named(content: bytes) -> str:
     """The name of a ValueInfoProto."""
-    return next((bytes(value).decode() for number, value in _fields(content) if number == 1), "")
+    return next((_text(value) for number, value in _fields(content) if number == 1), "")
 
 
 def _node(content: bytes) -> Node:
@@ -154,14 +166,14 @@ def _node(content: bytes) -> Node:
     node = Node()
     for number, value in _fields(content):
         if number in (1, 2):
-            (node.inputs if number == 1 else node.outputs).append(value.decode())
+            (node.inputs if number == 1 else node.outputs).append(_text(value))
         elif number == 4:
-            node.op = value.decode()
+            node.op = _text(value)
         elif number == 5:
             name, found = _attribute(value)
             node.attributes[name] = found
         elif number == 7 and value not in (b"", b"ai.onnx"):
-            raise MalformedError(f"operators of {value.decode()[:40]!r}")
+            raise MalformedError(f"operators of {_text(value)[:40]!r}")
     return node
 
 
@@ -171,13 +183,13 @@ def _attribute(content: bytes) -> tuple[str, Any]:
     lists: dict[int, list[Any]] = {7: [], 8: [], 9: []}
     for number, value in _fields(content):
         if number == 1:
-            name = value.decode()
+            name = _text(value)
         elif number == 2:
             found = struct.unpack("<f", value)[0]
         elif number == 3:
             found = _signed(value)
         elif number == 4:
-            found = bytes(value)
+            found = _bytes(value)
         elif number == 5:
             found = _tensor(value)[1]
         elif number == 7:
@@ -185,7 +197,7 @@ def _attribute(content: bytes) -> tuple[str, Any]:
         elif number == 8:
             lists[8].extend(_integers(value))
         elif number == 9:
-            lists[9].append(bytes(value))
+            lists[9].append(_bytes(value))
         elif number in (6, 10, 11):
             raise MalformedError("a graph inside a node")
     several = [one for one in lists.values() if one]
@@ -202,9 +214,9 @@ def _tensor(content: bytes) -> tuple[str, np.ndarray]:
         elif number == _KIND:
             kind = value
         elif number == _NAME:
-            name = value.decode()
+            name = _text(value)
         elif number == _RAW_DATA:
-            raw = bytes(value)
+            raw = _bytes(value)
         elif number == _EXTERNAL or (number == _LOCATION and value):
             raise MalformedError("numbers in another file")
         elif number in _OTHER_DATA or number == _SEGMENT:

@@ -66,6 +66,10 @@ def test_what_would_be_missed_is_refused(tmp_path):
         source.write_bytes(model.encoder() + more)
         with pytest.raises(CheckpointError, match=line):
             import_model(source)
+    for wrong in (field(1, field(1, 7)), field(1, 10**12), field(5, field(9, 10**12)), field(5, field(8, 1))):
+        source.write_bytes(field(7, wrong))  # a number where text or bytes belong
+        with pytest.raises(CheckpointError, match="a damaged one"):
+            import_model(source)
     graph = field(1, node("LSTM", [], [], domain="mine"))
     source.write_bytes(field(7, graph))
     with pytest.raises(CheckpointError, match="operators of 'mine'"):
