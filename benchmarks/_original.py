@@ -39,7 +39,7 @@ class OpenNMT:
             file.write("\n".join(self.asked["src"]) + "\n")
         options = {"model": self.asked["model"], "src": file.name, "output": file.name + ".out", "beam_size": beam}
         options |= {"batch_size": self.asked["batch"], "gpu": -1, "max_length": self.asked["most"]}
-        options["length_penalty"] = "none"
+        options |= {"length_penalty": "none", "max_length_ratio": 0}
         words = [str(word) for name, value in options.items() for word in (f"-{name}", value)]
         opt = parser.parse_args(words)
         found = importlib.import_module("onmt.utils.parse").ArgumentParser

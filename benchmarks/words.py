@@ -1,13 +1,14 @@
 """Words one by one: what does a call cost, beside NumPy without a toolkit?
 
-The model of the package g2p-en (letters to sounds, a GRU of 256 on either side), imported by `nmt-import` and asked for
-one word at a time and for many at once, beside the package's own code, NumPy by hand, in the same process: all take
-turns, the fastest turn of each counts. Checks first that every word is the same to both. The words are those of the
-package's list of homographs, or of a file with one a line. What the package imports for other things than its network
-(nltk, inflect) need not be there.
+The model of the package g2p-en (letters to sounds, a GRU of 256 on either side) or e2k (letters to katakana, GRUs of
+256 and attention), imported by `nmt-import` and asked for one word at a time and for many at once, beside the package's
+own code, NumPy by hand, in the same process: all take turns, the fastest turn of each counts. Checks first that every
+word is the same to both. The words are those of a file with one a line, or of g2p-en's list of homographs. What g2p-en
+imports for other things than its network (nltk, inflect) need not be there.
 
 Run: python benchmarks/words.py g2p_en-2.1.0-py3-none-any.whl [--words FILE] [--threads N] [--quick] [--profile]
-     after: pip download --no-deps g2p-en==2.1.0
+     python benchmarks/words.py e2k-0.8.1-py3-none-any.whl --words FILE
+     after: pip download --no-deps g2p-en==2.1.0 e2k==0.8.1
 """
 
 import cProfile
@@ -40,19 +41,22 @@ def _without(name: str, **attributes: object) -> types.ModuleType:
     return module
 
 
-def package_code(wheel: Path, folder: Path) -> Callable[[str], list[str]]:
-    """The package's own function from a word to its sounds, from its wheel."""
+def package_code(wheel: Path, folder: Path) -> Callable[[str], str]:
+    """The package's own function from a word to what it says of it, from its wheel."""
     with zipfile.ZipFile(wheel) as file:
         file.extractall(folder)
+    sys.path.insert(0, str(folder))
+    if wheel.name.startswith("e2k"):
+        katakana: Callable[[str], str] = importlib.import_module("e2k").C2K()
+        return katakana
     nothing = types.SimpleNamespace
     data = nothing(find=lambda name: name)
     _without("inflect", engine=lambda: None)
     corpus = _without("nltk.corpus", cmudict=nothing(dict=dict))
     tokenize = _without("nltk.tokenize", TweetTokenizer=lambda: nothing(tokenize=str.split))
     _without("nltk", pos_tag=None, data=data, corpus=corpus, tokenize=tokenize)
-    sys.path.insert(0, str(folder))
     predict: Callable[[str], list[str]] = importlib.import_module("g2p_en.g2p").G2p().predict
-    return predict
+    return lambda word: " ".join(predict(word))
 
 
 def read_words(path: Path, most: int) -> list[str]:
@@ -63,11 +67,11 @@ def read_words(path: Path, most: int) -> list[str]:
     return words[:: -(-len(words) // most)]
 
 
-def check_equal(words: list[str], translator: Translator, predict: Callable[[str], list[str]]) -> None:
+def check_equal(words: list[str], translator: Translator, predict: Callable[[str], str]) -> None:
     """Ends the script where a word is another one to the package, or in another batch."""
     together = translator.translate(words, beam_size=1, batch_size=512)
     for word, found in zip(words, together, strict=True):
-        expected, alone = " ".join(predict(word)), translator.translate([word], beam_size=1)[0]
+        expected, alone = predict(word), translator.translate([word], beam_size=1)[0]
         if not found == alone == expected:
             raise SystemExit(f"{word}: must be {expected}, got {found} among others and {alone} alone")
 
@@ -86,13 +90,17 @@ def main() -> None:
     """Print the table."""
     parser = options(__doc__)
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--words", type=Path, help="one a line; the package's homographs where it is not given")
+    parser.add_argument("--words", type=Path, help="one a line; g2p-en's homographs where it is not given")
     parser.add_argument("--profile", action="store_true", help="print where the time of single calls goes, no table")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         predict = package_code(given.wheel, folder / "package")
-        save_imported(folder / "model", import_model(given.wheel))
+        of_e2k = given.wheel.name.startswith("e2k")
+        if of_e2k and given.words is None:
+            parser.error("e2k has no list of words; name one by --words")
+        member = "model-c2k.safetensors" if of_e2k else None
+        save_imported(folder / "model", import_model(given.wheel, member=member))
         translator = Translator.load(folder / "model", threads=given.threads)
         words = read_words(given.words or folder / "package" / "g2p_en" / "homographs.en", 100 if given.quick else 1000)
         check_equal(words, translator, predict)
@@ -101,14 +109,14 @@ def main() -> None:
             profile(words, translator)
             return
         calls: dict[str, Callable[[], object]] = {
-            "g2p-en, one by one": lambda: [predict(word) for word in words],
+            "the package, one by one": lambda: [predict(word) for word in words],
             "nmt, one by one": lambda: [translator.translate([word], beam_size=1) for word in words],
         }
         for size in _BATCHES:
             calls[f"nmt, all, {size} in work"] = lambda n=size: translator.translate(words, beam_size=1, batch_size=n)
         seconds = Turns(calls).take(2 if given.quick else 10)
         print(", ".join(f"{name} {value}" for name, value in describe(given.threads).items()))
-        first = seconds["g2p-en, one by one"]
+        first = seconds["the package, one by one"]
         print("| | words/s | beside the package |\n|---|---|---|")
         for name, taken in seconds.items():
             print(f"| {name} | {len(words) / taken:,.0f} | {first / taken:.2f}x |")

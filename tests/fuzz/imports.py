@@ -203,6 +203,7 @@ def main() -> int:
     """Run all shares; 1 if one failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--files", type=int, default=500, help="broken models of each kind")
+    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="only these")
     parser.add_argument("--seed", type=int, default=0, help="other models")
     parser.add_argument("--share", nargs=4, metavar=("KIND", "FIRST", "COUNT", "DIR"), help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -215,7 +216,7 @@ def main() -> int:
             print(*check_imports(kind, Path(folder) / str(n), n, 1, given.seed))
         return 0
     failed = 0
-    for kind in KINDS:
+    for kind in given.kinds:
         found: Counter[str] = Counter()
         for first in range(0, given.files, _SHARE):
             count = min(_SHARE, given.files - first)
