@@ -3,9 +3,9 @@
     python benchmarks/kill_runs.py [--times 20] [--task translation] [--seed 1]
 
 Trains a small model on data/demo with accumulation, a moving average, two corpora, sampled subwords, word dropout and
-loss spikes (task lm: those that it has) once undisturbed; then `--times` times with one to three kills (SIGKILL) at random moments,
-goes on by the same command until it ends, and compares all arrays of the last and the best checkpoint, the state, and
-the scores of every validation. Exit code 1 where anything differs.
+loss spikes (task lm: those that it has) once undisturbed; then `--times` times with one to three kills (SIGKILL) at
+random moments, goes on by the same command until it ends, and compares all arrays of the last and the best checkpoint,
+the state, and the scores of every validation. Exit code 1 where anything differs.
 """
 
 from __future__ import annotations
