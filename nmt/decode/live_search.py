@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -87,6 +88,8 @@ class LiveSearch:
     ) -> None:
         """Arguments as of `search`. size: sentences in work in a thread; longest: most subwords of a source."""
         self._model, self.size, self.n_best = model, size, n_best
+        self._lanes: tuple[_Lane, ...] = ()  # of all threads that search
+        self._lock = Lock()
         self._options = options or SearchOptions()
         self._ratio, self._extra = max_length_ratio, max_length_extra
         most = int(self._options.limits([[0] * longest], max_length_ratio, max_length_extra)[0])
@@ -116,10 +119,17 @@ class LiveSearch:
         decoder.close()
         return is_plain
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a sentence is in work in any thread."""
+        return any(lane.taken for lane in self._lanes)
+
     def run(self, waiting: Waiting, threads: int = 1) -> None:
         """Search until `waiting` says that no other sentence will come and all have ended."""
         single, bulk = _Lane(self, threads, _STEPS), _Lane(self, threads, _BULK_STEPS)
         turns = _Turns(single, bulk)
+        with self._lock:
+            self._lanes = (*self._lanes, single, bulk)
         try:
             more = True
             while more or single.taken or bulk.taken:
@@ -133,6 +143,9 @@ class LiveSearch:
             for asked in single.everyone() + bulk.everyone():
                 asked.failed(error)
             raise
+        finally:
+            with self._lock:
+                self._lanes = tuple(lane for lane in self._lanes if lane not in (single, bulk))
         single.close()
         bulk.close()
 

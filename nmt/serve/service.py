@@ -173,8 +173,13 @@ class Service:
     ) -> list[list[Translation]]:
         """What a model finds; of a long text two pieces wait at a time, so that little is kept of what nobody may want
         any more, and nobody else waits until all of it is cut into subwords. Raises RequestError."""
-        turn = asyncio.Semaphore(2)
         is_bulk = len(sentences) >= BULK
+        if len(sentences) <= _PIECE:
+            found = await self._translate(model, sentences, ask, client, accepted=False, is_bulk=is_bulk)
+            if note is not None:
+                note(len(sentences))
+            return found
+        turn = asyncio.Semaphore(2)
 
         async def translate(at: int) -> list[list[Translation]]:
             async with turn:
@@ -184,8 +189,6 @@ class Service:
                     note(len(piece))
                 return found
 
-        if len(sentences) <= _PIECE:
-            return await translate(0)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(translate(at)) for at in range(0, len(sentences), _PIECE)]
