@@ -6,11 +6,12 @@ such a file can run code.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import mmap
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ _DTYPES = {
     "U8": "u1",
 }
 _LENGTH_BYTES = 8
+_PAGE_OUT = 21
+"""MADV_PAGEOUT of Linux 5.4 (madvise(2)), which Python does not name."""
 _MOST_HEADER_BYTES = 100_000_000
 _MOST_AXES = 8
 _LONGEST_AXIS = 2**40
@@ -133,6 +136,23 @@ def _open(path: Path) -> tuple[mmap.mmap, int, dict[str, _Entry], dict[str, str]
             raise _MalformedError(f"{size} bytes")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     return mapped, *_read_header(mapped)
+
+
+def let_go(tensors: Iterable[np.ndarray]) -> None:
+    """Memory that mapped tensors have been read into is the system's again; what is read later is mapped anew, and what
+    was written stays. For whoever has made other numbers of them. Does nothing where the system knows no such wish, or
+    the file belongs to somebody else."""
+    maps: dict[int, mmap.mmap] = {}
+    for tensor in tensors:
+        base: Any = tensor
+        while isinstance(base, np.ndarray) and base.base is not None:
+            base = base.base
+        base = base.obj if isinstance(base, memoryview) else base
+        if isinstance(base, mmap.mmap):
+            maps[id(base)] = base
+    for one in maps.values():
+        with contextlib.suppress(OSError):
+            one.madvise(_PAGE_OUT)
 
 
 def tensor_checksum(tensor: np.ndarray) -> int:
