@@ -18,6 +18,7 @@ from nmt.serve.fair_queue import ClosedError, FullError
 from nmt.serve.files import Files
 from nmt.serve.gate import Gate
 from nmt.serve.measures import Measures
+from nmt.serve.memory import keep_for_good
 from nmt.serve.models import Models, ServedModel, load_models
 from nmt.serve.settings import ServerSettings
 
@@ -60,7 +61,9 @@ class Service:
     def begin(cls, settings: ServerSettings) -> Service:
         """Load all models. Raises NMTError."""
         gate = Gate(settings.read_keys(), settings.limits)
-        return cls(settings, load_models(settings), gate, Detector())
+        found = cls(settings, load_models(settings), gate, Detector())
+        keep_for_good()
+        return found
 
     async def reload(self) -> None:
         """Load all models and the keys anew; requests that have begun end with the former ones. Raises NMTError, and
@@ -72,6 +75,8 @@ class Service:
         self.measures.models.set(len(fresh.all))
         # Whoever has found a former model and not asked yet asks the new one, see `_ask`.
         await asyncio.to_thread(former.close)
+        del former
+        keep_for_good()
 
     async def pair(
         self, source: str, target: str, texts: Sequence[str], name: str | None = None
