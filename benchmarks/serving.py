@@ -125,6 +125,9 @@ def run_load(*given: Any) -> dict:
     return asyncio.run(load(*given))
 
 
+_by_wrk = shutil.which("wrk") is not None
+
+
 def bodies_of(place: Place, lines: list[str], scratch: Path) -> Path:
     """A file of requests, one a line."""
     of = {"libretranslate": lambda text: {"q": text, "source": "en", "target": "de"}}
@@ -162,7 +165,7 @@ def wrk_load(
 
 def measured(*given: Any) -> dict:
     """`load` in a process of its own."""
-    return wrk_load(*given) if shutil.which("wrk") else in_a_process(run_load, *given)
+    return wrk_load(*given) if _by_wrk else in_a_process(run_load, *given)
 
 
 def memory(process: int, what: str = "VmRSS") -> float:
@@ -290,10 +293,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--requests", type=int, default=100_000, help="during which memory is looked at")
     parser.add_argument("--only", choices=["turns", "memory"], help="a part of all this")
+    parser.add_argument("--python-clients", action="store_true", help="also where wrk is installed")
     parser.add_argument("--turns", type=int, default=4, help="of a file and of 64 clients")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
     parser.add_argument("--other", help="PROTOCOL=URL of a server that runs: libretranslate or opennmt")
     given = parser.parse_args()
+    global _by_wrk
+    _by_wrk &= not given.python_clients
     if given.quick:
         given.seconds, given.requests, given.clients = 5.0, 2000, [n for n in given.clients if n <= 64]
     lines = [line for line in given.lines.read_text("utf-8").splitlines() if line.strip()]
@@ -306,7 +312,7 @@ def main() -> None:
     answers = answers_of(given, kind, lines)
     same = given.model, given.threads, given.compute_dtype, lines
     rate = in_a_process(file_rate, *same)[0]
-    print(f"a file: {rate:,.0f} sentences/s; clients by {'wrk' if shutil.which('wrk') else 'Python'}")
+    print(f"a file: {rate:,.0f} sentences/s; clients by {'wrk' if _by_wrk else 'Python'}")
     limits = ["--max-texts", "0", "--max-characters", "0", "--timeout", "0"]
     began = time.perf_counter()
     server, port = started([given.model, *kind, "--port", "0", "--no-split", *limits])

@@ -10,13 +10,15 @@ from functools import cache, cached_property
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
+
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translator import Translator
 from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import ServerSettings
-from nmt.storage.saved_model import SavedModel, load_saved_model
+from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import let_go
 
 _logger = logging.getLogger("nmt.serve")
@@ -113,14 +115,15 @@ def load_models(settings: ServerSettings) -> Models:
     return Models(found)
 
 
-def _warm_up(translator: Translator, saved: SavedModel) -> None:
-    """Compile what only some requests need, while others are answered; then the parameters have been read."""
+def _warm_up(translator: Translator) -> None:
+    """Compile what only some requests need, while others are answered; then the file's parameters have been read."""
     try:
         translator.translate_nbest(["."], n_best=2, beam_size=5, details=True)
         translator.session(".").complete("")
     except NMTError:
         pass  # whoever asks for it is told
-    let_go(saved.params.values())
+    params = getattr(translator.model, "params", {})
+    let_go(one for one in params.values() if isinstance(one, np.ndarray))
 
 
 def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
@@ -141,7 +144,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
     state, bundled = saved.content.get("state", {}), saved.content.get("scores") or {}
     scores = state.get("best_scores") or bundled
     translator.translate(["."])
-    Thread(target=_warm_up, args=(translator, saved), name="nmt-serve-warm-up", daemon=True).start()
+    Thread(target=_warm_up, args=(translator,), name="nmt-serve-warm-up", daemon=True).start()
     engine = Engine(
         translator,
         threads=settings.threads,

@@ -6,7 +6,6 @@ such a file can run code.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import mmap
@@ -40,8 +39,6 @@ _DTYPES = {
     "U8": "u1",
 }
 _LENGTH_BYTES = 8
-_PAGE_OUT = 21
-"""MADV_PAGEOUT of Linux 5.4 (madvise(2)), which Python does not name."""
 _MOST_HEADER_BYTES = 100_000_000
 _MOST_AXES = 8
 _LONGEST_AXIS = 2**40
@@ -139,9 +136,8 @@ def _open(path: Path) -> tuple[mmap.mmap, int, dict[str, _Entry], dict[str, str]
 
 
 def let_go(tensors: Iterable[np.ndarray]) -> None:
-    """Memory that mapped tensors have been read into is the system's again; what is read later is mapped anew, and what
-    was written stays. For whoever has made other numbers of them. Does nothing where the system knows no such wish, or
-    the file belongs to somebody else."""
+    """Memory that mapped tensors have been read into is the system's again; what is read later is read from the file.
+    For whoever has made other numbers of them and has written into none: the tensors cannot be written from now on."""
     maps: dict[int, mmap.mmap] = {}
     for tensor in tensors:
         base: Any = tensor
@@ -149,10 +145,11 @@ def let_go(tensors: Iterable[np.ndarray]) -> None:
             base = base.base
         base = base.obj if isinstance(base, memoryview) else base
         if isinstance(base, mmap.mmap):
+            tensor.flags.writeable = False
             maps[id(base)] = base
-    for one in maps.values():
-        with contextlib.suppress(OSError):
-            one.madvise(_PAGE_OUT)
+    if wish := getattr(mmap, "MADV_DONTNEED", None):  # not on Windows
+        for one in maps.values():
+            one.madvise(wish)
 
 
 def tensor_checksum(tensor: np.ndarray) -> int:
