@@ -17,7 +17,7 @@ takes part of the machine; beside it the processor's milliseconds a sentence, of
 requests alone, with what memory is: all of it, and of that what is mapped from files, the libraries and the model.
 
 --other sends the same to a server that runs already and speaks LibreTranslate's API or that of OpenNMT-py's server;
-its answers are not compared. OpenNMT-py 3.5.1: `onmt_server --ip 127.0.0.1 --port 5001 --config conf.json` with
+its answers are not compared. OpenNMT-py 3.5.1: `onmt_server --ip 127.0.0.1 --port 5001 --model_config conf.json` with
 {"models_root": ".", "models": [{"id": 0, "model": "model.pt", "load": true, "opt": {"beam_size": 5},
 "tokenizer": {"type": "sentencepiece", "model": "joint.spm"}}]}.
 """
