@@ -2,10 +2,10 @@
 
     python benchmarks/kill_runs.py [--times 20] [--task translation] [--seed 1]
 
-Trains a small model on data/demo with accumulation, a moving average, sampled subwords, word dropout and loss spikes
-(task lm: those that it has) once undisturbed; then `--times` times with one to three kills (SIGKILL) at random moments,
-goes on by the same command until it ends, and compares all arrays of the last and the best checkpoint, the state, and
-the scores of every validation. Exit code 1 where anything differs.
+Trains a small model on data/demo with accumulation, a moving average, two corpora, sampled subwords, word dropout and
+loss spikes (task lm: those that it has) once undisturbed; then `--times` times with one to three kills (SIGKILL) at
+random moments, goes on by the same command until it ends, and compares all arrays of the last and the best checkpoint,
+the state, and the scores of every validation. Exit code 1 where anything differs.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def settings(task: str, folder: Path) -> dict[str, Any]:
         training |= {"batch_type": "sentence", "batch_size": 32, "bptt": 16, "shuffle": False}
     else:
         data |= {"src": {"lang": "de", "sampling_alpha": 0.1}, "tgt": {"lang": "en", "sampling_alpha": 0.1}}
+        data["train"] = [{"path": "data/demo/train"}, {"path": "data/demo/test", "weight": 3.0, "tag": "<2nd>"}]
         training |= {"src_word_dropout": 0.1, "scheduled_sampling": 0.1, "coverage_loss": 0.1, "r_drop": 1.0}
     model = {"encoder": side, "decoder": {**side, "hidden_dropout": 0.1}}
     decoding = {"beam_size": 1}

@@ -1,12 +1,14 @@
-"""Two ranks of one thread beside one process of two threads, at the same batches an update: speed, or a whole training.
+"""Ranks beside one process at the same batches an update: speed, a whole training, or the losses of each update.
 
     python benchmarks/ranks_training.py configs/quickstart.yaml --speed 3
     python benchmarks/ranks_training.py configs/multi30k_de_en.yaml --train
+    python benchmarks/ranks_training.py configs/quickstart.yaml --losses
 
 --speed N runs some updates by each N times in turn, and prints target tokens a second, the middle of the lines of
 progress of each run but the first. Both run the same updates: losses are compared first, bit for bit. --train trains
-each to the end, with float32 and with bfloat16 between ranks, and prints the scores of the test set. Both need cores
-that nobody else uses.
+each to the end, with float32 and with bfloat16 between ranks, and prints the scores of the test set. Both have two
+ranks of one thread beside one process of two, and need cores that nobody else uses. --losses compares 1, 2 and 4 ranks
+with one process that accumulates over as many batches, computed in float32 and in bfloat16, and with themselves again.
 """
 
 import argparse
@@ -34,9 +36,9 @@ WAYS = {
 }
 
 
-def train(arguments, name, folder, settings):
+def train(arguments, way, folder, settings):
     """The events of a run, by kind."""
-    launcher, threads, own = WAYS[name]
+    launcher, threads, own = way
     command = [*launcher, BIN / "nmt-train", arguments.config, "--threads", threads]
     for setting in (*arguments.set, *own, *settings, f"model_dir={folder}"):
         command += ["--set", setting]
@@ -47,22 +49,43 @@ def train(arguments, name, folder, settings):
     return {kind: [event for event in events if event["event"] == kind] for kind in {e["event"] for e in events}}
 
 
+def updates_alone(arguments, logging):
+    """Settings of a run without validation."""
+    return [
+        f"training.updates={arguments.updates}",
+        "training.validation_freq=1000000",
+        f"training.logging_freq={logging}",
+        *("training.scheduling=constant", "data.test=null", "data.check=false", "decoding.beam_size=1"),
+        "training.early_stopping_metric=loss",
+    ]
+
+
+def losses(arguments, place):
+    """Ranks beside one process that accumulates, and beside themselves; prints a table."""
+    print("| computed in | ranks | largest difference of a loss from one process | the same bits again | last loss |")
+    print("|---|---|---|---|---|")
+    for dtype in ("float32", "bfloat16"):
+        for count in (1, 2, 4):
+            settings = [*updates_alone(arguments, 1), f"compute_dtype={dtype}"]
+            ways = [([], "1", [f"training.batch_multiplier={count}"])]
+            ways += 2 * [([BIN / "mpiexec", "-n", str(count)], "1", [])]
+            one, ranks, again = (
+                [line["loss"] for line in train(arguments, way, f"{place}/{dtype}{count}-{n}", settings)["train"]]
+                for n, way in enumerate(ways)
+            )
+            assert len(one) == len(ranks) == arguments.updates
+            most = max(abs(a - b) for a, b in zip(one, ranks, strict=True))
+            print(f"| {dtype} | {count} | {most:g} | {'yes' if ranks == again else 'NO'} | {one[-1]:.6f} |", flush=True)
+
+
 def speed(arguments, place):
     """Ways in turn, `arguments.speed` times; prints a table."""
     found = {name: [] for name in WAYS}
     losses = {}
-    settings = [
-        *(
-            f"training.updates={arguments.updates}",
-            "training.validation_freq=1000000",
-            f"training.logging_freq={LOGGING}",
-        ),
-        *("training.scheduling=constant", "data.test=null", "data.check=false", "decoding.beam_size=1"),
-        "training.early_stopping_metric=loss",
-    ]
+    settings = updates_alone(arguments, LOGGING)
     for number in range(arguments.speed):
         for name in WAYS:
-            lines = train(arguments, name, f"{place}/run{number}-way{list(WAYS).index(name)}", settings)["train"]
+            lines = train(arguments, WAYS[name], f"{place}/run{number}-way{list(WAYS).index(name)}", settings)["train"]
             found[name].append(statistics.median(line["tgt_tokens_per_second"] for line in lines[1:]))
             losses.setdefault(name, [line["loss"] for line in lines])
             assert losses[name] == [line["loss"] for line in lines], f"{name}: other bits in another run"
@@ -78,8 +101,8 @@ def speed(arguments, place):
 def whole(arguments, place):
     """Each way to the end; prints the scores."""
     print("| by | updates | minutes | scores of the test set |\n|---|---|---|---|")
-    for name in WAYS:
-        events = train(arguments, name, f"{place}/way{list(WAYS).index(name)}", [])
+    for name in list(WAYS)[: arguments.ways]:
+        events = train(arguments, WAYS[name], f"{place}/way{list(WAYS).index(name)}", [])
         last = events["validation"][-1]
         test = events["test"][-1]
         scores = ", ".join(
@@ -95,12 +118,14 @@ def main():
     parser.add_argument("--speed", type=int, metavar="N", default=3, help="time so many runs of each in turn")
     parser.add_argument("--updates", type=int, default=100, help="of a run that is timed")
     parser.add_argument("--train", action="store_true", help="train each to the end")
+    parser.add_argument("--ways", type=int, default=len(WAYS), metavar="N", help="of --train, the first N alone")
+    parser.add_argument("--losses", action="store_true", help="compare the losses of all updates")
     parser.add_argument("--folder", help="where models go and stay; a temporary one by default")
     arguments = parser.parse_args()
     print(describe(2))
     with contextlib.ExitStack() as stack:
         place = arguments.folder or stack.enter_context(tempfile.TemporaryDirectory())
-        (whole if arguments.train else speed)(arguments, place)
+        (whole if arguments.train else losses if arguments.losses else speed)(arguments, place)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,11 @@ class Config(Section):
                     f"data.train[{number}] must have no tag and weight: 1 with task: lm, got tag: {corpus.tag} and "
                     f"weight: {corpus.weight:g}; there is no source, and a text is read in its order"
                 )
+        if self.training.src_embeddings is not None:
+            raise ValueError(
+                f"training.src_embeddings must be null with task: lm, got {self.training.src_embeddings}; there is no "
+                "source: set tgt_embeddings"
+            )
         if self.model.tied_embeddings == "all":
             raise ValueError("model.tied_embeddings must be none or softmax with task: lm, got all; there is one side")
         if self.model.decoder.type != "recurrent":
@@ -130,6 +135,12 @@ class Config(Section):
             raise ValueError(
                 "data.subwords.joint must be true with model.tied_embeddings: all, got false; "
                 "or use tied_embeddings: softmax"
+            )
+        files = self.training.src_embeddings, self.training.tgt_embeddings
+        if self.model.tied_embeddings == "all" and None not in files and files[0] != files[1]:
+            raise ValueError(
+                f"training.tgt_embeddings must be training.src_embeddings with model.tied_embeddings: all, got "
+                f"{files[1]} and {files[0]}; there is one table: give one of them"
             )
         return self
 

@@ -64,6 +64,17 @@ class TrainingBasics(Section):
         "characters that are unknown, then pieces that shorten it most. A new unit starts as the mean of the units "
         "that its text was cut into before.",
     )
+    src_embeddings: Text | None = Field(
+        default=None,
+        description="Vectors that source embeddings start from: a text file as word2vec, fastText and GloVe write them "
+        "(gzip, zstd), of embedding_dim numbers a word. Units that it does not have start as without it; the log says "
+        "how many it has (docs/methods.md).",
+    )
+    tgt_embeddings: Text | None = Field(
+        default=None,
+        description="The same for target embeddings, and for the output layer where tied_embeddings makes it the same "
+        "table.",
+    )
     freeze: tuple[Text, ...] = Field(
         default=(),
         strict=False,
@@ -240,6 +251,11 @@ class TrainingBasics(Section):
     @model_validator(mode="after")
     def _check_start(self) -> "TrainingBasics":
         """What another model to start from goes with."""
+        for name in ("src_embeddings", "tgt_embeddings"):
+            if self.load_model is not None and (path := getattr(self, name)) is not None:
+                raise ValueError(
+                    f"{name} must be null with load_model, got {path}; the model that is loaded has embeddings"
+                )
         if self.extend_vocabulary and self.load_model is None:
             raise ValueError(
                 f"extend_vocabulary must be 0 without load_model, got {self.extend_vocabulary}; new subwords have a "

@@ -33,6 +33,7 @@ from nmt.train.moving_average import MovingAverage, averaged
 from nmt.train.optimizer import make_optimizer
 from nmt.train.parts import Parts
 from nmt.train.prepare import check_trainable, own_folder, save_config
+from nmt.train.pretrained import put_embeddings
 from nmt.train.progress import Stopwatch, TrainingLog
 from nmt.train.ranks import Ranks
 from nmt.train.report import Reporter, format_scores
@@ -172,6 +173,8 @@ class Trainer:
         state = saved.state if saved else TrainingState()
         if saved is None and config.training.load_model is not None:
             log.line(start_from(config, model, optimizer, task.subwords))
+        for line in put_embeddings(config, model, task.subwords) if saved is None else ():
+            log.line(line)
         decay = config.training.ema_decay
         average = MovingAverage(model, decay) if decay else None
         if self._ranks.rank == 0:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cli import forked
 from tests.train import fake_model
 
 
@@ -34,6 +35,9 @@ def run() -> Run:
     """Return a function that runs a command with the fake model in a process of its own."""
 
     def run_command(*arguments: str | Path, stdin: bytes = b"", **options: Any) -> Result:
+        if not options and forked.is_usual():
+            code, out, err = forked.run([*map(str, arguments)], stdin, 60)
+            return Result(code, out, err.decode())
         done = subprocess.run(
             [sys.executable, fake_model.__file__, *map(str, arguments)],
             input=stdin,

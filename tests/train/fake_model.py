@@ -214,17 +214,19 @@ def write_setup(folder: Path, **training: Any) -> dict[str, Any]:
     }
 
 
+def main(arguments: list[str]) -> None:
+    """Run a command, whose name comes first, with the fake model; `modules` must be in place."""
+    from nmt.cli.evaluate import evaluate
+    from nmt.cli.score import score
+    from nmt.cli.train import train
+    from nmt.cli.translate import translate
+
+    commands = {"nmt-train": train, "nmt-translate": translate, "nmt-score": score, "nmt-evaluate": evaluate}
+    sys.argv = arguments
+    commands[arguments[0]](prog_name=arguments[0])
+
+
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
     sys.modules.update(modules())
-    command = sys.argv[1]
-    sys.argv = sys.argv[1:]
-    if command == "nmt-train":
-        from nmt.cli.train import train as main
-    elif command == "nmt-translate":
-        from nmt.cli.translate import translate as main
-    elif command == "nmt-score":
-        from nmt.cli.score import score as main
-    else:
-        from nmt.cli.evaluate import evaluate as main
-    main(prog_name=command)
+    main(sys.argv[1:])

@@ -113,6 +113,8 @@ ELSEWHERE = {
     "model_dir": "tests/train/test_trainer.py",
     "data.alignment": "tests/test_methods.py",
     "data.index": "tests/data/test_windows.py",
+    "training.src_embeddings": "tests/test_pretrained.py",
+    "training.tgt_embeddings": "tests/test_pretrained.py",
     "training.freeze": "tests/test_fine_tuning.py",
     "training.extend_vocabulary": "tests/test_fine_tuning.py",
     "training.load_model": "tests/train/test_start.py",
