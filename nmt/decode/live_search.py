@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 _STEPS = 4
 """Steps between two looks at who has come, ended or gone: a look costs a tenth of a millisecond or two."""
+_TAKEN_A_STEP = 4
+"""Of many sentences in work so many make one step more between two looks: those that come are then encoded more at a
+time, which costs half as much each by eight as by two, and what a few steps are to each is little beside the steps that
+so many take."""
 _BULK_STEPS = 1
 """The same for long texts, whose steps are longer: a sentence that comes while they are in work waits for so many."""
 _BULK_AT_ONCE = 8
@@ -87,6 +92,8 @@ class LiveSearch:
     ) -> None:
         """Arguments as of `search`. size: sentences in work in a thread; longest: most subwords of a source."""
         self._model, self.size, self.n_best = model, size, n_best
+        self._lanes: tuple[_Lane, ...] = ()  # of all threads that search
+        self._lock = Lock()
         self._options = options or SearchOptions()
         self._ratio, self._extra = max_length_ratio, max_length_extra
         most = int(self._options.limits([[0] * longest], max_length_ratio, max_length_extra)[0])
@@ -116,10 +123,17 @@ class LiveSearch:
         decoder.close()
         return is_plain
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a sentence is in work in any thread."""
+        return any(lane.taken for lane in self._lanes)
+
     def run(self, waiting: Waiting, threads: int = 1) -> None:
         """Search until `waiting` says that no other sentence will come and all have ended."""
-        single, bulk = _Lane(self, threads, _STEPS), _Lane(self, threads, _BULK_STEPS)
+        single, bulk = _Lane(self, threads, is_bulk=False), _Lane(self, threads, is_bulk=True)
         turns = _Turns(single, bulk)
+        with self._lock:
+            self._lanes = (*self._lanes, single, bulk)
         try:
             more = True
             while more or single.taken or bulk.taken:
@@ -133,6 +147,9 @@ class LiveSearch:
             for asked in single.everyone() + bulk.everyone():
                 asked.failed(error)
             raise
+        finally:
+            with self._lock:
+                self._lanes = tuple(lane for lane in self._lanes if lane not in (single, bulk))
         single.close()
         bulk.close()
 
@@ -160,8 +177,9 @@ class _Lane:
     """The sentences of one kind that are in work in a thread: all the others, or those of long texts. `last`: seconds
     of its last steps."""
 
-    def __init__(self, search: LiveSearch, threads: int, steps: int) -> None:
-        self._search, self._threads, self._steps = search, threads, steps
+    def __init__(self, search: LiveSearch, threads: int, *, is_bulk: bool) -> None:
+        self._search, self._threads, self._is_bulk = search, threads, is_bulk
+        self._steps = _BULK_STEPS if is_bulk else _STEPS
         # A place for each slot of the loop: ended sentences keep theirs until they are read.
         self._places = _Places(2 * search.size)
         self._loop: tuple[SearchDecoder, CompiledBeam] | None = None  # begun when the first sentence comes
@@ -202,7 +220,7 @@ class _Lane:
         began = moment()
         (decoder, loop), places = self._loop, self._places
         loop.abandon(places.gone())
-        loop.run(more=False, most_steps=self._steps)
+        loop.run(more=False, most_steps=max(self._steps, 0 if self._is_bulk else self.taken // _TAKEN_A_STEP))
         ended = loop.ended()
         decoder.release(np.array([one.sentence_id for one in ended], np.int64))
         for one in ended:

@@ -7,7 +7,9 @@ one more thread, in small batches, by the same fair turns.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock, Thread
@@ -53,13 +55,44 @@ class Ask:
         return self.n_best == 1 and not self.glossary
 
 
+class _Outbox:
+    """Requests that are done, on their way to the loop that waits for them. The loop is woken once for all that have
+    come since it last looked: a wake-up is a call of the system, in which a search waits."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._done: deque[tuple[_Job, BaseException | None]] = deque()
+        self._is_woken = False
+
+    def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it wakes this loop."""
+        return self._loop is loop
+
+    def put(self, job: _Job, error: BaseException | None) -> None:
+        """One is done. For any thread."""
+        self._done.append((job, error))
+        # Two threads may both find it not woken: it is then woken twice, and finds nothing the second time.
+        if not self._is_woken:
+            self._is_woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._empty)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits
+
+    def _empty(self) -> None:
+        self._is_woken = False  # before it looks: whoever comes later wakes it again
+        while self._done:
+            job, error = self._done.popleft()
+            job.settle(error)
+
+
 @dataclass
 class _Job:
     """A request's sentences, and who waits for them."""
 
     ask: Ask
     is_bulk: bool
-    loop: asyncio.AbstractEventLoop
+    outbox: _Outbox
     future: asyncio.Future[None]
     found: list[list[Translation]]
     missing: int
@@ -81,14 +114,12 @@ class _Job:
         self._wake(error)
 
     def _wake(self, error: BaseException | None) -> None:
-        def settle() -> None:
-            if not self.future.done():
-                self.future.set_exception(error) if error is not None else self.future.set_result(None)
+        self.outbox.put(self, error)
 
-        try:
-            self.loop.call_soon_threadsafe(settle)
-        except RuntimeError:
-            pass  # the caller's loop is closed: nobody waits
+    def settle(self, error: BaseException | None) -> None:
+        """In the caller's loop: it goes on."""
+        if not self.future.done():
+            self.future.set_exception(error) if error is not None else self.future.set_result(None)
 
 
 @dataclass
@@ -142,6 +173,10 @@ class Engine:
         self._queue: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._side: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._live = self._live_search(size)
+        self._outbox: _Outbox | None = None  # of the loop that asked last
+        # Beside searches that keep every core busy, a team of threads would wait for each other more than compute.
+        self._single_threaded = copy.copy(translator)
+        self._single_threaded.num_threads = 1
         self._threads = [Thread(target=self._aside, name="nmt-serve-aside", daemon=True)]
         if self._live is not None:
             self._threads += [
@@ -181,7 +216,9 @@ class Engine:
         found = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if not there:
             return found
-        job = _Job(ask, is_bulk or len(there) >= BULK, loop, loop.create_future(), found, len(there))
+        if self._outbox is None or not self._outbox.is_of(loop):
+            self._outbox = _Outbox(loop)
+        job = _Job(ask, is_bulk or len(there) >= BULK, self._outbox, loop.create_future(), found, len(there))
         live = self._live is not None and ask.is_plain
         tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self) for n in there]
         if live and (lengths := self._expected([ids[n] for n in there])) is not None:
@@ -258,6 +295,11 @@ class Engine:
 
     # ------------------------------------------------------------ beside it
 
+    @property
+    def _beside(self) -> Translator:
+        """The translator for what is not plain: on all threads while the live search has nothing to do."""
+        return self._single_threaded if self._live is not None and self._live.is_at_work else self.translator
+
     def _aside(self) -> None:
         """The life of the thread for all that is not plain."""
         while (taken := self._side.take(_SIDE_BATCH - _SIDE_BULK, _SIDE_BULK, wait=True)) is not None:
@@ -281,7 +323,7 @@ class Engine:
         """With details of what the live search has found."""
         found = [one.hypotheses or [] for one in group]
         texts, ids = [one.text for one in group], [one.src_ids for one in group]
-        detailed = self.translator.with_details(self.translator.model_with(None), texts, ids, found, None)
+        detailed = self._beside.with_details(self.translator.model_with(None), texts, ids, found, None)
         return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
     def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:
@@ -291,6 +333,6 @@ class Engine:
         if ask.glossary:
             wishes = Wishes(glossary=[self.translator.phrases_for(text, ask.glossary) for text in texts])
         beam = max(int(self._chosen["beam_size"]), ask.n_best)
-        return self.translator.translate_nbest(
+        return self._beside.translate_nbest(
             texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
@@ -13,6 +14,9 @@ class Measures:
     """Counters of one server. waiting: how many sentences wait."""
 
     def __init__(self, waiting: Callable[[], int]) -> None:
+        # What is counted under a route and status, or model, is looked up once: the library checks labels each time.
+        self._answers: dict[tuple[str, int], tuple[Any, Any]] = {}
+        self._translations: dict[str, tuple[Any, Any]] = {}
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         of = self._registry
@@ -28,13 +32,21 @@ class Measures:
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """A request is over."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        found = self._answers.get((route, status))
+        if found is None:
+            found = self._requests.labels(route, str(status)), self._seconds.labels(route)
+            self._answers[route, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
 
     def translated(self, model: str, sentences: int, characters: int) -> None:
         """A model has translated."""
-        self._sentences.labels(model).inc(sentences)
-        self._characters.labels(model).inc(characters)
+        found = self._translations.get(model)
+        if found is None:
+            found = self._sentences.labels(model), self._characters.labels(model)
+            self._translations[model] = found
+        found[0].inc(sentences)
+        found[1].inc(characters)
 
     def text(self) -> bytes:
         """All of them in Prometheus' text format."""

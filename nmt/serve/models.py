@@ -10,6 +10,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
+
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translator import Translator
@@ -17,6 +19,7 @@ from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import ServerSettings
 from nmt.storage.saved_model import load_saved_model
+from nmt.storage.tensor_file import let_go
 
 _logger = logging.getLogger("nmt.serve")
 
@@ -113,12 +116,14 @@ def load_models(settings: ServerSettings) -> Models:
 
 
 def _warm_up(translator: Translator) -> None:
-    """Compile what only some requests need, while others are answered."""
+    """Compile what only some requests need, while others are answered; then the file's parameters have been read."""
     try:
         translator.translate_nbest(["."], n_best=2, beam_size=5, details=True)
         translator.session(".").complete("")
     except NMTError:
         pass  # whoever asks for it is told
+    params = getattr(translator.model, "params", {})
+    let_go(one for one in params.values() if isinstance(one, np.ndarray))
 
 
 def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:

@@ -17,6 +17,7 @@ from nmt.files import explain
 from nmt.serve.app import make_app
 from nmt.serve.http_protocol import GuardedProtocol
 from nmt.serve.log import begin_log
+from nmt.serve.memory import keep_little
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
 
@@ -85,6 +86,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 def serve(settings: ServerSettings) -> None:
     """Load the models, then answer until SIGTERM or SIGINT. Raises NMTError."""
+    keep_little()
     begin_log()
     sys.setswitchinterval(_SWITCH_SECONDS)
     # The place is taken first: whoever starts a second server by mistake hears of it before models are loaded.

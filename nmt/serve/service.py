@@ -18,6 +18,7 @@ from nmt.serve.fair_queue import ClosedError, FullError
 from nmt.serve.files import Files
 from nmt.serve.gate import Gate
 from nmt.serve.measures import Measures
+from nmt.serve.memory import keep_for_good
 from nmt.serve.models import Models, ServedModel, load_models
 from nmt.serve.settings import ServerSettings
 
@@ -60,7 +61,9 @@ class Service:
     def begin(cls, settings: ServerSettings) -> Service:
         """Load all models. Raises NMTError."""
         gate = Gate(settings.read_keys(), settings.limits)
-        return cls(settings, load_models(settings), gate, Detector())
+        found = cls(settings, load_models(settings), gate, Detector())
+        keep_for_good()
+        return found
 
     async def reload(self) -> None:
         """Load all models and the keys anew; requests that have begun end with the former ones. Raises NMTError, and
@@ -72,6 +75,8 @@ class Service:
         self.measures.models.set(len(fresh.all))
         # Whoever has found a former model and not asked yet asks the new one, see `_ask`.
         await asyncio.to_thread(former.close)
+        del former
+        keep_for_good()
 
     async def pair(
         self, source: str, target: str, texts: Sequence[str], name: str | None = None
@@ -173,8 +178,13 @@ class Service:
     ) -> list[list[Translation]]:
         """What a model finds; of a long text two pieces wait at a time, so that little is kept of what nobody may want
         any more, and nobody else waits until all of it is cut into subwords. Raises RequestError."""
-        turn = asyncio.Semaphore(2)
         is_bulk = len(sentences) >= BULK
+        if len(sentences) <= _PIECE:
+            found = await self._translate(model, sentences, ask, client, accepted=False, is_bulk=is_bulk)
+            if note is not None:
+                note(len(sentences))
+            return found
+        turn = asyncio.Semaphore(2)
 
         async def translate(at: int) -> list[list[Translation]]:
             async with turn:
@@ -184,8 +194,6 @@ class Service:
                     note(len(piece))
                 return found
 
-        if len(sentences) <= _PIECE:
-            return await translate(0)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(translate(at)) for at in range(0, len(sentences), _PIECE)]

@@ -9,10 +9,11 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from nmt.serve.errors import RequestError
+from nmt.serve.http_protocol import Departures
 from nmt.serve.service import Service
 
 T = TypeVar("T")
@@ -38,16 +39,19 @@ async def read_body(request: Request, service: Service, most: int | None = None)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:
         raise too_much
-    parts, size = [], 0
+    parts: list[bytes] = []
+    size, more = 0, True
     try:
         async with asyncio.timeout(limits.body_seconds):
-            async for part in request.stream():
-                parts.append(part)
-                size += len(part)
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise RequestError(499, "client: has gone before its request was whole")
+                parts.append(message.get("body", b""))
+                more = message.get("more_body", False)
+                size += len(parts[-1])
                 if size > most:
                     raise too_much
-    except ClientDisconnect:
-        raise RequestError(499, "client: has gone before its request was whole") from None
     except TimeoutError:
         raise RequestError(
             408, f"body: must come within {limits.body_seconds:g} s, got a part; send it whole"
@@ -58,7 +62,8 @@ async def read_body(request: Request, service: Service, most: int | None = None)
 async def read_fields(request: Request, service: Service) -> dict[str, Any]:
     """What a client gives, as JSON, form or query string, later ones of these first; a field that comes more than
     once is a list. Raises RequestError."""
-    fields = _gathered(parse_pairs(request.url.query, "query string"))
+    query = request.scope.get("query_string", b"")
+    fields = _gathered(parse_pairs(decoded(query, "query string"), "query string")) if query else {}
     body = await read_body(request, service)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
@@ -95,13 +100,13 @@ async def read_multipart(request: Request, body: bytes) -> dict[str, Any]:
     return found
 
 
-def decoded(body: bytes) -> str:
+def decoded(body: bytes, where: str = "body") -> str:
     """As text. Raises RequestError."""
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RequestError(
-            400, f"body: must be UTF-8, got byte {body[error.start]:#04x} at position {error.start + 1}; send UTF-8"
+            400, f"{where}: must be UTF-8, got byte {body[error.start]:#04x} at position {error.start + 1}; send UTF-8"
         ) from None
 
 
@@ -207,19 +212,25 @@ def _kind(value: Any) -> str:
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled when the client goes. The body must have been read. Raises
     RequestError: 499 where it has gone."""
-    task = asyncio.ensure_future(work)
-    listener = asyncio.ensure_future(_gone(request))
+    departures: Departures = request.scope["nmt.departures"]
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("while_connected must be awaited by a task")
+    has_gone = False
+
+    def leave() -> None:
+        nonlocal has_gone
+        has_gone = True
+        task.cancel()
+
+    departures.add(leave)
     try:
-        await asyncio.wait({task, listener}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise RequestError(499, "client: has gone before its answer")
+        return await work
+    except asyncio.CancelledError:
+        if not has_gone:
+            raise
+        raise RequestError(499, "client: has gone before its answer") from None
     finally:
-        for one in (task, listener):
-            if not one.done():
-                one.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        departures.remove(leave)
+        if has_gone:
+            task.uncancel()

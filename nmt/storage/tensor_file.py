@@ -10,7 +10,7 @@ import json
 import math
 import mmap
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,6 +133,23 @@ def _open(path: Path) -> tuple[mmap.mmap, int, dict[str, _Entry], dict[str, str]
             raise _MalformedError(f"{size} bytes")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     return mapped, *_read_header(mapped)
+
+
+def let_go(tensors: Iterable[np.ndarray]) -> None:
+    """Memory that mapped tensors have been read into is the system's again; what is read later is read from the file.
+    For whoever has made other numbers of them and has written into none: the tensors cannot be written from now on."""
+    maps: dict[int, mmap.mmap] = {}
+    for tensor in tensors:
+        base: Any = tensor
+        while isinstance(base, np.ndarray) and base.base is not None:
+            base = base.base
+        base = base.obj if isinstance(base, memoryview) else base
+        if isinstance(base, mmap.mmap):
+            tensor.flags.writeable = False
+            maps[id(base)] = base
+    if wish := getattr(mmap, "MADV_DONTNEED", None):  # not on Windows
+        for one in maps.values():
+            one.madvise(wish)
 
 
 def tensor_checksum(tensor: np.ndarray) -> int:

@@ -75,6 +75,18 @@ def test_long_texts_beside_others_change_nothing(model, at_once):
     assert [one.hypotheses for one in asked] == 6 * found_by_search(model)
 
 
+def test_it_is_at_work_while_sentences_are(model):
+    one, seen = live(model), []
+
+    class Watched(Queue):
+        def take(self, most, most_bulk, *, wait):
+            seen.append(one.is_at_work)
+            return super().take(most, most_bulk, wait=wait)
+
+    one.run(Watched([Sentence(ids) for ids in SOURCES], 1))
+    assert seen[0] is False and True in seen and not one.is_at_work
+
+
 STEP = 5
 """What a step costs in hypotheses, however few are in work: reading the weights."""
 

@@ -1,0 +1,195 @@
+"""What a request costs the loop that answers everybody: few calls of the system, and none that others wait for."""
+
+import asyncio
+import io
+import json
+import logging
+import re
+import threading
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the extra [serve]")
+
+from starlette.requests import Request
+
+from nmt.documents import placeholders
+from nmt.serve import app, engine, http_protocol, web
+from nmt.serve.errors import RequestError
+from nmt.serve.log import JSONFormatter, LogWriter
+from tests.serve.servers import until
+
+
+class Transport:
+    """Keeps what it is to send."""
+
+    def __init__(self):
+        self.sent, self.closed = [], False
+
+    def write(self, data):
+        assert not self.closed
+        self.sent.append(data)
+
+    def close(self):
+        self.closed = True
+
+    def is_closing(self):
+        return self.closed
+
+
+def test_head_and_body_of_an_answer_are_sent_together():
+    async def send():
+        transport = Transport()
+        joined = http_protocol._JoinedWrites(transport, asyncio.get_running_loop())
+        joined.write(b"head")
+        joined.write(b"body")
+        assert transport.sent == []
+        await asyncio.sleep(0)
+        assert transport.sent == [b"headbody"]
+        joined.write(b"last")
+        joined.close()
+        await asyncio.sleep(0)
+        assert transport.sent == [b"headbody", b"last"] and joined.is_closing()
+        joined.write(b"too late")
+        await asyncio.sleep(0)
+        assert transport.sent == [b"headbody", b"last"]
+
+    asyncio.run(send())
+
+
+def test_long_answers_do_not_wait_in_memory():
+    async def send():
+        transport = Transport()
+        joined = http_protocol._JoinedWrites(transport, asyncio.get_running_loop())
+        for _ in range(5):
+            joined.write(b"x" * 50_000)
+        assert sum(map(len, transport.sent)) >= 200_000
+        await asyncio.sleep(0)
+        assert sum(map(len, transport.sent)) == 250_000
+
+    asyncio.run(send())
+
+
+def request_of(departures):
+    return Request({"type": "http", "method": "POST", "headers": [], "nmt.departures": departures})
+
+
+def test_who_goes_cancels_the_work_and_nothing_else():
+    ended = []
+
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(1)
+
+    async def ask():
+        departures = http_protocol.Departures()
+        asyncio.get_running_loop().call_soon(departures.happen)
+        with pytest.raises(RequestError) as caught:
+            await web.while_connected(request_of(departures), work())
+        assert caught.value.status == 499 and ended == [1]
+        assert not asyncio.current_task().cancelling()
+        with pytest.raises(RequestError):  # the client has gone before
+            await web.while_connected(request_of(departures), work())
+        await asyncio.sleep(0)
+
+    asyncio.run(ask())
+
+
+def test_who_stays_gets_the_result_and_is_forgotten():
+    async def ask():
+        departures = http_protocol.Departures()
+
+        async def work():
+            await asyncio.sleep(0)
+            return 7
+
+        assert await web.while_connected(request_of(departures), work()) == 7
+        departures.happen()
+        await asyncio.sleep(0)  # nobody is cancelled
+        return True
+
+    assert asyncio.run(ask())
+
+
+def test_a_server_that_ends_is_no_client_that_goes():
+    async def ask():
+        task = asyncio.ensure_future(
+            web.while_connected(request_of(http_protocol.Departures()), asyncio.Event().wait())
+        )
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(ask())
+
+
+def test_the_loop_is_woken_once_for_all_that_are_done(monkeypatch):
+    async def ask():
+        loop = asyncio.get_running_loop()
+        outbox = engine._Outbox(loop)
+        jobs = [engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1) for _ in range(20)]
+        wakes, wake = [], loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *given: wakes.append(1) or wake(*given))
+        thread = threading.Thread(target=lambda: [job.answer(0, []) for job in jobs[:19]] + [jobs[19].fail(KeyError())])
+        thread.start()
+        thread.join()
+        found = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
+        assert len(wakes) == 1
+        assert found[:19] == [None] * 19 and isinstance(found[19], KeyError)
+        one = engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1)
+        one.answer(0, [])
+        await one.future
+        assert len(wakes) == 2
+
+    asyncio.run(ask())
+
+
+def test_the_log_is_written_by_another_thread_and_in_order():
+    class Stream(io.StringIO):
+        threads, calls = set(), 0
+
+        def write(self, text):
+            self.threads.add(threading.get_ident())
+            self.calls += 1
+            return super().write(text)
+
+    stream = Stream()
+    handler = LogWriter(stream)
+    handler.setFormatter(JSONFormatter())
+    for n in range(200):
+        handler.handle(logging.LogRecord("a", logging.INFO, "", 0, f"line {n}", (), None))
+    until(lambda: stream.getvalue().count("\n") == 200)
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [f"line {n}" for n in range(200)]
+    assert threading.get_ident() not in stream.threads and stream.calls < 100
+    handler.handle(logging.LogRecord("a", logging.ERROR, "", 0, "a mistake", (), None))
+    assert '"a mistake"' in stream.getvalue()  # at once
+
+
+def test_nobody_who_reads_the_log_harms_no_request():
+    class Stream(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    handler = LogWriter(Stream())
+    for level in (logging.INFO, logging.ERROR):
+        handler.handle(logging.LogRecord("a", level, "", 0, "said", (), None))
+    handler.flush()
+    assert not handler._lines
+
+
+@pytest.mark.parametrize("text", ["plain", "50 %", "x@y.de", "{n}", "see www.a.de", "HTTP://A.DE/x", "%s and ٣", "a/b"])
+def test_a_look_for_placeholders_misses_none(text):
+    whole = [found[0] for found in re.finditer(placeholders._PATTERN, text)]
+    assert [one.text for one in placeholders.placeholders_of(text)] == whole
+
+
+def test_paths_are_looked_up_and_others_routed():
+    assert app._BY_PATH["/translate", "POST"].endpoint is app.libretranslate.translate
+    assert ("/translate", "GET") not in app._BY_PATH and not any("{" in path for path, _ in app._BY_PATH)
+    scope = {"type": "http", "method": "POST", "path": "/translate"}
+    assert app.route_of(scope) == "/translate"
+    assert app.route_of(scope | {"path": "/download_file/a"}) == "/download_file/{name}"
+    assert app.route_of(scope | {"path": "/nowhere"}) == "other"
