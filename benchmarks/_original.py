@@ -7,13 +7,17 @@ the model is not in the seconds; lines go through in batches of similar length.
 
 import importlib
 import json
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import torch
+try:
+    import torch
+except ImportError:  # Marian's environment has none
+    torch = None
 
 
 def _fastest(call, turns):
@@ -125,11 +129,44 @@ class Joey:
         return found
 
 
+class Marian:
+    """Marian's commands, as pymarian brings them; vocab.yml, of both sides, lies beside the model."""
+
+    def __init__(self, asked):
+        self.asked = asked
+        vocabulary = str(Path(asked["model"]).parent / "vocab.yml")
+        self.model = ["-m", asked["model"], "-v", vocabulary, vocabulary, "--quiet", "-w", "600"]
+        self.model += ["--cpu-threads", str(asked["threads"])]
+
+    def _run(self, *words):
+        command = [str(Path(sys.executable).parent / "pymarian"), *words, *self.model]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+    def _written(self, lines):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
+            file.write("".join(f"{line}\n" for line in lines))
+        return file.name
+
+    def translate(self, beam, turns):
+        how = ["-b", str(beam), "--normalize", "0", "--max-length-factor", "3"]
+        how += ["--mini-batch", str(self.asked["batch"]), "--maxi-batch", "100", "--maxi-batch-sort", "src"]
+        whole, first = self._written(self.asked["src"]), self._written(self.asked["src"][:1])
+        found, seconds = _fastest(lambda: self._run("decode", "-i", whole, *how), turns)
+        _, start = _fastest(lambda: self._run("decode", "-i", first, *how), turns)
+        return found, seconds - start  # the command reads the model each time
+
+    def scores(self):
+        texts = [self._written(self.asked[name]) for name in ("src", "ref")]
+        lines = self._run("score", "-t", *texts, "--mini-batch", "32", "--max-length", "1000")
+        return [float(line.split()[-1]) for line in lines]
+
+
 def main():
     """Answer what was asked."""
     asked = json.load(sys.stdin)
-    torch.set_num_threads(asked["threads"])
-    original = {"onmt": OpenNMT, "joey": Joey}[sys.argv[1]](asked)
+    if torch is not None:
+        torch.set_num_threads(asked["threads"])
+    original = {"onmt": OpenNMT, "joey": Joey, "marian": Marian}[sys.argv[1]](asked)
     found = {"scores": original.scores()}
     for beam in asked["beams"]:
         texts, seconds = original.translate(beam, asked["turns"])

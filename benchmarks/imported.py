@@ -7,6 +7,7 @@ The text is cut as the model wants it: subwords divided by spaces.
 
 Run: python benchmarks/imported.py onmt MODEL.pt --python ENVIRONMENT/bin/python --src FILE --ref FILE
      python benchmarks/imported.py joey FOLDER/best.ckpt --python ... (config.yaml and vocabularies beside it)
+     python benchmarks/imported.py marian FOLDER/model.npz --python ... (vocab.yml beside it)
      [--threads N] [--turns N] [--lines N] [--most TOKENS]
 """
 
@@ -59,7 +60,9 @@ def timed(translator: Translator, src: list[str], beam: int, given: argparse.Nam
 
 
 def limits(given: argparse.Namespace) -> dict[str, Any]:
-    """Both stop at the same length and prefer none."""
+    """Both stop at the same length, Marian at three times the source's, and prefer none."""
+    if given.toolkit == "marian":
+        return {"max_length_ratio": 3.0, "max_length_extra": 0, "length_penalty": "none"}
     return {"max_length_ratio": 1e-6, "max_length_extra": given.most, "length_penalty": "none"}
 
 
@@ -84,7 +87,7 @@ def compare(translator: Translator, src: list[str], theirs: list[str], ours: lis
 def main() -> None:
     """Print what is equal, and the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("toolkit", choices=["onmt", "joey"])
+    parser.add_argument("toolkit", choices=["onmt", "joey", "marian"])
     parser.add_argument("model", type=Path)
     parser.add_argument("--python", type=Path, required=True, help="of the toolkit's environment")
     parser.add_argument("--src", type=Path, required=True, help="what to translate")
