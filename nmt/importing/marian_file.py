@@ -65,10 +65,10 @@ def _arrays(content: np.ndarray, view: memoryview) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for name, shape, (_, kind, _, size) in zip(names, shapes, headers, strict=True):
         if kind not in _DTYPES:
-            raise _MalformedError(f"numbers of {name[:60]} that are packed for one kind of processor (type {kind:#x})")
+            raise _MalformedError(f"numbers of {name!r:.60} that are packed for one kind of processor (type {kind:#x})")
         dtype = np.dtype(_DTYPES[kind])
         if min(shape, default=0) < 0 or at + size > len(content) or math.prod(shape) * dtype.itemsize > size:
-            raise _MalformedError(f"fewer numbers of {name[:60]} than it names")
+            raise _MalformedError(f"fewer numbers of {name!r:.60} than it names")
         found[name] = np.frombuffer(content[at : at + math.prod(shape) * dtype.itemsize], dtype).reshape(shape)
         at += size
     if len(found) != len(names):

@@ -250,7 +250,7 @@ def _storage_of(found: Any) -> _Storage:
         raise MalformedError("a pickle that names something outside it")
     kind = found[1].name.rpartition(".")[2]
     if kind not in _DTYPES or not isinstance(found[2], str) or type(found[4]) is not int:
-        raise MalformedError(f"numbers of the kind {kind[:40]}")
+        raise MalformedError(f"numbers of the kind {kind!r:.40}")
     return _Storage(_DTYPES[kind], found[2], found[4])
 
 

@@ -99,6 +99,19 @@ def test_a_binary_file_packed_for_a_processor_is_refused(tmp_path):
         import_model(path)
 
 
+def test_a_name_with_a_line_feed_is_one_line_all_the_same(tmp_path):
+    """Found by broken files: the name of an array stood in the error as it was."""
+    path = Marian("gru").save(tmp_path, binary=True)
+    content = bytearray(path.read_bytes())
+    count = int.from_bytes(content[8:16], "little")
+    content[16 + 32 * count + 1] = ord("\n")  # in the first name
+    content[16 + 24 : 16 + 32] = (4).to_bytes(8, "little")  # its bytes
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"fewer numbers of '.\\n") as error:
+        import_model(path)
+    assert "\n" not in str(error.value)
+
+
 def test_a_vocabulary_of_sentencepiece(tmp_path):
     model = Marian("gru")
     (tmp_path / "text").write_text("the cat sat on the mat\na cat and a hat\n" * 20)
