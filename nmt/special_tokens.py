@@ -2,6 +2,9 @@
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
+SPACE = "▁"
+"""Stands for a space in the units of sentencepiece: a unit that starts with it begins a word."""
+
 _BOUNDARIES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "eos": ((), (EOS_ID,)),
     "bos_eos": ((BOS_ID,), (EOS_ID,)),

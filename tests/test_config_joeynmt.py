@@ -12,6 +12,7 @@ from nmt.config import config_from_dict, load_config
 from nmt.config.joeynmt import convert, is_joeynmt
 from nmt.config.yaml_text import format_yaml
 from nmt.errors import ConfigError
+from tests.nested import put
 
 
 def side(kind, embedding, hidden, layers=1, dropout=0.0, **more):
@@ -133,11 +134,7 @@ def changed(values, *without, **given):
             section = section[part]
         del section[key]
     for name, value in given.items():
-        *way, key = name.split("__")
-        section = values
-        for part in way:
-            section = section.setdefault(part, {})
-        section[key] = value
+        put(values, name.split("__"), value)
     return values
 
 

@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-_SPACE = "▁"
+from nmt.special_tokens import SPACE
+
 _LEAST_ATTENTION = 0.1
 """A source word with less attention, all target subwords together, counts as never attended to."""
 
@@ -18,8 +19,8 @@ def words_of(pieces: Sequence[str]) -> list[int]:
     found: list[int] = []
     word, pending = -1, True
     for piece in pieces:
-        pending = pending or piece.startswith(_SPACE)
-        if piece.strip(_SPACE):
+        pending = pending or piece.startswith(SPACE)
+        if piece.strip(SPACE):
             word += pending
             pending = False
             found.append(word)
@@ -85,6 +86,6 @@ def with_unknown_replaced(
         word = src_words[int(weights[t, : len(src_words)].argmax())] if src_words else -1
         if 0 <= word < len(words) and word != last:
             text = dictionary.get(words[word]) or dictionary.get(words[word].lower()) or words[word]
-            found.append(text if found and found[-1] == _SPACE else _SPACE + text)
+            found.append(text if found and found[-1] == SPACE else SPACE + text)
         last = word
     return found

@@ -9,14 +9,14 @@ from itertools import islice
 
 import numpy as np
 
+from nmt.data.protobuf import varint
 from nmt.data.subwords import Subwords, VocabularyError, train_subwords
 from nmt.data.vocabulary import Vocabulary
 from nmt.errors import ConfigError
-from nmt.special_tokens import EOS_ID, UNK_ID
+from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
 
 _LINES = 200_000
 """Of the new text are counted at most."""
-_SPACE = "▁"
 
 
 def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, kind: str) -> Subwords:
@@ -86,11 +86,11 @@ def _trained(text: Callable[[], Iterable[str]], kind: str, size: int) -> Subword
 def _parts(subwords: Subwords, piece: str) -> list[int]:
     """The units that the text of a piece is cut into. A piece that begins no word is cut behind a word's beginning,
     which is taken away again."""
-    if piece.startswith(_SPACE):
-        return subwords.encode([piece.replace(_SPACE, " ").strip()])[0]
+    if piece.startswith(SPACE):
+        return subwords.encode([piece.replace(SPACE, " ").strip()])[0]
     marked = subwords.encode([piece])[0]
     first = subwords.pieces(marked[:1])
-    return marked[1:] if first == [_SPACE] else marked
+    return marked[1:] if first == [SPACE] else marked
 
 
 def _letter_score(count: int, letters: Counter[str]) -> float:
@@ -103,14 +103,5 @@ def _piece_field(piece: str, score: float) -> bytes:
     with `piece = 1` and `score = 2`). Fields of one message may follow one another in any number of parts, so bytes
     behind a model's are units behind its own (Protocol Buffers, encoding: "Last One Wins" and repeated fields)."""
     text = piece.encode()
-    content = b"\x0a" + _varint(len(text)) + text + b"\x15" + struct.pack("<f", score)
-    return b"\x0a" + _varint(len(content)) + content
-
-
-def _varint(number: int) -> bytes:
-    """A number in groups of seven bits, the lowest first."""
-    found = bytearray()
-    while number > 127:
-        found.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*found, number])
+    content = b"\x0a" + varint(len(text)) + text + b"\x15" + struct.pack("<f", score)
+    return b"\x0a" + varint(len(content)) + content

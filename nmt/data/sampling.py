@@ -14,9 +14,10 @@ import numpy as np
 
 from nmt.data.corpus import ParallelCorpus
 from nmt.data.rows import TokenRows
-from nmt.data.segmentations import SPACE, segmentation_of
+from nmt.data.segmentations import segmentation_of
 from nmt.data.subwords import Subwords
 from nmt.errors import ConfigError
+from nmt.special_tokens import SPACE
 
 _SAMPLE = 1000
 """Sentences from which is learned how much longer a side becomes."""

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-SPACE = "▁"
-"""Stands for a space in the units of sentencepiece."""
+from nmt.data.protobuf import fields
 
 _UNIGRAM, _BPE = 1, 2
 _NORMAL = 1
@@ -38,39 +37,18 @@ class Units(NamedTuple):
 def units_of(model_bytes: bytes) -> Units:
     """The units of a sentencepiece model: a message of protocol buffers, sentencepiece_model.proto."""
     kind, scores, numbers, count = _UNIGRAM, {}, {}, 0
-    for field, value in _fields(model_bytes):
+    content: Iterator[tuple[int, Any]] = fields(model_bytes)
+    for field, value in content:
         if field == 1:
-            piece: dict[int, Any] = {3: _NORMAL, **dict(_fields(value))}
+            piece: dict[int, Any] = {3: _NORMAL, **dict(fields(value))}
             if piece[3] == _NORMAL:
                 text = piece[1].decode("utf-8", "replace")
                 scores[text], numbers[text] = struct.unpack("<f", piece.get(2, bytes(4)))[0], count
             count += 1
         elif field == 2:
-            kind = dict(_fields(value)).get(3, kind)
+            own: dict[int, Any] = dict(fields(value))
+            kind = own.get(3, kind)
     return Units({_UNIGRAM: "unigram", _BPE: "bpe"}.get(kind, "other"), scores, numbers)
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """The number and the value of each field of a message: whole numbers as such, all else as bytes."""
-    place = 0
-
-    def varint() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = message[place]
-            place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
-            if byte < 128:
-                return value
-
-    while place < len(message):
-        field, kind = divmod(varint(), 8)
-        if kind == 0:
-            yield field, varint()
-        else:
-            length = varint() if kind == 2 else {1: 8, 5: 4}[kind]
-            yield field, message[place : place + length]
-            place += length
 
 
 def segmentation_of(units: Units, alpha: float) -> Segmentation | None:

@@ -15,7 +15,7 @@ from nmt.data.segmentations import Units
 from nmt.data.subwords import MOST_MODEL_BYTES, SPECIAL_PIECES, Subwords
 from nmt.errors import DataError
 from nmt.files import read_small
-from nmt.special_tokens import EOS_ID, UNK_ID
+from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
 
 Split = Literal["words", "characters"]
 Unknown = Literal["token", "left_out"]
@@ -30,8 +30,6 @@ _MOST_UNITS = 10_000_000
 _LONGEST_FRAME = 10_000
 _JOINER = "@@"
 """What subword-nmt writes behind a piece that the word goes on after."""
-_WORD_START = "\u2581"
-"""With this sign before it a unit starts a word, for those who count words."""
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -90,7 +88,7 @@ class Vocabulary(Subwords):
         } | ({} if frame is None else {"frame": asdict(frame)})
         self.model_bytes = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
         self._words: dict[str, list[str]] = {}
-        self.are_pieces = split == "words" and any(unit.startswith(_WORD_START) for unit in self.units)
+        self.are_pieces = split == "words" and any(unit.startswith(SPACE) for unit in self.units)
         """Whether units are pieces of sentencepiece, cut by somebody else: words are not known here."""
 
     def __repr__(self) -> str:
@@ -122,7 +120,7 @@ class Vocabulary(Subwords):
 
     def join(self, pieces: Sequence[str]) -> str:
         """See `Subwords`."""
-        return self._text(pieces if self.are_pieces else [piece.removeprefix(_WORD_START) for piece in pieces])
+        return self._text(pieces if self.are_pieces else [piece.removeprefix(SPACE) for piece in pieces])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Subwords`."""
@@ -172,10 +170,10 @@ class Vocabulary(Subwords):
         if self.are_pieces:
             return list(units)
         if self.split == "characters":
-            return [_WORD_START if unit == " " else unit for unit in units]
+            return [SPACE if unit == " " else unit for unit in units]
         goes_on = [False, *(bool(self._ranks) and unit.endswith(_JOINER) for unit in units[:-1])]
         special = SPECIAL_PIECES
-        return [u if on or u in special else _WORD_START + u for u, on in zip(units, goes_on, strict=False)]
+        return [u if on or u in special else SPACE + u for u, on in zip(units, goes_on, strict=False)]
 
 
 def pairs(parts: Sequence[str]) -> list[tuple[str, str]]:

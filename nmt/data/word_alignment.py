@@ -11,10 +11,9 @@ from nmt.data.rows import TokenRows
 from nmt.data.subwords import Subwords
 from nmt.errors import DataError
 from nmt.lines import read_lines
-from nmt.special_tokens import EOS_ID, PAD_ID, boundary_ids
+from nmt.special_tokens import EOS_ID, PAD_ID, SPACE, boundary_ids
 
 _LINE = re.compile(r"\s*(?:\d{1,9}-\d{1,9}(?:\s+\d{1,9}-\d{1,9})*)?\s*")
-_WORD_START = "\u2581"
 
 
 class WordAlignments:
@@ -108,7 +107,7 @@ def _numbers(starts: np.ndarray) -> np.ndarray:
 def _word_starts(subwords: Subwords) -> np.ndarray:
     """Which units begin a word, bool [V]. Where no unit says so, every unit is a word."""
     pieces = subwords.pieces(range(subwords.vocab_size))
-    starts = np.array([piece.startswith(_WORD_START) for piece in pieces])
+    starts = np.array([piece.startswith(SPACE) for piece in pieces])
     words = sum(
         len(piece) > 1 for piece, begins in zip(pieces[EOS_ID + 1 :], starts[EOS_ID + 1 :], strict=True) if begins
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.data.protobuf import WireError, fields, read_varint
 from nmt.errors import CheckpointError
 from nmt.files import explain, read_small
 from nmt.importing.torch_file import MalformedError
@@ -54,7 +55,7 @@ def read_onnx(path: Path) -> Graph:
     problem = f"{path}: must be an ONNX file, got "
     try:
         return _model(read_small(path, _MOST_BYTES))
-    except MalformedError as error:
+    except (MalformedError, WireError) as error:
         raise CheckpointError(f"{problem}{error}; put back a copy") from None
     except OSError as error:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; put back a copy") from error
@@ -62,38 +63,9 @@ def read_onnx(path: Path) -> Graph:
         raise CheckpointError(f"{problem}a damaged one ({explain(error)[:80]}); put back a copy") from error
 
 
-def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number and where it ends. Raises MalformedError."""
-    found = 0
-    for n in range(10):
-        if at + n >= len(content):
-            raise MalformedError("a part of one")
-        byte = content[at + n]
-        found |= (byte & 0x7F) << (7 * n)
-        if byte < 0x80:
-            return found, at + n + 1
-    raise MalformedError("a number without an end")
-
-
 def _fields(content: Any) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field of a message: integers, or bytes. Raises MalformedError."""
-    at, content = 0, _bytes(content)
-    while at < len(content):
-        key, at = _varint(content, at)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, at = _varint(content, at)
-            yield number, value
-            continue
-        size = {1: 8, 5: 4}.get(wire)
-        if wire == 2:
-            size, at = _varint(content, at)
-        if size is None:
-            raise MalformedError("something else")
-        if at + size > len(content):
-            raise MalformedError("a part of one")
-        yield number, content[at : at + size]
-        at += size
+    """Number and value of each field of a message: integers, or bytes. Raises MalformedError, WireError."""
+    return fields(_bytes(content))
 
 
 def _bytes(value: Any) -> bytes:
@@ -119,7 +91,7 @@ def _integers(value: Any) -> list[int]:
         return [_signed(value)]
     found, at = [], 0
     while at < len(value):
-        number, at = _varint(value, at)
+        number, at = read_varint(value, at)
         found.append(_signed(number))
     return found
 

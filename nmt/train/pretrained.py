@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.segmentations import SPACE
 from nmt.data.subwords import SPECIAL_PIECES
 from nmt.errors import DataError
 from nmt.lines import read_lines
+from nmt.special_tokens import SPACE
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.subwords import Subwords
     from nmt.model.network import Network
-
-SIDES = ("src", "tgt")
 
 
 def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Subwords]) -> list[str]:
@@ -42,7 +40,11 @@ def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Sub
     """
     said = []
     files = config.training.src_embeddings, config.training.tgt_embeddings
-    given = [(side, path, units) for side, path, units in zip(SIDES, files, subwords, strict=True) if path is not None]
+    given = [
+        (side, path, units)
+        for side, path, units in zip(("src", "tgt"), files, subwords, strict=True)
+        if path is not None
+    ]
     for name, (path, units) in {model.table(side): (path, units) for side, path, units in given}.items():
         table = np.array(model.device.download(model.params[name]))
         found = read_vectors(path, units.pieces(range(units.vocab_size)), table.shape[1])

@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.importing.torch_files import lent
 from tests.importing.witness import sigmoid, softmax
+from tests.nested import put
 
 NOWHERE = b"\xff" * 8
 FLOAT32 = bytes.fromhex("1120 1f00 04000000 0000 2000 17 08 00 17 7f000000")
@@ -64,11 +65,7 @@ def nested(arrays):
     """A tree of dictionaries of arrays by path."""
     tree = {}
     for path, array in arrays.items():
-        *folders, name = path.split("/")
-        inside = tree
-        for folder in folders:
-            inside = inside.setdefault(folder, {})
-        inside[name] = array
+        put(tree, path.split("/"), array)
     return tree
 
 

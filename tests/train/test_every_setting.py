@@ -15,6 +15,7 @@ from nmt.config import config_from_dict, load_config
 from nmt.errors import NMTError
 from nmt.storage.model_folder import read_checkpoint
 from nmt.train.trainer import Trainer
+from tests.nested import put
 from tests.train import fake_model
 
 ROOT = Path(__file__).parents[2]
@@ -246,11 +247,7 @@ def test_what_is_reached_elsewhere_is(key: str) -> None:
 def set_values(settings: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     settings = json.loads(json.dumps(settings))
     for key, value in values.items():
-        section = settings
-        *outer, last = key.split(".")
-        for part in outer:
-            section = section.setdefault(part, {})
-        section[last] = value
+        put(settings, key.split("."), value)
     return settings
 
 
