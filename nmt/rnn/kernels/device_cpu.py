@@ -71,7 +71,7 @@ class CPUDevice(Device):
         run_parallel(update.embedding_gradient, threads, ids, d_out, d_table, scale)
 
     def take_rows(self, array: np.ndarray, index: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        found = np.ascontiguousarray(array[index] if array.ndim == 2 else array[:, index])
+        found = array.take(index, axis=array.ndim - 2)  # whole rows at a time, where array[:, index] goes by numbers
         if out is None:
             return found
         out[...] = found
