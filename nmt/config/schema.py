@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from nmt.config.data_section import DataConfig
 from nmt.config.decoding_section import DecodingConfig
 from nmt.config.model_section import ModelConfig
+from nmt.config.presets import Preset
 from nmt.config.section import Section, Seed, Text
 from nmt.config.training_methods import TrainingConfig
 
@@ -14,6 +15,11 @@ from nmt.config.training_methods import TrainingConfig
 class Config(Section):
     """Everything a training run needs to know; saved with the model."""
 
+    preset: Preset | None = Field(
+        default=None,
+        description="Settings to start from by name (docs/presets.md), where this file says nothing else; null for the "
+        "defaults that stand here.",
+    )
     name: Text = Field(default="model", description="What the run is called in its logs.")
     task: Literal["translation", "lm"] = Field(
         default="translation",
@@ -107,6 +113,7 @@ class Config(Section):
             "training.scheduled_sampling": training.scheduled_sampling,
             "training.guided_alignment": training.guided_alignment,
             "training.coverage_loss": training.coverage_loss,
+            "training.minimum_risk": training.minimum_risk,
             "data.src.sampling_alpha": data.src.sampling_alpha,
             "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
         }

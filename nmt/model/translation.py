@@ -11,13 +11,13 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model.attention_loss import attention_loss
-from nmt.model.batch_pass import BatchPass
+from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import GradientTarget, LossStats, Network, Run, Targets, real_positions
+from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
 from nmt.model.objective import Objective
 from nmt.model.padding import pad_sources, positions, rounded_up
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
@@ -229,4 +229,4 @@ class TranslationModel(Network):
         d_memory = d.captured["memory"] if self.attends else self.device.xp.zeros_like(encoded.memory)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
         self._source.backward(encoded, d_memory, d_final, gradients, how.threads)
-        return self._stats(sums, len(rows))
+        return self._stats(sums, how.objective.tokens(batch.tgt_lengths))
