@@ -1,5 +1,6 @@
 """The whole configuration as one typed value, and its JSON schema."""
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -138,6 +139,32 @@ class Config(Section):
                     f"data.subwords.type must be unigram, bpe or auto with sampling_alpha, got {data.subwords.type}; "
                     "characters and words are cut in one way alone"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_factors(self) -> "Config":
+        """What factors of the source need, and what does not know of them."""
+        data, sizes = self.data, self.model.encoder.factors
+        if len(data.src_factors) != len(sizes):
+            raise ValueError(
+                f"model.encoder.factors must be {len(data.src_factors)} sizes, one for each of data.src_factors, got "
+                f"{len(sizes)}"
+            )
+        if not sizes:
+            return self
+        tagged = [one.tag for one in data.train if one.tag is not None] if isinstance(data.train, tuple) else []
+        clashes = {
+            "data.subwords.joint must be false": data.subwords.joint,
+            "task must be translation": self.task == "lm",
+            "model.encoder.type must be recurrent": self.model.encoder.type != "recurrent",
+            "data.src.sampling_alpha must be null": data.src.sampling_alpha is not None,
+            "data.alignment must be null": data.alignment is not None,
+            "data.index must be null": data.index is not None,
+            "data.train must have no tags": bool(tagged),
+            "training.extend_vocabulary must be 0": self.training.extend_vocabulary,
+        }
+        if wrong := [promise for promise, is_broken in clashes.items() if is_broken]:
+            raise ValueError(f"{wrong[0]} with data.src_factors, got {json.dumps(data.src_factors)}; set it so")
         return self
 
     @model_validator(mode="after")

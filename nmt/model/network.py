@@ -217,8 +217,12 @@ class Network:
             if name != self.output_layer.matrix:
                 rows = found.setdefault(name, np.zeros(self.shapes[name].shape[0], bool))
                 for batch in batches:
-                    rows[(batch.src if side == "src" else batch.tgt_in).reshape(-1)] = True
+                    rows[(self.units_of(batch.src) if side == "src" else batch.tgt_in).reshape(-1)] = True
         return found
+
+    def units_of(self, src: np.ndarray) -> np.ndarray:
+        """Rows of the source's table for ids of a source."""
+        return src
 
     # ------------------------------------------------------------ forward
 
