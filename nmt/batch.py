@@ -55,7 +55,7 @@ def translate_rows(
         ConfigError: A setting is not possible.
     """
     given = list(values)
-    found = Rows([""] * len(given), [0.0] * len(given), [_mistake(value) for value in given])
+    found = Rows([""] * len(given), [0.0] * len(given), [_mistake(value, translator) for value in given])
     there = [index for index, error in enumerate(found.errors) if not error]
     step = _CHUNK_BATCHES * (settings.get("batch_size") or translator.config.decoding.batch_size)
     for first in range(0, len(there), step):
@@ -166,10 +166,10 @@ class BatchTranslator:
             return _loaded[key]
 
 
-def _mistake(value: Any) -> str:
-    """What is wrong with the value of a row, nothing where it is a text."""
+def _mistake(value: Any, translator: Translator) -> str:
+    """What is wrong with the value of a row, nothing where it is a text that the model can read."""
     if isinstance(value, str):
-        return ""
+        return translator.mistake_in(value)
     if value is None or value != value:  # NaN, as pandas has it for nothing
         return "must be text, got nothing"
     return f"must be text, got {type(value).__name__}"

@@ -44,6 +44,7 @@ def translate_document(
     from nmt.documents import sentence_splitter
     from nmt.documents.document import format_of, read_document
 
+    translator.check_no_factors("--format")
     form = format_of(source) if options["form"] == "auto" else options["form"]
     splitter = sentence_splitter(translator.config.data.src.lang) if options["split"] else None
     document = read_document(_read(source), form, "standard input" if source == STDIN else source, splitter)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.command import Command, WholeSetting, device_option, threads_option, version_option
+from nmt.cli.command import Command, Setting, WholeSetting, device_option, threads_option, version_option
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     help="Train N times, with this seed and those after it, in folders of model_dir; print mean and deviation.",
 )
 @click.option(
+    "--preset",
+    type=Setting("preset", "NAME"),
+    show_default=False,
+    help="Start from settings of this name, which those of CONFIG.yaml replace: that may then say texts alone.",
+)
+@click.option(
     "--budget",
     metavar="TIME",
     show_default=False,
@@ -68,6 +74,7 @@ if TYPE_CHECKING:
     show_default="1",
     help="With --plan, also predict an update by N ranks (mpiexec -n N), over networks of several speeds.",
 )
+@click.option("--show-config", is_flag=True, help="Train nothing: print all settings, as YAML.")
 @click.option(
     "--check-data",
     is_flag=True,
@@ -92,10 +99,12 @@ def train(
     device: str | None,
     seed: int | None,
     seeds: int | None,
+    preset: str | None,
     budget: str | None,
     profile_updates: int | None,
     plan: bool,
     planned_ranks: int | None,
+    show_config: bool,
     check_data: bool,
     resume_updates: int | None,
     as_json: bool,
@@ -106,11 +115,12 @@ def train(
     model_dir names. The same command goes on where an earlier run stopped. Ctrl-C or SIGTERM finishes the update under
     way, saves and exits (130, 143); a second one exits at once. Progress goes to standard error, and with more detail
     to train.log and metrics.jsonl in the folder; standard output gets the results. --seeds is the sweep of nmt-sweep
-    over seeds alone. --plan, --profile, --check-data and --check-resume leave model_dir alone.
+    over seeds alone. --plan, --profile, --show-config, --check-data and --check-resume leave model_dir alone.
 
     \b
     Examples:
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
+        nmt-train texts.yaml --preset captions --show-config
         nmt-train configs/quickstart.yaml --plan --ranks 8
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
@@ -123,20 +133,22 @@ def train(
         raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
-    given = {"--seeds": seeds is not None, "--budget": budget is not None}
+    given = {"--seeds": seeds is not None, "--budget": budget is not None, "--show-config": show_config}
     given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
     from nmt.cli.streams import tell
-    from nmt.config import load_config
+    from nmt.config import dump_config, load_config
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
-    if seed is not None:
-        overrides = (*overrides, f"seed={seed}")
+    own = {"preset": preset, "seed": seed}
+    overrides += tuple(f"{key}={value}" for key, value in own.items() if value is not None)
     ranks = join_ranks()
     _check_alone(given, ranks.size)
     with ranks.together():
         config = load_config(config_file, overrides, tell if ranks.rank == 0 else None)  # one line, not one a seed
         if seeds is not None:
             _train_seeds(config_file, overrides, seeds, threads, device)
+        elif show_config:
+            click.echo(dump_config(config), nl=False)
         elif check_data:
             _check_data(config, as_json)
         elif resume_updates is not None:

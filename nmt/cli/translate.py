@@ -335,6 +335,7 @@ def _identity(job: _Job, translator: Translator, model_dir: str, options: dict[s
 
 def _run(job: _Job, records: Lines[Record], translator: Translator, meter: Meter) -> None:
     """Translate all records, chunk by chunk, and write each chunk before the next one is read."""
+    from nmt.data.factors import FactorError
     from nmt.lines import chunks
 
     size = job.search["batch_size"]
@@ -343,7 +344,10 @@ def _run(job: _Job, records: Lines[Record], translator: Translator, meter: Meter
             job.continued.save()
         lines = [line for line, _ in chunk]
         wishes = _wishes(job, translator, chunk)
-        results = translator.translate_nbest(lines, on_batch=meter.add, wishes=wishes, **job.search)
+        try:
+            results = translator.translate_nbest(lines, on_batch=meter.add, wishes=wishes, **job.search)
+        except FactorError as error:
+            raise error.at(f"input: line {job.number + error.index + 1}") from None
         for line, found in zip(lines, results, strict=True):
             _write(job, line, found)
         if job.writer is not None:

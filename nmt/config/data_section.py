@@ -167,6 +167,14 @@ class DataConfig(Section):
         description="File of word alignments of the training pairs, for training.guided_alignment: line n for pair n, "
         "as fast_align writes them (0-0 1-2: source word, target word, from 0). Words are what stands between spaces.",
     )
+    src_factors: tuple[Text, ...] = Field(
+        default=(),
+        strict=False,
+        description="Names of the factors that stand behind each word of the source, such as [pos, number] for "
+        "house|NOUN|sg, in all its texts and in what is translated (Sennrich & Haddow 2016). model.encoder.factors has "
+        "the sizes of their vectors.",
+    )
+    factor_separator: Text = Field(default="|", description="What stands before each factor.")
     subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="How words are cut into units.")
     check: bool = Field(
         default=True,

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from nmt.config.complaints import complain, lookup, shorten
 from nmt.config.joeynmt import convert, is_joeynmt
+from nmt.config.presets import NAMES, over_preset, preset_values, told
 from nmt.config.schema import Config, config_schema
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError
@@ -24,7 +25,8 @@ def load_config(
     """Read a configuration file; each override `a.b=value` (a YAML value) replaces one key.
 
     A file may be one of JoeyNMT (docs/import.md); `tell` is then called with each line of what became of what.
-    Overrides have our names in any case.
+    Overrides have our names in any case. With `preset`, a key like the others, settings of that name stand below those
+    of the file (see presets); `tell` is called with what they set.
 
     Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake
     in an override is reported with `--set a.b=value` in the place of the file.
@@ -50,6 +52,10 @@ def load_config(
                 tell(f"{where}: {line}")
         where += " as settings of nmt"
     changed = {_override(values, text): text for text in overrides}
+    name = values.get("preset")
+    if name in NAMES and tell is not None:
+        for line in told(values, preset_values(name)):
+            tell(f"preset {name}: {line}")
     return _build(values, where, changed)
 
 
@@ -66,6 +72,9 @@ def dump_config(config: Config) -> str:
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
     """Settings from values. Raises ConfigError, which names `where` or the override in `changed` (text by keys) that
     is at fault."""
+    name = values.get("preset")
+    if name in NAMES:
+        values = over_preset(values, preset_values(name))
     try:
         return Config.model_validate(values)
     except ValidationError as error:

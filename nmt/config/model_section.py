@@ -156,8 +156,18 @@ class EncoderConfig(_Side):
         default=None,
         description="Size of a layer, tanh(W y + b), between the last outputs and attention; null for none.",
     )
+    factors: tuple[Width, ...] = Field(
+        default=(),
+        strict=False,
+        description="Sizes of the vectors of data.src_factors, in their order, which stand beside that of the subword.",
+    )
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
+
+    @property
+    def input_size(self) -> int:
+        """Size of what the first layer reads of a source position: the vectors of the subword and its factors."""
+        return self.embeddings.embedding_dim + sum(self.factors)
 
     @property
     def output_size(self) -> int:

@@ -1,5 +1,6 @@
 """The whole configuration as one typed value, and its JSON schema."""
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -7,6 +8,7 @@ from pydantic import Field, model_validator
 from nmt.config.data_section import DataConfig
 from nmt.config.decoding_section import DecodingConfig
 from nmt.config.model_section import ModelConfig
+from nmt.config.presets import Preset
 from nmt.config.section import Section, Seed, Text
 from nmt.config.training_methods import TrainingConfig
 
@@ -14,6 +16,11 @@ from nmt.config.training_methods import TrainingConfig
 class Config(Section):
     """Everything a training run needs to know; saved with the model."""
 
+    preset: Preset | None = Field(
+        default=None,
+        description="Settings to start from by name (docs/presets.md), where this file says nothing else; null for the "
+        "defaults that stand here.",
+    )
     name: Text = Field(default="model", description="What the run is called in its logs.")
     task: Literal["translation", "lm"] = Field(
         default="translation",
@@ -107,6 +114,7 @@ class Config(Section):
             "training.scheduled_sampling": training.scheduled_sampling,
             "training.guided_alignment": training.guided_alignment,
             "training.coverage_loss": training.coverage_loss,
+            "training.minimum_risk": training.minimum_risk,
             "data.src.sampling_alpha": data.src.sampling_alpha,
             "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
         }
@@ -131,6 +139,32 @@ class Config(Section):
                     f"data.subwords.type must be unigram, bpe or auto with sampling_alpha, got {data.subwords.type}; "
                     "characters and words are cut in one way alone"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_factors(self) -> "Config":
+        """What factors of the source need, and what does not know of them."""
+        data, sizes = self.data, self.model.encoder.factors
+        if len(data.src_factors) != len(sizes):
+            raise ValueError(
+                f"model.encoder.factors must be {len(data.src_factors)} sizes, one for each of data.src_factors, got "
+                f"{len(sizes)}"
+            )
+        if not sizes:
+            return self
+        tagged = [one.tag for one in data.train if one.tag is not None] if isinstance(data.train, tuple) else []
+        clashes = {
+            "data.subwords.joint must be false": data.subwords.joint,
+            "task must be translation": self.task == "lm",
+            "model.encoder.type must be recurrent": self.model.encoder.type != "recurrent",
+            "data.src.sampling_alpha must be null": data.src.sampling_alpha is not None,
+            "data.alignment must be null": data.alignment is not None,
+            "data.index must be null": data.index is not None,
+            "data.train must have no tags": bool(tagged),
+            "training.extend_vocabulary must be 0": self.training.extend_vocabulary,
+        }
+        if wrong := [promise for promise, is_broken in clashes.items() if is_broken]:
+            raise ValueError(f"{wrong[0]} with data.src_factors, got {json.dumps(data.src_factors)}; set it so")
         return self
 
     @model_validator(mode="after")

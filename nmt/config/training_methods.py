@@ -50,6 +50,27 @@ class TrainingConfig(TrainingBasics):
         "1.0), against repetitions.",
     )
 
+    minimum_risk: NonNegativeInt = Field(
+        default=0,
+        description="So many translations are drawn for each sentence, and the expected cost of them and the reference "
+        "is minimised instead of the likelihood (Shen et al. 2016), from a model that is trained already; 0 for the "
+        "likelihood. Time and memory of an update grow with their number.",
+    )
+    minimum_risk_metric: Literal["bleu", "chrf", "per"] = Field(
+        default="bleu",
+        description="With minimum_risk, what a translation costs: 1 less its sentence BLEU or chrF; or edits for each "
+        "unit of the reference between spaces (per), for letters to sounds.",
+    )
+    minimum_risk_alpha: PositiveFloat = Field(
+        default=0.005,
+        description="With minimum_risk, the exponent of the translations' probabilities: the larger, the more the most "
+        "probable ones count.",
+    )
+    minimum_risk_likelihood: NonNegativeFloat = Field(
+        default=0.0,
+        description="With minimum_risk, this times the (smoothed) negative log-likelihood of the reference is added.",
+    )
+
     loss_spikes: Literal["keep", "skip", "rollback"] = Field(
         default="keep",
         description="What is done with an update whose loss leaps: nothing (keep); it is left out (skip); or the run "
@@ -74,7 +95,7 @@ class TrainingConfig(TrainingBasics):
     @property
     def adds_to_loss(self) -> bool:
         """Whether more than the (smoothed) likelihood is minimised."""
-        return bool(self.r_drop or self.guided_alignment or self.coverage_loss)
+        return bool(self.r_drop or self.guided_alignment or self.coverage_loss or self.minimum_risk)
 
     @model_validator(mode="after")
     def _check_methods(self) -> "TrainingConfig":
@@ -83,6 +104,15 @@ class TrainingConfig(TrainingBasics):
             raise ValueError(
                 f"scheduled_sampling_updates must be 0 without scheduled_sampling, got "
                 f"{self.scheduled_sampling_updates}; set scheduled_sampling: 0.25"
+            )
+        if self.minimum_risk:
+            for name in ("r_drop", "scheduled_sampling", "guided_alignment", "coverage_loss"):
+                if value := getattr(self, name):
+                    raise ValueError(f"{name} must be 0 with minimum_risk, got {value:g}; it is of the likelihood")
+        elif self.minimum_risk_likelihood:
+            raise ValueError(
+                f"minimum_risk_likelihood must be 0 without minimum_risk, got {self.minimum_risk_likelihood:g}; set "
+                "minimum_risk: 16"
             )
         if bool(self.early_stopping_metrics) != (self.early_stopping_on != "first"):
             fact = json.dumps(self.early_stopping_metrics)

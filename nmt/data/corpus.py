@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
+from nmt.data.factors import FactorError
 from nmt.data.faults import pair_hashes
 from nmt.data.filter import LineFilter
 from nmt.data.readers import Alone, Readers, rows_before
@@ -159,7 +160,11 @@ def load_parallel(
         tagged = Tagged(source.tag, src)
         for part in source.parts((src.config.lang, tgt.config.lang)):
             for pairs in pair_chunks(part, CHUNK):
-                collected.add(pairs, tagged)
+                try:
+                    collected.add(pairs, tagged)
+                except FactorError as error:
+                    line = collected.total + error.index + 1
+                    raise error.at(f"{name_of(corpora)}, source line {line}") from None
         collected.end(source.weight)
     corpus = collected.corpus()
     check_corpus(corpus, corpora, (src, tgt))

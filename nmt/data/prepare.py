@@ -1,17 +1,18 @@
 """From the `data` section to the two sides of a model: subwords read, or trained on the spot."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.auto_subwords import auto_subwords
 from nmt.data.corpus import Side, clean_line
+from nmt.data.factors import FactorError, learn_factors, split_words
 from nmt.data.filter import LineFilter
-from nmt.data.sources import sources_of
+from nmt.data.sources import name_of, sources_of
+from nmt.data.subword_files import subwords_from_file
 from nmt.data.subwords import Subwords
 from nmt.data.training_text import filtered_text, training_text
-from nmt.data.vocabulary import subwords_from_file
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig, SideConfig
@@ -81,6 +82,8 @@ def _given_or_trained(
     every_side: Sequence["SideConfig"],
 ) -> Subwords:
     """A model from its file, or one trained on what `data.filter` leaves of the texts of some sides."""
+    if data.src_factors and sides[0] is data.src:
+        return with_factors(data, model_file, lambda: training_text(data.train, sides, every_side), say)
     if model_file:
         return subwords_from_file(model_file)
     symbols = tags_of(data) if data.src in sides else []
@@ -90,6 +93,31 @@ def _given_or_trained(
     rules = data.filter.model_copy(update={"overlap": "none"})
     text = partial(filtered_text, data.train, sides, every_side)
     return auto_subwords(data.subwords, lambda: text(LineFilter(rules)), say, symbols)
+
+
+def with_factors(
+    data: "DataConfig", model_file: str | None, text: Callable[[], Iterable[str]], say: Callable[[str], None]
+) -> Subwords:
+    """Subwords from a file, or trained on cleaned text, for words that have the factors of `data.src` behind them.
+
+    Raises DataError: A word has another number of factors; or see `auto_subwords`.
+    """
+    count, separator = len(data.src_factors), data.factor_separator
+    try:
+        if model_file:
+            words = subwords_from_file(model_file)
+        else:
+
+            def bare() -> Iterator[str]:
+                for index, line in enumerate(text()):
+                    yield " ".join(word for word, *_ in split_words(line, count, separator, index))
+
+            words = auto_subwords(data.subwords, bare, say)
+        if len(words.factor_sizes) == count:
+            return words
+        return learn_factors(words, text(), count, separator)
+    except FactorError as error:
+        raise error.at(f"{name_of(data.train)}, source line {error.index + 1}") from None
 
 
 def tags_of(data: "DataConfig") -> list[str]:

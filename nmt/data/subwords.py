@@ -91,6 +91,19 @@ class Subwords:
         """Which number the sentencepiece model itself has for each of our ids, -1 for none."""
         return [int(i) for i in self._to_model]
 
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """Numbers that each factor of a unit may have; none where there are no factors (see `FactoredSubwords`)."""
+        return ()
+
+    def unit_ids(self, ids: Sequence[int]) -> list[int]:
+        """Ids of the units alone, where ids tell of factors as well."""
+        return list(ids)
+
+    def bare(self, text: str) -> str:
+        """A text without factors behind its words."""
+        return text
+
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """The ids of each sentence, without begin and end. Unknown characters become UNK_ID."""
         if not sentences:

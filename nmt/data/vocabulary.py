@@ -7,14 +7,11 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 from nmt.data.segmentations import Units
-from nmt.data.subwords import MOST_MODEL_BYTES, SPECIAL_PIECES, Subwords
+from nmt.data.subwords import SPECIAL_PIECES, Subwords
 from nmt.errors import DataError
-from nmt.files import read_small
 from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
 
 Split = Literal["words", "characters"]
@@ -24,7 +21,7 @@ _KEY = "nmt_vocabulary"
 _VERSION = 1
 _VERSION_FRAMED = 2
 """Of files with a frame, which those who know only version 1 would pass over."""
-_START = b'{"' + _KEY.encode()
+START = b'{"' + _KEY.encode()
 """With this begin the bytes of every such file, and those of no sentencepiece model."""
 _MOST_UNITS = 10_000_000
 _LONGEST_FRAME = 10_000
@@ -192,22 +189,9 @@ def _joined(parts: list[str], a: str, b: str) -> list[str]:
     return found
 
 
-def subwords_from_file(path: str | PathLike[str]) -> Subwords:
-    """A vocabulary or sentencepiece model from a file. Raises DataError if it is missing or damaged."""
-    try:
-        content = read_small(Path(path), MOST_MODEL_BYTES)
-    except OSError as error:
-        raise DataError(
-            f"{path}: must be a sentencepiece model or a vocabulary, cannot be read: {error.strerror}"
-        ) from None
-    return read_subwords(content, str(path))
-
-
-def read_subwords(content: bytes, where: str = "subword model") -> Subwords:
-    """A vocabulary or sentencepiece model from its bytes. Raises DataError, which begins with `where`: the bytes are
-    neither, or damaged."""
-    if not content.startswith(_START):
-        return Subwords.from_bytes(content, where)
+def read_vocabulary(content: bytes, where: str) -> Vocabulary:
+    """A vocabulary from its bytes, which begin with START. Raises DataError, which begins with `where`: they are
+    damaged."""
     try:
         values: dict[str, Any] = json.loads(content)
     except (ValueError, RecursionError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.data.factors import FactorError
 from nmt.doctor.findings import Finding, Tally, found
 from nmt.special_tokens import EOS_ID, UNK_ID
 
@@ -40,7 +41,7 @@ class Vocabulary:
         told: list[Finding | None] = []
         too_long = np.zeros(len(lines[0]), dtype=bool)
         for side, counts, these, file in zip(self._sides, self._counts, lines, text.files, strict=True):
-            rows = side.subwords.encode(these)
+            rows = _units(side, these, file)
             unknown = np.fromiter((UNK_ID in row for row in rows), dtype=bool, count=len(rows))
             lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
             too_long |= lengths > side.config.max_length
@@ -67,6 +68,14 @@ class Vocabulary:
                 advice = "too few to learn a vector from: a smaller data.subwords.vocab_size, or auto, learns more"
                 told.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))
         return told
+
+
+def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
+    """Ids of the units of lines, from the first one on. Raises DataError: a word has not the factors it must have."""
+    try:
+        return [side.subwords.unit_ids(row) for row in side.subwords.encode(lines)]
+    except FactorError as error:
+        raise error.at(f"{file}, line {error.index + 1}") from None
 
 
 def _unknown(side: Side, file: str, lines: Sequence[str], rows: list[list[int]], marked: np.ndarray) -> Finding | None:

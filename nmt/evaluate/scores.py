@@ -119,9 +119,15 @@ def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resample
 
 
 def sentence_utility(name: str) -> Utility:
-    """A measure of one sentence against another, in percent: `chrf`, or `bleu` with effective order."""
+    """A measure of one sentence against another, in percent: `chrf`, `bleu` with effective order, or `per`: 100 less
+    the edits for 100 units of the other, which may be below 0."""
     from sacrebleu.metrics import BLEU, CHRF
 
+    if name == "per":
+        from nmt.evaluate.error_rates import ErrorRate
+
+        errors = ErrorRate("per")
+        return lambda hypothesis, reference: 100.0 - float(errors.corpus_score([hypothesis], [[reference]]).score)
     metric = CHRF() if name == "chrf" else BLEU(effective_order=True)
     return lambda hypothesis, reference: float(metric.sentence_score(hypothesis, [reference]).score)
 

@@ -49,6 +49,7 @@ def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None
     model = saved.config.model
     promises = [
         ("task", saved.config.task, ("translation",)),
+        ("model.encoder.factors", ", ".join(map(str, model.encoder.factors)) or "none", ("none",)),
         ("model.encoder.type", model.encoder.type, ("recurrent",)),
         ("model.decoder.type", model.decoder.type, ("recurrent",)),
         ("model.encoder.rnn_type", model.encoder.rnn_type, cells),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from nmt.data.factors import FactorError
 from nmt.errors import ConfigError
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings
 
@@ -87,6 +88,14 @@ class TranslationPipeline:
             learnt["expected_lengths"] = self.lengths.expected(src_ids)
         return learnt
 
+    def check_no_factors(self, what: str) -> None:
+        """Raise ConfigError where words of the source must have factors, which `what` does not know of."""
+        if factors := self.config.data.src_factors:
+            raise ConfigError(
+                f"{what}: must have a model without data.src_factors, got one with {', '.join(factors)}; translate "
+                "lines that have them with nmt-translate"
+            )
+
     def source_ids(self, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
         """Subword ids of each sentence, cleaned as in training; very long ones are cut, and their places among the
         sentences added to `cut`."""
@@ -97,6 +106,15 @@ class TranslationPipeline:
                 if cut is not None:
                     cut.add(index)
         return ids
+
+    def mistake_in(self, sentence: str) -> str:
+        """Why a sentence has no ids, nothing where it has."""
+        if self.src_subwords.factor_sizes:
+            try:
+                self.source_ids([sentence])
+            except FactorError as error:
+                return error.problem
+        return ""
 
     def target_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Subword ids of text in the target language, cleaned as in training."""
@@ -126,7 +144,7 @@ class TranslationPipeline:
         def spaced(text: str) -> str:
             return f" {clean_line(text, side.lowercase, side.normalize)} "
 
-        whole = spaced(sentence)
+        whole = spaced(self.src_subwords.bare(sentence))
         return [target for source, target in glossary if spaced(source) in whole]
 
     def translations_of(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:

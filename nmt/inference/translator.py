@@ -308,7 +308,8 @@ class Translator(TranslationPipeline):
             detail = detail_of(tokens[n], self.tgt_subwords, target, one, h.finished)
             text = self.tgt_subwords.decode([h.ids])[0]
             if dictionary is not None:
-                source = clean_line(sentences[n], False, self.config.data.src.normalize)  # names keep their case
+                bare = self.src_subwords.bare(sentences[n])
+                source = clean_line(bare, False, self.config.data.src.normalize)  # names keep their case
                 text = text_without_unknown(self.tgt_subwords, h.ids, detail, source, dictionary)
             results[n].append(Translation(text, h.score, h.log_prob, detail))
         return results

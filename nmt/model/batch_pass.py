@@ -1,11 +1,30 @@
-"""What all parts of a model are told of one pass over a batch."""
+"""What all parts of a model are told of a batch, and of one pass over it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
 
 from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.rnn.arrays.workspace import Allocate
+
+
+class Targets(Protocol):
+    """What every batch has."""
+
+    @property
+    def tgt_in(self) -> np.ndarray:
+        """The tokens to read, int32 [T, B]."""
+
+    @property
+    def tgt_out(self) -> np.ndarray:
+        """The tokens to say, int32 [T, B]."""
+
+    @property
+    def tgt_lengths(self) -> np.ndarray:
+        """How many of each row's are real, [B]."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
     directions = 2 if encoder.bidirectional else 1
     cells: list[Cell] = []
     for layer in range(encoder.num_layers):
-        size = encoder.hidden_size * directions if layer else encoder.embeddings.embedding_dim
+        size = encoder.hidden_size * directions if layer else encoder.input_size
         cell = _disturbed(recurrent_cell(encoder.rnn_type, size, encoder.hidden_size), encoder)
         rate = encoder.dropout if layer else encoder.embeddings.dropout
         cells.append(DropoutCell(cell, rate, encoder.variational_dropout) if rate else cell)

@@ -23,6 +23,8 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
     rows_of_embeddings = piece_bytes(dtype, T, B, config.decoder.embeddings.embedding_dim)
     if "src" in model.vocab_sizes:
         rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
+        if config.encoder.factors:
+            rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.input_size)
     there = [Phase(Counter({"embeddings": rows_of_embeddings}))]
     back: list[Phase] = []
     for label, scan, steps, positions, late in model.runs(T, S):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.batch_pass import BatchPass
+from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.consistency import add_divergence
 from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.model.positions import embedding_deviation, make_positions
+from nmt.model.risk import risk_loss
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
 from nmt.rnn.arrays.quantised import Quantised, quantise
 from nmt.rnn.arrays.weights import QUADS, Weights, initial_array
@@ -26,22 +27,6 @@ from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.search_steps import SearchSteps
-
-
-class Targets(Protocol):
-    """What every batch has."""
-
-    @property
-    def tgt_in(self) -> np.ndarray:
-        """The tokens to read, int32 [T, B]."""
-
-    @property
-    def tgt_out(self) -> np.ndarray:
-        """The tokens to say, int32 [T, B]."""
-
-    @property
-    def tgt_lengths(self) -> np.ndarray:
-        """How many of each row's are real, [B]."""
 
 
 @dataclass(frozen=True)
@@ -232,8 +217,12 @@ class Network:
             if name != self.output_layer.matrix:
                 rows = found.setdefault(name, np.zeros(self.shapes[name].shape[0], bool))
                 for batch in batches:
-                    rows[(batch.src if side == "src" else batch.tgt_in).reshape(-1)] = True
+                    rows[(self.units_of(batch.src) if side == "src" else batch.tgt_in).reshape(-1)] = True
         return found
+
+    def units_of(self, src: np.ndarray) -> np.ndarray:
+        """Rows of the source's table for ids of a source."""
+        return src
 
     # ------------------------------------------------------------ forward
 
@@ -292,7 +281,9 @@ class Network:
         with operation("gradients: zeroing"):
             for g in gradients.values() if whole is None else (whole,):
                 g[...] = 0
-        target = GradientTarget(gradients, max(1, int(np.sum(batch.tgt_lengths)) if tokens is None else tokens), ready)
+        target = GradientTarget(
+            gradients, max(1, objective.tokens(batch.tgt_lengths) if tokens is None else tokens), ready
+        )
         stats = self._run_batch(
             batch,
             training=True,
@@ -355,7 +346,12 @@ class Network:
             into = OutputGradients(device.xp.empty_like(h), arrays[layer.matrix], arrays[layer.bias])
         targets = batch.tgt_out.reshape(-1)[rows]
         scale = 1.0 / (max(1, len(rows)) if target is None else target.tokens)
-        sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads)
+        if into is not None and how.objective.risk is not None:
+            sums = risk_loss(
+                device, layer, h, into, rows=rows, batch=batch, how=how, label_smoothing=label_smoothing, scale=scale
+            )
+        else:
+            sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads)
         if into is None:
             return sums, None
         if weight := how.objective.r_drop:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nmt.model.batch_pass import BatchPass
 from nmt.model.encoder import Encoded, Encoder, States
+from nmt.model.factors import SourceFactors
 from nmt.model.network import Network
 from nmt.rnn.arrays.flat_arrays import Group
 
@@ -34,25 +35,25 @@ class EncodedRows:
 
 
 class SourceEncoder:
-    """A network's encoder with the embeddings below it.
+    """A network's encoder with the embeddings below it, and those of factors where there are.
 
     Scans want rows by falling length. Here they are brought into that order and back, on the way forward and on the
     way back, and nowhere else.
     """
 
-    def __init__(self, network: Network, encoder: Encoder) -> None:
-        self._network, self._encoder = network, encoder
+    def __init__(self, network: Network, encoder: Encoder, factors: SourceFactors | None = None) -> None:
+        self._network, self._encoder, self._factors = network, encoder, factors
 
     def forward(self, src: np.ndarray, lengths: np.ndarray, how: BatchPass) -> EncodedRows:
         """Read src [S, B] of the host with each row's length [B]."""
         network = self._network
         if len(lengths) == 1 and not how.training:  # one sentence is in order
-            x = network.embed_sequence("src", src, how.threads, how.allocate)
+            x = self._embedded(src, how)
             encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths, how)
             return EncodedRows(encoded.memory, encoded.final, np.zeros(1, np.int64), src, encoded)
         order = np.argsort(-lengths, kind="stable")
         src = src[:, order]
-        x = network.embed_sequence("src", src, how.threads, how.allocate)
+        x = self._embedded(src, how)
         encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths[order], how)
         take, back = network.device.take_rows, network.device.index(np.argsort(order, kind="stable"))
         final = [{name: take(state, back) for name, state in layer.items()} for layer in encoded.final]
@@ -70,4 +71,16 @@ class SourceEncoder:
             [{name: take(d, order) for name, d in layer.items()} for layer in d_final],
             gradients.view("encoder"),
         )
-        self._network.embedding_gradient("src", rows.src, d_x, threads, gradients)
+        src = rows.src
+        if self._factors is not None:
+            d_x = self._factors.gradient(self._network, src, d_x, gradients, threads)
+            src = self._factors.units(src)
+        self._network.embedding_gradient("src", src, d_x, threads, gradients)
+
+    def _embedded(self, src: np.ndarray, how: BatchPass) -> np.ndarray:
+        """What the encoder reads of src [S, B]."""
+        network, factors = self._network, self._factors
+        if factors is None:
+            return network.embed_sequence("src", src, how.threads, how.allocate)
+        x = network.embed_sequence("src", factors.units(src), how.threads, how.allocate)
+        return factors.beside(network, src, x, how.threads, how.allocate)

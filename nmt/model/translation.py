@@ -3,6 +3,7 @@ batch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -11,13 +12,14 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model.attention_loss import attention_loss
-from nmt.model.batch_pass import BatchPass
+from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.bridge import Bridge
 from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
 from nmt.model.encoder import make_encoder
+from nmt.model.factors import PREFIX, SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import GradientTarget, LossStats, Network, Run, Targets, real_positions
+from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
 from nmt.model.objective import Objective
 from nmt.model.padding import pad_sources, positions, rounded_up
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
@@ -53,7 +55,8 @@ class TranslationModel(Network):
     """An encoder, a bridge and an attention decoder.
 
     compute_dtype: of the products, "float32", "bfloat16" or "int8" (see `Scan`); None for `dtype`. recompute: what the
-    backward pass computes again, "attention" or "gates" as well (see `Scan`).
+    backward pass computes again, "attention" or "gates" as well (see `Scan`). src_factor_sizes: numbers that each
+    factor of a source's units may have (see `SourceFactors`).
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class TranslationModel(Network):
         compute_dtype: str | None = None,
         recompute: Recompute = "attention",
         device: Device | None = None,
+        src_factor_sizes: Sequence[int] = (),
     ) -> None:
         super().__init__(config, {"src": src_vocab_size, "tgt": tgt_vocab_size}, dtype, device)
         self.joint = joint
@@ -74,7 +78,10 @@ class TranslationModel(Network):
         self._probes: dict[int, Scan] = {}  # by the source positions that they show
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = make_encoder(config, **options)
-        self._source = SourceEncoder(self, self.encoder)
+        self._factors: SourceFactors | None = None
+        if src_factor_sizes:
+            self._factors = SourceFactors(src_vocab_size, src_factor_sizes, config.encoder.factors)
+        self._source = SourceEncoder(self, self.encoder, self._factors)
         self.bridge = Bridge(config, **options)
         self.step_decoder = Scan(decoder_cell(config), **options)
         self.decoder = self.step_decoder
@@ -92,8 +99,18 @@ class TranslationModel(Network):
 
     def _shapes(self) -> dict[str, Param]:
         shapes = self._table_shapes()
+        if self._factors is not None:
+            shapes |= self._factors.params()
         shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
+
+    def units_of(self, src: np.ndarray) -> np.ndarray:
+        """See `Network`."""
+        return src if self._factors is None else self._factors.units(src)
+
+    def channels_are_rows(self, name: str) -> bool:
+        """See `Network`; tables of factors, too."""
+        return name.startswith(PREFIX) or super().channels_are_rows(name)
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
         """Source ids as the encoder reads them, [S, B], with the tokens around them, and lengths [B]."""
@@ -229,4 +246,4 @@ class TranslationModel(Network):
         d_memory = d.captured["memory"] if self.attends else self.device.xp.zeros_like(encoded.memory)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
         self._source.backward(encoded, d_memory, d_final, gradients, how.threads)
-        return self._stats(sums, len(rows))
+        return self._stats(sums, how.objective.tokens(batch.tgt_lengths))

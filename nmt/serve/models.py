@@ -135,6 +135,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         compute_dtype=settings.compute_dtype,
         cells=settings.cells,
     )
+    translator.check_no_factors(str(path))
     config = translator.config
     name = config.name
     if name in taken:

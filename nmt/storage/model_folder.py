@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ def load_subwords(
     Raises:
         CheckpointError: A file is missing, not a subword model, or another one.
     """
-    from nmt.data.vocabulary import read_subwords
+    from nmt.data.subword_files import read_subwords
 
     paths = [folder / name for name in subword_names(joint=joint)]
     contents = [_read_subwords(path) for path in paths]
@@ -144,11 +145,14 @@ def build_model(
     tgt_vocab_size: int,
     compute_dtype: str | None = None,
     device: Device | None = None,
+    *,
+    src_factor_sizes: Sequence[int] = (),
 ) -> Any:
     """Return the configured model, a `TranslationModel` or with task: lm a `LanguageModel`, its parameters not yet set.
     Here Numba comes in.
 
-    compute_dtype: Instead of the configured one. device: Where it computes; None for the processor.
+    compute_dtype: Instead of the configured one. device: Where it computes; None for the processor. src_factor_sizes:
+    Numbers that each factor of the source may have.
     """
     options: dict[str, Any] = {
         "compute_dtype": compute_dtype or config.compute_dtype,
@@ -161,6 +165,8 @@ def build_model(
         return LanguageModel(config.model, tgt_vocab_size, **options)
     from nmt.model.translation import TranslationModel
 
+    if src_factor_sizes:
+        options["src_factor_sizes"] = src_factor_sizes
     return TranslationModel(config.model, src_vocab_size, tgt_vocab_size, config.data.subwords.joint, **options)
 
 

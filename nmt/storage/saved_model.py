@@ -95,7 +95,12 @@ class SavedModel:
         import_allowed_cells(self.config, self.cells, str(self.settings_path))
         try:
             model = build_model(
-                self.config, self.src_subwords.vocab_size, self.tgt_subwords.vocab_size, compute_dtype, device
+                self.config,
+                self.src_subwords.vocab_size,
+                self.tgt_subwords.vocab_size,
+                compute_dtype,
+                device,
+                src_factor_sizes=self.src_subwords.factor_sizes,
             )
         except MemoryError as error:
             raise CheckpointError(
@@ -233,7 +238,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:
     """The subwords of `joint`, `src` or `tgt` among a bundle's tensors. Raises CheckpointError."""
-    from nmt.data.vocabulary import read_subwords
+    from nmt.data.subword_files import read_subwords
 
     try:
         return read_subwords(tensors[_SUBWORDS_PREFIX + side].tobytes())

@@ -18,7 +18,7 @@ from nmt.errors import CheckpointError
 if TYPE_CHECKING:
     from nmt.config import Config
 
-MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.subwords.joint")
+MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.*factor*", "data.subwords.joint")
 """Without these as they were in training, parameters mean something else. Subwords themselves go by their bytes."""
 TRAINING_ONLY = (
     "model.*dropout",

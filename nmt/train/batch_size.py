@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nmt.errors import ConfigError
 from nmt.train.memory import format_bytes, free_bytes, resident_bytes
+from nmt.train.methods import largest_shape
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -52,7 +53,7 @@ class Forecast:
 
 
 def forecast(
-    model: Network, optimizer: Optimizer, corpus: Corpus, batches: Batches, *, accumulates: bool = False
+    config: Config, model: Network, optimizer: Optimizer, corpus: Corpus, batches: Batches, *, accumulates: bool = False
 ) -> Forecast:
     """Predict the peak of training with these batches, from the plans and the shapes of one epoch. `accumulates`: the
     gradients of several batches are added up by one process.
@@ -61,11 +62,9 @@ def forecast(
     """
     from nmt.model.footprint import copies_bytes, packed_weights_bytes, workspace_bytes
 
-    repeats = 2 if optimizer.settings.r_drop else 1  # rows of every batch, see nmt/train/methods.py
-
     def of_batch(shape: tuple[int, int, int]) -> tuple[Counter[str], Counter[str]]:
-        T, S, B = shape
-        return workspace_bytes(model, T, S, repeats * B), copies_bytes(model, T, S, repeats * B)
+        largest = largest_shape(config, shape)
+        return workspace_bytes(model, *largest), copies_bytes(model, *largest)
 
     def size(shape: tuple[int, int, int]) -> int:
         return sum(counts.total() for counts in of_batch(shape))
@@ -129,7 +128,9 @@ def choose_batch_size(
     most = max(SIZES[0], task.corpus.num_tgt_tokens // (MIN_UPDATES * training.batch_multiplier * ranks))
     useful = [size for size in SIZES if size <= most]
     for size in reversed(useful):
-        found = forecast(model, optimizer, task.corpus, task.batches(size), accumulates=training.batch_multiplier > 1)
+        found = forecast(
+            config, model, optimizer, task.corpus, task.batches(size), accumulates=training.batch_multiplier > 1
+        )
         needed = found.peak + round((MARGIN - 1) * found.update)
         if needed <= limit:
             return size, f"{_reason(size, useful)}; predicted peak {_of(needed, limit)} ({whose})"

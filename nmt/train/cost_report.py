@@ -22,7 +22,9 @@ def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
     """Predict memory from the plans; run the epoch's largest batch and some others; return the page, with a prediction
     for several ranks."""
     accumulates = dry_run.config.training.batch_multiplier > 1
-    found = forecast(dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches, accumulates=accumulates)
+    found = forecast(
+        dry_run.config, dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches, accumulates=accumulates
+    )
     can_reset = reset_peak()
     dry_run.update(dry_run.batches.batch(1, dry_run.batches.shapes(1).tolist().index(list(found.shape))))
     timing = dry_run.measure(_UPDATES, warm_up=_WARM_UP, seconds=_SECONDS)

@@ -74,7 +74,7 @@ def _is_indexed(config: Config) -> bool:
     """Whether the training text has an index already, for which it was looked at; known where the settings name the
     subwords."""
     from nmt.data.corpus import Side
-    from nmt.data.vocabulary import subwords_from_file
+    from nmt.data.subword_files import subwords_from_file
     from nmt.train.start import given_subwords
     from nmt.train.translation_task import indexing_of
 

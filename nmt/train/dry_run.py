@@ -74,7 +74,14 @@ class DryRun:
         if chosen := auto_lengths(config.training, self.settings, self.dealing):
             say(chosen)
         self.schedule = make_schedule(self.settings, config.model.decoder.hidden_size)
-        self._updater = Updater(config, self.model, self.optimizer, self.num_threads, alignments=self.task.alignments())
+        self._updater = Updater(
+            config,
+            self.model,
+            self.optimizer,
+            self.num_threads,
+            alignments=self.task.alignments(),
+            tgt_subwords=self.task.subwords[1],
+        )
         self._number = 0
 
     def update(self, batch: Any) -> None:

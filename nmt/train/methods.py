@@ -13,8 +13,10 @@ from nmt.special_tokens import EOS_ID, UNK_ID, boundary_ids
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.subwords import Subwords
     from nmt.data.word_alignment import WordAlignments
     from nmt.model.network import Network
+    from nmt.train.minimum_risk import MinimumRisk
 
 _SRC, _TGT, _MIXED = range(3)
 """What random numbers of a batch are for: each has a stream of its own."""
@@ -26,6 +28,11 @@ class Prepared:
 
     batch: Any
     objective: Objective = LIKELIHOOD
+
+    @property
+    def num_tgt_tokens(self) -> int:
+        """Which its loss is a sum over."""
+        return self.objective.tokens(self.batch.tgt_lengths)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -41,9 +48,20 @@ class Methods:
         model: Which predicts, for scheduled sampling.
         threads: Cores to use.
         alignments: Of the training pairs, where attention is guided by them.
+        tgt_subwords: For what translations cost, in minimum risk training.
+
+    Raises:
+        DeviceError: One of them does not work where the model is.
     """
 
-    def __init__(self, config: Config, model: Network, threads: int, alignments: WordAlignments | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        model: Network,
+        threads: int,
+        alignments: WordAlignments | None = None,
+        tgt_subwords: Subwords | None = None,
+    ) -> None:
         settings, source = config.training, config.data.src
         self._settings, self._model, self._threads = settings, model, threads
         self._alignments = alignments
@@ -59,8 +77,13 @@ class Methods:
         self._changes_batch = any(
             (settings.src_word_dropout, settings.tgt_word_dropout, settings.scheduled_sampling, settings.r_drop)
         )
+        self._risk: MinimumRisk | None = None
+        if settings.minimum_risk and tgt_subwords is not None:
+            from nmt.train.minimum_risk import MinimumRisk
+
+            self._risk = MinimumRisk(config, model, tgt_subwords, threads)
         self.repeats = 2 if settings.r_drop else 1
-        """How often each sentence is in a prepared batch."""
+        """How often each target token is counted in a prepared batch."""
         self.recounts = settings.r_drop > 0 or bool(source.sampling_alpha or config.data.tgt.sampling_alpha)
         """Whether a batch has other numbers of tokens than were planned."""
 
@@ -76,6 +99,9 @@ class Methods:
                     step, position, share = np.tile(step, 2), np.tile(position, 2), np.tile(share, 2)
                     row = np.concatenate([2 * row, 2 * row + 1])
             objective = replace(objective, alignment=Alignment(step, row, position, share))
+        if self._risk is not None:
+            batch, risk = self._risk.candidates(batch, seed)
+            objective = replace(objective, risk=risk)
         if self._changes_batch:
             with operation("making batches"):
                 batch = self._changed(batch, update, seed)
@@ -109,6 +135,15 @@ class Methods:
         before[1:] = guessed[:-1]
         mixed[drawn] = before[drawn]
         return mixed
+
+
+def largest_shape(config: Config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Target steps, source steps and rows, T, S and B, that a batch of this shape can have when it is prepared."""
+    (T, S, B), settings, limits = shape, config.training, config.decoding
+    if settings.minimum_risk:
+        T = max(T, int(limits.max_length_ratio * S) + limits.max_length_extra + 1)
+        return T, S, (settings.minimum_risk + 1) * B
+    return T, S, 2 * B if settings.r_drop else B
 
 
 def _random(seed: int, purpose: int) -> np.random.Generator:

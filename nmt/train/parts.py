@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nmt.config import Config, FixedTraining
+    from nmt.data.subwords import Subwords
     from nmt.data.word_alignment import WordAlignments
     from nmt.model.network import Network
     from nmt.train.checkpoint_manager import CheckpointManager
@@ -44,6 +45,7 @@ class Parts:
     loss_limit: LossLimit
     alignments: WordAlignments | None
     """Of the training pairs, where attention is guided by them."""
+    tgt_subwords: Subwords
     stop: StopRequest
     watch: Stopwatch
     ranks: Ranks

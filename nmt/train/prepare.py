@@ -150,7 +150,7 @@ def sides_of_sample(config: Config, sample: list[list[str]], say: Callable[[str]
         DataError: The settings ask for subwords that the lines cannot give.
     """
     from nmt.data.auto_subwords import auto_subwords
-    from nmt.data.prepare import tags_of
+    from nmt.data.prepare import tags_of, with_factors
     from nmt.data.subwords import Subwords
 
     if (found := _found_sides(config, Path(config.model_dir))) is not None:
@@ -161,6 +161,10 @@ def sides_of_sample(config: Config, sample: list[list[str]], say: Callable[[str]
     settings = data.subwords
     files = [settings.model_file] if settings.joint else [settings.src_model_file, settings.tgt_model_file]
     texts = [[line for lines in sample for line in lines]] if settings.joint else sample
+    if data.src_factors:
+        src = with_factors(data, files[0], partial(iter, texts[0]), say)
+        tgt = Subwords.from_file(files[1]) if files[1] else auto_subwords(settings, partial(iter, texts[1]), say)
+        return _sides(config, (src, tgt))
     models = [
         Subwords.from_file(file) if file else auto_subwords(settings, partial(iter, lines), say, symbols)
         for file, lines, symbols in zip(files, texts, (tags_of(data), []), strict=False)
@@ -206,13 +210,8 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
     start = "load_model", "extend_vocabulary"
     if any(getattr(there.training, key) != getattr(config.training, key) for key in start):
         return False
-    return (left.train, left.src, left.tgt, left.subwords, left.filter) == (
-        wanted.train,
-        wanted.src,
-        wanted.tgt,
-        wanted.subwords,
-        wanted.filter,
-    )
+    keys = "train", "src", "tgt", "subwords", "filter", "src_factors", "factor_separator"
+    return all(getattr(left, key) == getattr(wanted, key) for key in keys)
 
 
 def _lock(handle: int, folder: Path) -> None:

@@ -196,6 +196,7 @@ class Trainer:
             reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
             alignments=task.alignments(),
+            tgt_subwords=task.subwords[1],
             stop=self._stop,
             watch=watch,
             ranks=self._ranks,

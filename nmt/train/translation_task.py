@@ -87,7 +87,9 @@ class TranslationTask:
     def build_model(self, device: Device) -> TranslationModel:
         """See `Task`."""
         sizes = [subwords.vocab_size for subwords in self.subwords]
-        model: TranslationModel = build_model(self.config, sizes[0], sizes[1], device=device)
+        model: TranslationModel = build_model(
+            self.config, sizes[0], sizes[1], device=device, src_factor_sizes=self.subwords[0].factor_sizes
+        )
         model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
         return model
 
@@ -173,6 +175,7 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
     data = config.data
     asked = {
         "data.alignment": data.alignment,
+        "data.src_factors": data.src_factors or None,
         "data.src.sampling_alpha": data.src.sampling_alpha,
         "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
     }

@@ -20,6 +20,7 @@ from nmt.train.state import batch_seed
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.subwords import Subwords
     from nmt.data.word_alignment import WordAlignments
     from nmt.model.network import Network
     from nmt.rnn.arrays.flat_arrays import Group
@@ -48,6 +49,7 @@ class Updater:
         num_threads: Cores to use.
         ranks: Who else computes batches of each update; None for nobody.
         alignments: Of the training pairs, where attention is guided by them.
+        tgt_subwords: For what translations cost, in minimum risk training.
         is_spike: Whether an update of this loss a token is to be left out.
     """
 
@@ -60,12 +62,14 @@ class Updater:
         ranks: Ranks | None = None,
         *,
         alignments: WordAlignments | None = None,
+        tgt_subwords: Subwords | None = None,
         is_spike: Callable[[float], bool] = lambda loss: False,
     ) -> None:
         self._config, self._model, self._optimizer = config, model, optimizer
         self._num_threads = num_threads
         self._is_spike = is_spike
-        self._methods, self._ranks = Methods(config, model, num_threads, alignments), ranks or Ranks()
+        self._methods = Methods(config, model, num_threads, alignments, tgt_subwords)
+        self._ranks = ranks or Ranks()
         self._gradients = GradientSum(model, config.training.gradient_dtype, self._ranks)
 
     @property
@@ -107,7 +111,7 @@ class Updater:
             own.append((place, seed, self._methods.prepare(batch, number, seed)))
         tokens_in_all = batches.num_tgt_tokens
         if self._methods.recounts:
-            mine = np.array([sum(prepared.batch.num_tgt_tokens for *_, prepared in own)], np.float64)
+            mine = np.array([sum(prepared.num_tgt_tokens for *_, prepared in own)], np.float64)
             tokens_in_all = int(self._ranks.total(mine)[0])
         self._gradients.begin([prepared.batch for *_, prepared in own])
         for done, (place, seed, prepared) in enumerate(own):

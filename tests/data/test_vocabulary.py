@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from nmt.data.subword_files import read_subwords
 from nmt.data.subwords import SPECIAL_PIECES
-from nmt.data.vocabulary import Frame, Vocabulary, read_subwords
+from nmt.data.vocabulary import Frame, Vocabulary
 from nmt.errors import DataError
 
 

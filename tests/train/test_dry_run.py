@@ -80,7 +80,7 @@ def test_a_plan_is_one_page_of_figures(tmp_path: Path) -> None:
 
 def test_the_largest_batch_decides_the_forecast(tmp_path: Path) -> None:
     tried = dry_run(tmp_path)
-    found = forecast(tried.model, tried.optimizer, tried.task.corpus, tried.batches)
+    found = forecast(tried.config, tried.model, tried.optimizer, tried.task.corpus, tried.batches)
     for shape in tried.batches.shapes(1).tolist():
         tried.update(tried.batches.batch(1, tried.batches.shapes(1).tolist().index(shape)))
         assert tried.model._idle_workspaces[-1].taken <= 1.1 * found.workspace.total()
@@ -107,7 +107,7 @@ def test_the_size_grows_with_the_limit_up_to_what_is_useful(tmp_path: Path, monk
     monkeypatch.setattr(batch_size, "resident_bytes", lambda: 0)
 
     def peak(size: int) -> int:
-        found = forecast(tried.model, tried.optimizer, tried.task.corpus, tried.task.batches(size))
+        found = forecast(tried.config, tried.model, tried.optimizer, tried.task.corpus, tried.task.batches(size))
         return found.peak + round(0.1 * found.update)
 
     def choose(limit: int) -> tuple[int, str]:
@@ -134,7 +134,7 @@ def test_ranks_count_like_batches_and_share_the_memory_of_a_machine(
         return choose_batch_size(config, TrainingState(), tried.model, tried.optimizer, tried.task, 2, **ranks)
 
     assert choose()[0] == 512 and choose(ranks=4)[0] == choose(4)[0] == 128 and choose(2, ranks=2)[0] == 128
-    found = forecast(tried.model, tried.optimizer, tried.task.corpus, tried.task.batches(512))
+    found = forecast(tried.config, tried.model, tried.optimizer, tried.task.corpus, tried.task.batches(512))
     monkeypatch.setattr(batch_size, "free_bytes", lambda: 4 * (found.peak + found.update))
     assert choose(ranks_here=2)[0] == 512 and choose(ranks_here=4)[0] < 512
     assert "for 2 ranks on a machine" in choose(ranks_here=2)[1]

@@ -107,12 +107,16 @@ BASES = {
 """Keys whose first value is not what `write_setup` or the default gives."""
 
 ELSEWHERE = {
+    "preset": "tests/test_presets.py",
     "task": "tests/train/test_language_training.py",
     "threads": "tests/train/test_optimizer.py",
     "device": "tests/cuda/test_training.py",
     "compute_dtype": "tests/model/test_compute_dtype.py",
     "model_dir": "tests/train/test_trainer.py",
     "data.alignment": "tests/test_methods.py",
+    "data.src_factors": "tests/test_factors.py",
+    "data.factor_separator": "tests/test_factors.py",
+    "model.encoder.factors": "tests/test_factors.py",
     "data.index": "tests/data/test_windows.py",
     "training.src_embeddings": "tests/test_pretrained.py",
     "training.tgt_embeddings": "tests/test_pretrained.py",
@@ -131,6 +135,10 @@ ELSEWHERE = {
     "training.scheduled_sampling_updates": "tests/train/test_methods.py",
     "training.guided_alignment": "tests/test_methods.py",
     "training.coverage_loss": "tests/test_methods.py",
+    "training.minimum_risk": "tests/test_minimum_risk.py",
+    "training.minimum_risk_metric": "tests/test_minimum_risk.py",
+    "training.minimum_risk_alpha": "tests/test_minimum_risk.py",
+    "training.minimum_risk_likelihood": "tests/test_minimum_risk.py",
 }
 
 for side in ("encoder", "decoder"):

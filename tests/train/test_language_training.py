@@ -149,7 +149,7 @@ def test_the_command_writes_lines(folder: Path) -> None:
 
 def test_a_plan_predicts_the_workspace(tmp_path: Path) -> None:
     tried = DryRun(config_from_dict(settings(tmp_path)), 1, lambda text: None)
-    found = forecast(tried.model, tried.optimizer, tried.task.corpus, tried.batches)
+    found = forecast(tried.config, tried.model, tried.optimizer, tried.task.corpus, tried.batches)
     for number in range(tried.batches.num_batches(1)):
         tried.update(tried.batches.batch(1, number))
         assert tried.model._idle_workspaces[-1].taken <= 1.1 * found.workspace.total()

@@ -1,0 +1,74 @@
+"""Vectors of source factors beside those of subwords (Sennrich & Haddow 2016, section 2.1, equation 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nmt.rnn.arrays.flat_arrays import Group
+from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.cell import Param
+from nmt.rnn.profile import operation
+
+if TYPE_CHECKING:
+    from nmt.model.network import Network
+
+PREFIX = "src_factors."
+
+
+class SourceFactors:
+    """Takes ids of units with factors apart (see `FactoredSubwords`), and puts the vectors of all side by side.
+
+    Args:
+        vocab_size: Units.
+        sizes: Numbers that each factor may have.
+        widths: Sizes of their vectors.
+    """
+
+    def __init__(self, vocab_size: int, sizes: Sequence[int], widths: Sequence[int]) -> None:
+        self._vocab_size, self._sizes, self._widths = vocab_size, tuple(sizes), tuple(widths)
+        self._names = [f"{PREFIX}{n}.embeddings" for n in range(len(self._sizes))]
+
+    def params(self) -> dict[str, Param]:
+        """A table [numbers, width] of each factor."""
+        sizes = zip(self._names, self._sizes, self._widths, strict=True)
+        return {name: Param((size, width)) for name, size, width in sizes}
+
+    def units(self, ids: np.ndarray) -> np.ndarray:
+        """Ids without factors, in the same shape."""
+        return ids % self._vocab_size
+
+    def beside(self, network: Network, ids: np.ndarray, x: np.ndarray, threads: int, allocate: Allocate) -> np.ndarray:
+        """x [S, B, E], the vectors of the units of ids [S, B], with those of the factors behind: [S, B, E + widths]."""
+        device, first = network.device, x.shape[-1]
+        joined = allocate((*x.shape[:-1], first + sum(self._widths)), x.dtype)
+        with operation("src factors: lookup"):
+            joined[..., :first] = x
+            for name, width, numbers in zip(self._names, self._widths, self._numbers(ids), strict=True):
+                table = network.weights.quantised(name) or network.weights[name]
+                rows = device.xp.empty((numbers.size, width), x.dtype)
+                device.embedding_rows(device.upload(numbers), table, rows, 1.0, threads)
+                joined[..., first : first + width] = rows.reshape(*x.shape[:-1], width)
+                first += width
+        return joined
+
+    def gradient(self, network: Network, ids: np.ndarray, d: np.ndarray, gradients: Group, threads: int) -> np.ndarray:
+        """Add to the gradients of the tables; d [S, B, E + widths] is that of what `beside` gave. Returns that of x."""
+        device = network.device
+        first = width_of_units = d.shape[-1] - sum(self._widths)
+        with operation("src factors: gradient"):
+            for name, width, numbers in zip(self._names, self._widths, self._numbers(ids), strict=True):
+                part = device.xp.ascontiguousarray(d[..., first : first + width]).reshape(-1, width)
+                device.embedding_gradient(numbers, part, gradients[name], 1.0, threads)
+                first += width
+            return device.xp.ascontiguousarray(d[..., :width_of_units])
+
+    def _numbers(self, ids: np.ndarray) -> list[np.ndarray]:
+        """Of each factor its numbers, int32 [S * B]."""
+        rest, found = ids.reshape(-1) // self._vocab_size, []
+        for size in self._sizes:
+            found.append(np.ascontiguousarray(rest % size, np.int32))
+            rest = rest // size
+        return found
