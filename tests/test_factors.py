@@ -24,6 +24,7 @@ from nmt.doctor import examine
 from nmt.errors import ConfigError, DataError
 from nmt.model.translation import TranslationModel
 from nmt.serve.models import load_models
+from nmt.train.methods import Methods
 from nmt.train.resume_check import check_resume
 from nmt.train.trainer import Trainer
 from tests import small_models
@@ -148,6 +149,21 @@ def test_the_score_command_knows_them(trained: Path) -> None:
 def test_an_interruption_changes_no_bit(trained: Path) -> None:
     values = settings(trained, src_word_dropout=0.1, validation_freq=2, batch_multiplier=2)
     assert check_resume(config_from_dict(values), 2).startswith("update 4\t")
+
+
+def test_an_unknown_word_keeps_its_factors(trained: Path) -> None:
+    plain = small_models.model_settings()
+    config = plain.model_copy(update={"encoder": plain.encoder.model_copy(update={"factors": (3,)})})
+    model = TranslationModel(config, 9, 9, False, src_factor_sizes=(4,))
+    whole = config_from_dict(settings(trained, src_word_dropout=0.5))
+    src = [[4 + 9 * (1 + n % 3), 6 + 9 * 2] for n in range(20)]
+    batch = make_batch(src, [[4]] * 20, range(20))
+    found = Methods(whole, model, 1).prepare(batch, 1, 3).batch.src
+    units = found % 9
+    assert set(units[:2].reshape(-1).tolist()) == {1, 4, 6}
+    np.testing.assert_array_equal(found // 9, batch.src // 9)
+    assert (units[2] == 3).all()
+    assert found.dtype == batch.src.dtype
 
 
 def test_the_doctor_counts_units_without_them(trained: Path) -> None:

@@ -64,7 +64,7 @@ class Methods:
     ) -> None:
         settings, source = config.training, config.data.src
         self._settings, self._model, self._threads = settings, model, threads
-        self._alignments = alignments
+        self._alignments, self._has_factors = alignments, bool(config.model.encoder.factors)
         before, after = boundary_ids(config.model.encoder.boundaries)
         self._objective = Objective(
             r_drop=settings.r_drop,
@@ -115,7 +115,11 @@ class Methods:
         if rate := settings.tgt_word_dropout:
             batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, _random(seed, _TGT)))
         if rate := settings.src_word_dropout:
-            batch = replace(batch, src=_dropped(batch.src, rate, _random(seed, _SRC)))
+            model: Any = self._model
+            units = model.units_of(batch.src) if self._has_factors else batch.src
+            dropped = _dropped(units, rate, _random(seed, _SRC))
+            # Factors stay beside an unknown word.
+            batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
         return batch.doubled() if settings.r_drop else batch
 
     def _sampling_rate(self, update: int) -> float:
