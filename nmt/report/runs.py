@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,9 @@ def read_run(folder: Path) -> Run:
     """
     run = Run(str(folder))
     path = folder / METRICS_NAME
-    raw: dict[str, dict[int, tuple[float, float]]] = {}
+    raw: dict[str, dict[int, list[Any]]] = {kind: {} for kind in _CURVES}
     try:
-        with path.open("rb") as file:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             for event in _events(file, run):
                 _note(run, raw, event)
     except OSError as error:
@@ -89,9 +90,15 @@ def read_run(folder: Path) -> Run:
         ) from None
     if not run.events:
         raise DataError(f"{path}: must hold the events of a run, got none; train first")
-    for name, points in raw.items():
-        curve = thinned([(update, *values) for update, values in sorted(points.items())])
-        run.curves[name] = [(update, round(minutes, 3), float(f"{value:.5g}")) for update, minutes, value in curve]
+    for kind, keys in _CURVES.items():
+        rows = sorted(raw[kind].items())
+        for place, key in enumerate(keys, start=1):
+            curve = thinned([(update, row[0], row[place]) for update, row in rows if _is_number(row[place])])
+            if curve:
+                run.curves[f"{kind} {key}"] = [
+                    (update, round(float(seconds or 0) / 60, 3), float(f"{value:.5g}"))
+                    for update, seconds, value in curve
+                ]
     if (folder / "config.yaml").exists():
         run.settings = dict(_flat(load_folder_config(folder).to_dict()))
     run.findings = _findings(folder / _DATA_CHECK_NAME)
@@ -108,20 +115,25 @@ def thinned(points: Points, most: int = MOST_POINTS) -> Points:
     inner = points[1:-1]
     for number in range(stretches):
         stretch = inner[number * len(inner) // stretches : (number + 1) * len(inner) // stretches]
-        low, high = min(stretch, key=_value), max(stretch, key=_value)
+        low, high = min(stretch, key=_VALUE), max(stretch, key=_VALUE)
         kept += sorted({low, high})
     return [*kept, points[-1]]
 
 
-def _value(point: tuple[float, float, float]) -> float:
-    return point[2]
+_VALUE = itemgetter(2)
+"""Of a point."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
     """The events of a file, line by line; a line cut off by a crash is counted and passed over."""
+    decode = json.JSONDecoder().decode  # as json.loads does, without looking for the encoding of each line
     for line in file:
         try:
-            event = json.loads(line)
+            event = decode(line)
         except (ValueError, RecursionError):
             run.skipped += bool(line.strip())
             continue
@@ -129,19 +141,17 @@ def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def _note(run: Run, raw: dict[str, dict[int, tuple[float, float]]], event: dict[str, Any]) -> None:
-    """Add one event to a run."""
+def _note(run: Run, raw: dict[str, dict[int, list[Any]]], event: dict[str, Any]) -> None:
+    """Add one event to a run, and by its update what curves are made of: seconds, and the values of its kind's keys."""
     kind, update = event["event"], event.get("update")
     run.events[kind] = event
     if kind == "validation" and event.get("best"):
         run.best = event
     if kind == "samples" and isinstance(update, int):
         _note_samples(run, update, event)
-    for key in _CURVES.get(kind, ()):
-        value = event.get(key)
-        if isinstance(value, int | float) and math.isfinite(value) and isinstance(update, int):
-            minutes = float(event.get("elapsed") or 0) / 60
-            raw.setdefault(f"{kind} {key}", {})[update] = (minutes, float(value))
+    if kind in _CURVES and isinstance(update, int):
+        get = event.get
+        raw[kind][update] = [get("elapsed"), *[get(key) for key in _CURVES[kind]]]
 
 
 def _note_samples(run: Run, update: int, event: Mapping[str, Any]) -> None:
