@@ -79,7 +79,7 @@ def read_run(folder: Path) -> Run:
     """
     run = Run(str(folder))
     path = folder / METRICS_NAME
-    raw: dict[str, dict[int, list[Any]]] = {kind: {} for kind in _CURVES}
+    raw: dict[str, dict[int, tuple[Any, ...]]] = {kind: {} for kind in _CURVES}
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             for event in _events(file, run):
@@ -141,7 +141,7 @@ def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def _note(run: Run, raw: dict[str, dict[int, list[Any]]], event: dict[str, Any]) -> None:
+def _note(run: Run, raw: dict[str, dict[int, tuple[Any, ...]]], event: dict[str, Any]) -> None:
     """Add one event to a run, and by its update what curves are made of: seconds, and the values of its kind's keys."""
     kind, update = event["event"], event.get("update")
     run.events[kind] = event
@@ -151,7 +151,8 @@ def _note(run: Run, raw: dict[str, dict[int, list[Any]]], event: dict[str, Any])
         _note_samples(run, update, event)
     if kind in _CURVES and isinstance(update, int):
         get = event.get
-        raw[kind][update] = [get("elapsed"), *[get(key) for key in _CURVES[kind]]]
+        # A tuple: of numbers alone, it is nothing that the collector of cycles looks at again and again.
+        raw[kind][update] = (get("elapsed"), *map(get, _CURVES[kind]))
 
 
 def _note_samples(run: Run, update: int, event: Mapping[str, Any]) -> None:

@@ -88,7 +88,9 @@ def fit_to_budget(
         derived = {name: before[name] for name in _DERIVED}
         if before["max_minutes"] is not None and before["cooldown"] == COOLDOWN:
             return _changed(config, {**timed, **derived, "max_minutes": _kept(seconds, before["max_minutes"])})
-    pace = measure(_changed(config, timed), min(_MOST_MEASURED, _MEASURED_SHARE * seconds))
+    # Warm-up and validations, which nothing of this is long enough for, are numbers: auto would be told as such.
+    for_now = timed | {"learning_rate_warmup": 0, "validation_freq": 1}
+    pace = measure(_changed(config, for_now), min(_MOST_MEASURED, _MEASURED_SHARE * seconds))
     left = seconds - pace.spent
     updates = int(_TRAINING_SHARE * left / pace.seconds)
     if updates < 2 * VALIDATIONS:

@@ -30,12 +30,14 @@ def never(config, seconds):
 
 
 def test_the_settings_follow_the_pace(make_trainer):
-    config = make_trainer(scheduling="linear", updates=7, epochs=2).config
+    autos = {"learning_rate_warmup": "auto", "validation_freq": "auto"}
+    config = make_trainer(scheduling="linear", updates=7, epochs=2, **autos).config
     asked, said = [], []
 
     def measure(settings, seconds):
         asked.append(seconds)
         assert settings.training.updates is None
+        assert "auto" not in (settings.training.learning_rate_warmup, settings.training.validation_freq)
         return Pace(0.5, 20.0)
 
     fitted = fit_to_budget(config, "10m", measure, said.append).training
