@@ -96,9 +96,9 @@ class Subwords:
         """Numbers that each factor of a unit may have; none where there are no factors (see `FactoredSubwords`)."""
         return ()
 
-    def unit_ids(self, ids: Sequence[int]) -> list[int]:
+    def unit_ids(self, ids: Sequence[int]) -> Sequence[int]:
         """Ids of the units alone, where ids tell of factors as well."""
-        return list(ids)
+        return ids
 
     def bare(self, text: str) -> str:
         """A text without factors behind its words."""

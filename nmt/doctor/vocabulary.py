@@ -72,10 +72,12 @@ class Vocabulary:
 
 def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
     """Ids of the units of lines, from the first one on. Raises DataError: a word has not the factors it must have."""
+    subwords = side.subwords
     try:
-        return [side.subwords.unit_ids(row) for row in side.subwords.encode(lines)]
+        rows = subwords.encode(lines)
     except FactorError as error:
         raise error.at(f"{file}, line {error.index + 1}") from None
+    return [list(subwords.unit_ids(row)) for row in rows] if subwords.factor_sizes else rows
 
 
 def _unknown(side: Side, file: str, lines: Sequence[str], rows: list[list[int]], marked: np.ndarray) -> Finding | None:

@@ -10,6 +10,7 @@ from nmt.decode import force
 from nmt.model.objective import Objective, Risk
 from nmt.special_tokens import EOS_ID
 from tests import small_models
+from tests.finite_differences import check_gradients
 
 V = 9
 CANDIDATES = [
@@ -51,19 +52,7 @@ def test_gradients_are_those_of_the_loss(likelihood, smoothing, tied):
 
     stats, gradients = model.loss_and_gradients(batch, **options)
     assert stats.tokens == 4 + 2, "of the references, EOS counted"
-    rng, step = np.random.default_rng(1), 1e-5
-    for key, param in model.params.items():
-        direction = rng.normal(size=param.shape)
-        before = param.copy()
-        found = []
-        for sign in (1, -1):
-            param[...] = before + sign * step * direction
-            model.changed()
-            found.append(loss())
-        param[...] = before
-        model.changed()
-        slope = (found[0] - found[1]) / (2 * step)
-        assert float((gradients[key] * direction).sum()) == pytest.approx(slope, rel=1e-5, abs=1e-9), key
+    check_gradients(model, gradients, loss, smallest=1e-9)
 
 
 def test_the_loss_is_the_expected_cost_by_loops():
