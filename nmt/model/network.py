@@ -134,6 +134,7 @@ class Network:
         """Take host arrays as the parameters, without a copy on the processor: a memory map stays one. They have the
         names and shapes of `params`. With products of int8 matrices become int8, or stay so; else what is int8 becomes
         `dtype`."""
+        self._whole = None  # they have memory of their own
         for name, value in params.items():
             if self.in_int8 and len(value.shape) == 2:
                 if not isinstance(value, Quantised):

@@ -8,8 +8,10 @@ are host arrays everywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -19,13 +21,16 @@ from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.arrays.workspace import Allocate, zeros_of
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.profile import Clock, ProcessorClock
 from nmt.rnn.rows import Rows
 
 Array = Any
 """An array of a device: of its `xp`."""
+
+ALIGNED = 64
+"""Numbers: an array in a group begins at a line of the cache, and where tensor cores may read it."""
 
 
 class Executable(Protocol):
@@ -127,8 +132,12 @@ class Device:
         raise NotImplementedError
 
     def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
-        """Zeros of these shapes by name."""
-        return Group((name, self.xp.zeros(shape, dtype)) for name, shape in shapes.items())
+        """Zeros of these shapes by name, in one piece of memory, each at a multiple of ALIGNED numbers."""
+        sizes = [math.prod(shape) for shape in shapes.values()]
+        ends = list(accumulate(-(-size // ALIGNED) * ALIGNED for size in sizes))
+        whole = zeros_of(self.xp, (ends[-1] if ends else 0,), dtype)
+        places = zip(shapes.items(), [0, *ends], sizes, strict=False)
+        return Group(((name, whole[at : at + size].reshape(shape)) for (name, shape), at, size in places), whole)
 
     def clock(self) -> Clock:
         """For a profile of what the device does."""

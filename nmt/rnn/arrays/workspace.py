@@ -13,8 +13,8 @@ from nmt.rnn import tuning
 from nmt.rnn.arrays.aligned import LINE_BYTES, aligned
 
 
-def _zeros(xp: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """On the processor on a cache line, which NumPy does not promise."""
+def zeros_of(xp: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Zeros; on the processor they begin on a cache line, which NumPy does not promise."""
     return aligned(shape, dtype, zeros=True) if xp is np else xp.zeros(shape, dtype)
 
 
@@ -37,7 +37,7 @@ class Fresh:
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """An array of zeros."""
-        return _zeros(self._xp, shape, dtype)
+        return zeros_of(self._xp, shape, dtype)
 
     def temporary(self) -> AbstractContextManager[None]:
         """Does nothing."""
@@ -65,7 +65,7 @@ class Workspace:
             self._at, self._used = self._at + 1, 0
         if self._at == len(self._chunks):
             found = max(step, min(max(self._first, self.nbytes), tuning.CHUNK_BYTES))
-            self._chunks.append(_zeros(self._xp, (found,), np.uint8))
+            self._chunks.append(zeros_of(self._xp, (found,), np.uint8))
         piece = self._chunks[self._at][self._used : self._used + size]
         self._used += step
         self._held += step
@@ -97,5 +97,5 @@ class Workspace:
     def reset(self) -> None:
         """Everything taken is free again. Arrays handed out before must not be used any more."""
         if len(self._chunks) > 1:
-            self._chunks = [_zeros(self._xp, (self._most * 5 // 4,), np.uint8)]
+            self._chunks = [zeros_of(self._xp, (self._most * 5 // 4,), np.uint8)]
         self._at = self._used = self._held = self._most = 0

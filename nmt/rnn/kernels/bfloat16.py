@@ -9,15 +9,27 @@ Where it has none, the same is written with integer and float32 vectors.
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
+from nmt.rnn.kernels.arrays import array_at
 from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import cgutils, external, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.jit import cgutils, external, inlined, inner_kernel, intrinsic, numba_types
 from nmt.rnn.kernels.moves import advance, exchange
 
-__all__ = ["PAIR_LANES", "add_products", "holds_pairs", "pair_block", "pair_columns", "pair_rows", "to_pairs"]
+__all__ = [
+    "PAIR_LANES",
+    "add_products",
+    "holds_pairs",
+    "pair_block",
+    "pair_columns",
+    "pair_rows",
+    "pair_words",
+    "to_pairs",
+]
 
 PAIR_LANES = TARGET.lanes
+_AT_A_TIME = TARGET.pairs_at_a_time
 _INT64, _INT32, _INT16, _BIT = (ir.IntType(n) for n in (64, 32, 16, 1))
 _POINTER, _SIZE = "voidptr", "int64"
 
@@ -194,14 +206,25 @@ def pair_columns(target, source, count):  # type: ignore[no-untyped-def]
         _pair_last(advance(target, pairs * 4), advance(source, pairs * 8))
 
 
+@inlined
+def pair_words(K):  # type: ignore[no-untyped-def]
+    """Pairs in a row of K numbers as products take it: zeros fill it up to a multiple of what they take at a time."""
+    return (K + 2 * _AT_A_TIME - 1) // (2 * _AT_A_TIME) * _AT_A_TIME
+
+
 def _to_pairs(a, lda, M, K, out):  # type: ignore[no-untyped-def]
-    half = (K + 1) // 2
+    half, words = (K + 1) // 2, pair_words(K)
     for m in range(M):
-        pair_columns(advance(out, m * half * 4), advance(a, m * lda * 4), K)
+        row = advance(out, m * words * 4)
+        pair_columns(row, advance(a, m * lda * 4), K)
+        if half < words:
+            rest = array_at(advance(row, half * 4), words - half, np.uint32)
+            for j in range(words - half):
+                rest[j] = 0
 
 
 # to_pairs(a, lda, M, K, out), inside compiled code: M rows of K float32 at address `a` become rows of
-# (K + 1) // 2 pairs at `out`, one after the other.
+# pair_words(K) pairs at `out`, one after the other.
 to_pairs = external(_to_pairs, (_POINTER, _SIZE, _SIZE, _SIZE, _POINTER))
 
 

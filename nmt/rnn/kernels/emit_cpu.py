@@ -19,6 +19,7 @@ from nmt.rnn.arrays.weights import PAIRS, QUADS
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Nest, Place, Product, Program, RowWork
 from nmt.rnn.graph import Value
+from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import TAIL
 from nmt.rnn.kernels.row_writer import Block, Function, Names, RowWriter, variable, weight_key
 
@@ -30,7 +31,9 @@ PRODUCT_ROWS = {
     QUADS: "product_rows_int8",
 }
 # What rounds rows on their way into a product, and the words of a rounded row of n numbers (see packing.words_of).
-ROUNDING = {PAIRS: ("to_pairs", "(({n} + 1) // 2)"), QUADS: ("to_quads", f"(({{n}} + 3) // 4 + {TAIL})")}
+_PAIRS = TARGET.pairs_at_a_time
+_PAIR_WORDS = f"(({{n}} + {2 * _PAIRS - 1}) // {2 * _PAIRS} * {_PAIRS})"
+ROUNDING = {PAIRS: ("to_pairs", _PAIR_WORDS), QUADS: ("to_quads", f"(({{n}} + 3) // 4 + {TAIL})")}
 
 NUMBERS = ("units", "start", "stop", "T", "B", "C", "S", "backwards", "flip")
 INTEGERS = ("bounds", "dims", "lengths", "source_lengths", "owner")

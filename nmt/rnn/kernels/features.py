@@ -1,9 +1,10 @@
 """What this machine's vector unit can hold, and the register tile that fits it. Imports no Numba.
 
-The environment variable `NMT_CPU` (`avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or `generic`)
-forces a smaller target, and `native` code for this very processor instead of all of its level; it is read once, here.
+The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or
+`generic`) forces a smaller target, and `native` code for this very processor instead of all of its level; it is read once, here.
 """
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -27,7 +28,7 @@ signed), two products of pairs of 16 bits, or four plain ones."""
 class Target:
     """A vector unit: `lanes` float32 in a register, `vectors` registers across a panel, row tiles
     up to `max_rows`; `has_bf16`: instructions for pairs of bfloat16, without which they are computed
-    as float32; `byte_sums`: what products of int8 are made of. `cpu` and `features` are what LLVM compiles for: no
+    as float32; `has_amx`: a matrix unit for them (see amx.py), which the system lets us use; `byte_sums`: what products of int8 are made of. `cpu` and `features` are what LLVM compiles for: no
     more than every processor of this level has, so that its code runs on all of them, and gives the same bits."""
 
     name: str
@@ -36,6 +37,7 @@ class Target:
     max_rows: int
     has_fma: bool
     has_bf16: bool = False
+    has_amx: bool = False
     byte_sums: ByteSums = "bytes"
     cpu: str = ""
     features: str = ""
@@ -44,6 +46,11 @@ class Target:
     def rows(self) -> tuple[int, ...]:
         """The heights of the register tiles, largest first."""
         return tuple(range(self.max_rows, 0, -1))
+
+    @property
+    def pairs_at_a_time(self) -> int:
+        """Pairs of bfloat16 that a product takes along K at a time; operands are filled up to a multiple of them."""
+        return 16 if self.has_amx else 1
 
     def panel_width(self, dtype: DTypeLike) -> int:
         """Columns in one packed panel: as many float32, or half as many float64, as `vectors`
@@ -66,10 +73,11 @@ _NOT_OF_V4 = (
     f"-prefer-256-bit,{_NOT_OF_V3},-adx,-aes,-clflushopt,-clwb,-pku,-rdseed,-xsavec,-xsaves,-avx512ifma,-avx512vbmi,"
     "-avx512vbmi2,-avx512bitalg,-avx512vpopcntdq,-gfni,-vaes,-vpclmulqdq,-sha,-rdpid"
 )
-_NOT_OF_BF16 = (
-    f"{_NOT_OF_V4},-amx-bf16,-amx-int8,-amx-tile,-avx512fp16,-avxvnni,-cldemote,-enqcmd,-movdir64b,-movdiri,-pconfig,"
+_NOT_OF_AMX = (
+    f"{_NOT_OF_V4},-amx-int8,-avx512fp16,-avxvnni,-cldemote,-enqcmd,-movdir64b,-movdiri,-pconfig,"
     "-ptwrite,-serialize,-shstk,-tsxldtrk,-uintr,-waitpkg,-wbnoinvd"
 )
+_NOT_OF_BF16 = f"{_NOT_OF_AMX},-amx-bf16,-amx-tile"
 _AVX512 = Target(
     name="avx512",
     lanes=16,
@@ -82,6 +90,7 @@ _AVX512 = Target(
 )
 _AVX512_VNNI = replace(_AVX512, name="avx512_vnni", byte_sums="vnni", cpu="icelake-server")
 _AVX512_BF16 = replace(_AVX512_VNNI, name="avx512_bf16", has_bf16=True, cpu="sapphirerapids", features=_NOT_OF_BF16)
+_AVX512_AMX = replace(_AVX512_BF16, name="avx512_amx", has_amx=True, features=_NOT_OF_AMX)
 _AVX2 = Target(
     "avx2", lanes=8, vectors=2, max_rows=6, has_fma=True, byte_sums="pairs", cpu="haswell", features=_NOT_OF_V3
 )
@@ -92,8 +101,17 @@ _GENERIC = Target(
     "generic", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="pairs" if _IS_X86 else "bytes",
     cpu="x86-64" if _IS_X86 else "generic",
 )  # fmt: skip
-LEVELS = {t.name: t for t in (_AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2, _GENERIC)}
+LEVELS = {t.name: t for t in (_AVX512_AMX, _AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2, _GENERIC)}
 """Targets that may be forced, and whose code is made for all processors alike."""
+
+
+def _may_use_tiles() -> bool:
+    """Whether the system lets this process, and those it forks, use the tiles of AMX. Linux wants to be asked, as they
+    are 8 KB that it keeps for each thread (arch_prctl(2), ARCH_REQ_XCOMP_PERM); of others nothing is known."""
+    if not sys.platform.startswith("linux"):
+        return False
+    arch_prctl, ask_for_state, tile_data = 158, 0x1023, 18
+    return ctypes.CDLL(None, use_errno=True).syscall(arch_prctl, ask_for_state, tile_data) == 0
 
 
 def _host_target() -> Target:
@@ -105,7 +123,9 @@ def _host_target() -> Target:
     if all(features.get(name) for name in _V4):
         if not features.get(_VNNI):
             return _AVX512
-        return _AVX512_BF16 if features.get(_BF16) else _AVX512_VNNI
+        if not features.get(_BF16):
+            return _AVX512_VNNI
+        return _AVX512_AMX if features.get("amx-bf16") and _may_use_tiles() else _AVX512_BF16
     if all(features.get(name) for name in _V3):
         return _AVX2_VNNI if features.get("avxvnni") else _AVX2
     return _GENERIC
@@ -116,6 +136,7 @@ def _is_part_of(target: Target, host: Target) -> bool:
     return (
         target.lanes <= host.lanes
         and target.has_bf16 <= host.has_bf16
+        and target.has_amx <= host.has_amx
         and (target.byte_sums != "vnni" or host.byte_sums == "vnni")
     )
 

@@ -4,12 +4,13 @@ blocks of rows."""
 import numpy as np
 
 from nmt.rnn.kernels.arrays import clear, release, scratch
-from nmt.rnn.kernels.bfloat16 import holds_pairs, pair_rows
+from nmt.rnn.kernels.bfloat16 import PAIR_LANES, holds_pairs, pair_rows, pair_words
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import external_by_elements, inner_kernel, kernel
 from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8
-from nmt.rnn.kernels.moves import address, copy_panel_row, copy_tile_row_f4, copy_tile_row_f8
+from nmt.rnn.kernels.moves import address, copy_panel_row, copy_tile_row_f4, copy_tile_row_f8, transpose_f4
 from nmt.rnn.kernels.packing import PANEL_BYTES
+from nmt.rnn.kernels.row_products import product_rows_bf16
 from nmt.rnn.kernels.segments import by_panels, rows_in, share
 
 _MAX_ROWS = TARGET.max_rows
@@ -24,6 +25,7 @@ _PANELS_AT_A_TIME = 4
 # _tile(inputs, c, ldc, ...): the tile of what `inputs` holds.
 _TILES = {"uint32": tile_bf16, "float32": tile_f4, "float64": tile_f8}
 _tile = external_by_elements("tile", _TILES)
+_rows_product = external_by_elements("rows_product", {"uint32": product_rows_bf16}, optional=True)
 
 
 @inner_kernel
@@ -117,17 +119,40 @@ def _pack_input_pairs(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def
 
 
 @inner_kernel
+def _pack_input_rows(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def]
+    """`_pack_input_pairs` for AMX, which wants rows of pairs: [K][pair], zeros up to a multiple of what it takes at a
+    time."""
+    rows, pairs = len(numbers), pair_words(len(numbers))
+    nothing, lines = scratch(K, X.dtype), scratch(PAIR_LANES * K, out.dtype)
+    clear(nothing)
+    whole = K // PAIR_LANES * PAIR_LANES
+    for i0 in range(0, pairs, PAIR_LANES):
+        for i in range(PAIR_LANES):
+            row = 2 * (i0 + i)
+            earlier = address(X, numbers[row] * X.shape[1] + x_col) if row < rows else address(nothing, 0)
+            later = address(X, numbers[row + 1] * X.shape[1] + x_col) if row + 1 < rows else address(nothing, 0)
+            pair_rows(address(lines, i * K), earlier, later, K)
+        for k in range(0, whole, PAIR_LANES):
+            transpose_f4(address(out, k * pairs + i0), pairs, address(lines, k), K)
+        for k in range(whole, K):
+            for i in range(PAIR_LANES):
+                out[k * pairs + i0 + i] = lines[i * K + k]
+    release(lines)
+    release(nothing)
+
+
+@inner_kernel
 def _pack_panel_pairs(G, g_col, columns, width, numbers, out):  # type: ignore[no-untyped-def]
     """`_pack_panels` in pairs of bfloat16 along the rows: [panel][pair][width]."""
-    rows = len(numbers)
-    pairs = (rows + 1) // 2
+    rows, pairs = len(numbers), pair_words(len(numbers))
     nothing = scratch(width, G.dtype)
     clear(nothing)
     for i in range(pairs):
         for n in range(0, columns, width):
             count, at = min(width, columns - n), n * pairs + i * width
-            earlier = address(G, numbers[2 * i] * G.shape[1] + g_col + n)
-            later = address(nothing, 0)
+            earlier, later = address(nothing, 0), address(nothing, 0)
+            if 2 * i < rows:
+                earlier = address(G, numbers[2 * i] * G.shape[1] + g_col + n)
             if 2 * i + 1 < rows:
                 later = address(G, numbers[2 * i + 1] * G.shape[1] + g_col + n)
             pair_rows(address(out, at), earlier, later, count)
@@ -146,6 +171,18 @@ def _add_panel(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-
         c = address(dW, (k0 + at) * ldc + n0)
         _tile(inputs, c, ldc, address(inputs, at * rows), 1, height, panel, rows, columns, 1, height)
         at += height
+
+
+@inner_kernel
+def _add_panel_by_rows(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-untyped-def]
+    """The same for what `_pack_input_rows` packed."""
+    ldc = dW.shape[1]
+    _rows_product(inputs, address(inputs, 0), rows, panel, address(dW, k0 * ldc + n0), ldc, K, columns, rows, 1)
+
+
+_pack_pairs, _add_pairs = (
+    (_pack_input_rows, _add_panel_by_rows) if TARGET.has_amx else (_pack_input_pairs, _add_panel)
+)
 
 
 @inner_kernel
@@ -173,11 +210,11 @@ def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulat
         pieces, count = share(segments, low, low + rows, block)
         numbers = scratch(rows, np.int64)
         _fill_numbers(pieces, count, numbers)
-        steps = (rows + 1) // 2 if in_pairs else rows
+        steps = pair_words(rows) if in_pairs else rows
         for k0 in range(first_k, last_k, _INPUT_BLOCK):
             k_count = min(_INPUT_BLOCK, last_k - k0)
             if in_pairs:
-                _pack_input_pairs(X, x_col + k0, k_count, numbers, inputs)
+                _pack_pairs(X, x_col + k0, k_count, numbers, inputs)
             else:
                 _pack_inputs(X, x_col + k0, k_count, pieces, count, rows, inputs)
             for p in range(first_panel, last_panel, _PANELS_AT_A_TIME):
@@ -188,7 +225,11 @@ def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulat
                     _pack_panels(G, g_col + n0, n1 - n0, width, pieces, count, rows, packed)
                 for n in range(n0, n1, width):
                     panel = address(packed, (n - n0) * steps)
-                    _add_panel(inputs, k_count, panel, steps, dW, k0, n, min(width, n1 - n))
+                    columns = min(width, n1 - n)
+                    if in_pairs:
+                        _add_pairs(inputs, k_count, panel, steps, dW, k0, n, columns)
+                    else:
+                        _add_panel(inputs, k_count, panel, steps, dW, k0, n, columns)
         release(numbers)
         release(pieces)
     release(packed)

@@ -82,6 +82,9 @@ class Inlined(Compilable):
         """The function."""
         return self.function
 
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
 
 inlined: Callable[[Callable[..., Any]], Any] = Inlined
 

@@ -17,6 +17,7 @@ from nmt.rnn.kernels.bfloat16 import add_products
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import TAIL, byte_sums
 from nmt.rnn.kernels.jit import cgutils, external, intrinsic, numba_types
+from nmt.rnn.kernels.moves import prefetch
 
 _INT64, _INT32, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
 _BYTES = ir.IntType(8).as_pointer()
@@ -55,7 +56,7 @@ class _Tile:
         self.start_sums()
         full = b.icmp_signed("==", self.columns, self.number(self.lanes * self.vectors))
         # C is wanted only after the sums: asked for now, it has arrived by then.
-        self.each(lambda slot, at, j: self.prefetch(at))
+        self.each(lambda slot, at, j: prefetch(b, at))
         offsets = self.row_offsets()
         self.loop(offsets)
         self.finish_sums(offsets)
@@ -159,12 +160,6 @@ class _Tile:
 
     def add(self, slot: ir.Value, value: ir.Value) -> None:
         self.b.store(self.b.fadd(value, self.b.load(slot), flags=("nsz",)), slot)
-
-    def prefetch(self, at: ir.Value) -> None:
-        kind = ir.FunctionType(ir.VoidType(), [_BYTES, _INT32, _INT32, _INT32])
-        function = cgutils.get_or_insert_function(self.b.module, kind, "llvm.prefetch.p0")
-        write, keep, data = 1, 3, 1
-        self.b.call(function, [at, *(ir.Constant(_INT32, flag) for flag in (write, keep, data))])
 
     def store(self, value: ir.Value, at: ir.Value) -> None:
         self.b.store(value, self.b.bitcast(at, self.vector.as_pointer())).align = self.bytes

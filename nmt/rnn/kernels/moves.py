@@ -74,6 +74,14 @@ copy_tile_row_f4, copy_tile_row_f8 = (
 )
 
 
+def prefetch(b: ir.IRBuilder, at: ir.Value) -> None:
+    """Ask for the cache line at an address, to be written to."""
+    kind = ir.FunctionType(ir.VoidType(), [_BYTES, _INT32, _INT32, _INT32])
+    function = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+    write, keep, data = 1, 3, 1
+    b.call(function, [at, *(ir.Constant(_INT32, flag) for flag in (write, keep, data))])
+
+
 def exchange(b: ir.IRBuilder, vectors: list[ir.Value], distance: int) -> list[ir.Value]:
     """One stage of a transposition: swap the off-diagonal squares of side `distance`."""
     lanes, result = len(vectors), list(vectors)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import ShapeError
+from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.pool import run_parallel
@@ -112,7 +113,7 @@ def output_loss(
     gradients = d_h is not None or dW is not None or db is not None
     sum_products = weight_gradient_bf16 if W_packed.dtype == PAIRS else weight_gradient
     chunk = chunk_rows(W_packed.dtype) if chunk is None else chunk
-    logits = np.empty((min(chunk, rows), vocab), h.dtype)
+    logits = aligned((min(chunk, rows), vocab), h.dtype)
     nll, smoothed, correct = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
     for r0 in range(0, rows, chunk):
         r1 = min(rows, r0 + chunk)

@@ -3,7 +3,7 @@ TARGET.panel_width(dtype).
 
 The last panel is filled up with zeros, so that the tiles can always read whole vectors. Parts
 divide the panels. In bfloat16 an element is a pair along K, a uint32 (see bfloat16.py); an odd last
-row is paired with zeros. In int8 it is a quad, an int32, and a panel ends in what its columns start at and in
+row is paired with zeros, and so many rows of zeros follow as products take at a time. In int8 it is a quad, an int32, and a panel ends in what its columns start at and in
 their scales (see int8.py).
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nmt.rnn.kernels.arrays import array_at, clear, release, scratch
-from nmt.rnn.kernels.bfloat16 import PAIR_LANES, pair_block, pair_columns, pair_rows
+from nmt.rnn.kernels.bfloat16 import PAIR_LANES, pair_block, pair_columns, pair_rows, pair_words
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import OFFSET, TAIL, quad_words
 from nmt.rnn.kernels.jit import inner_kernel, kernel
@@ -26,7 +26,7 @@ def words_of(K: int, dtype: DTypeLike) -> int:
     """Elements of a row of K numbers on their way into a product, and rows of a panel; `dtype` is that of packed
     weights, uint32 for pairs of bfloat16, int32 for quads of int8."""
     dtype = np.dtype(dtype)
-    return (K + 1) // 2 if dtype == np.uint32 else quad_words(K) if dtype == np.int32 else K
+    return int(pair_words(K)) if dtype == np.uint32 else quad_words(K) if dtype == np.int32 else K
 
 
 def packed_size(K: int, N: int, dtype: DTypeLike) -> int:
@@ -93,7 +93,7 @@ def pack_transposed(part, parts, weights, row0, row1, out):  # type: ignore[no-u
 def pack_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
     """`pack` of float32 weights to pairs of bfloat16."""
     K, N = row1 - row0, weights.shape[1]
-    width, half = PANEL_BYTES // 4, (K + 1) // 2
+    width, half, words = PANEL_BYTES // 4, (K + 1) // 2, pair_words(K)
     panels = (N + width - 1) // width
     first, last = panels * part // parts, panels * (part + 1) // parts
     nothing = scratch(width, weights.dtype)
@@ -103,10 +103,12 @@ def pack_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped
         for k in range(half):
             row = row0 + 2 * k
             for p in range(p0, p1):
-                columns, at = min(width, N - p * width), (p * half + k) * width
+                columns, at = min(width, N - p * width), (p * words + k) * width
                 later = address(weights, (row + 1) * N + p * width) if row + 1 < row1 else address(nothing, 0)
                 pair_rows(address(out, at), address(weights, row * N + p * width), later, columns)
                 out[at + columns : at + width] = 0
+        for p in range(p0, p1):
+            out[(p * words + half) * width : (p + 1) * words * width] = 0
     release(nothing)
 
 
@@ -114,11 +116,11 @@ def pack_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped
 def pack_transposed_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
     """`pack_transposed` of float32 weights to pairs of bfloat16."""
     K, N = weights.shape[1], row1 - row0
-    width, half = PANEL_BYTES // 4, (K + 1) // 2
+    width, half, words = PANEL_BYTES // 4, (K + 1) // 2, pair_words(K)
     panels = (N + width - 1) // width
     row = scratch(half, np.uint32)
     for p in range(panels * part // parts, panels * (part + 1) // parts):
-        columns, start, at = min(width, N - p * width), row0 + p * width, p * half * width
+        columns, start, at = min(width, N - p * width), row0 + p * width, p * words * width
         in_blocks = K // (2 * PAIR_LANES) * PAIR_LANES if columns == width else 0
         for k in range(0, in_blocks, PAIR_LANES):
             for j in range(0, width, PAIR_LANES):
@@ -130,6 +132,7 @@ def pack_transposed_bf16(part, parts, weights, row0, row1, out):  # type: ignore
                 out[at + k * width + j] = row[k - in_blocks]
         for k in range(in_blocks, half):
             out[at + k * width + columns : at + (k + 1) * width] = 0
+        out[at + half * width : at + words * width] = 0
     release(row)
 
 

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.kernels.arrays import array_at, release, scratch
-from nmt.rnn.kernels.bfloat16 import holds_pairs, to_pairs
+from nmt.rnn.kernels.bfloat16 import holds_pairs, pair_words, to_pairs
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.int8 import TAIL, holds_quads, to_quads
-from nmt.rnn.kernels.jit import external, external_by_elements, kernel, task
-from nmt.rnn.kernels.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
+from nmt.rnn.kernels.jit import external_by_elements, kernel, task
 from nmt.rnn.kernels.moves import address, advance
 from nmt.rnn.kernels.packing import (
     PANEL_BYTES,
@@ -34,6 +33,13 @@ from nmt.rnn.kernels.packing import (
 )
 from nmt.rnn.kernels.pool import run_team
 from nmt.rnn.kernels.recipes import family
+from nmt.rnn.kernels.row_products import (
+    ROW_BLOCK,
+    product_rows_bf16,
+    product_rows_f4,
+    product_rows_f8,
+    product_rows_int8,
+)
 from nmt.rnn.kernels.segments import by_panels, rows_in, share
 from nmt.rnn.kernels.team import address_of, given_array, numbers_of, task_table
 
@@ -67,43 +73,6 @@ __all__ = [
 
 
 _MAX_ROWS = TARGET.max_rows
-_PANEL_F4, _PANEL_F8 = TARGET.panel_width(np.float32), TARGET.panel_width(np.float64)
-# Rows of A that go through all panels before the next rows: they stay in the second cache
-# meanwhile.
-_ROW_BLOCK = 24 * _MAX_ROWS
-_POINTER, _SIZE = "voidptr", "int64"
-
-
-def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
-    """A product of rows by tiles; panels are `width` columns of elements of `size` bytes."""
-
-    def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-        for m0 in range(0, M, _ROW_BLOCK):
-            block = min(_ROW_BLOCK, M - m0)
-            # Tiles of nearly equal height: a lone last row would cost as much time as five.
-            tiles = (block + _MAX_ROWS - 1) // _MAX_ROWS
-            height, taller = block // tiles, block % tiles
-            for n0 in range(0, N, width):
-                columns, panel, m = min(width, N - n0), advance(b, n0 * K * size), m0
-                for n in range(tiles):
-                    rows = height + (1 if n < taller else 0)
-                    target = advance(c, (m * ldc + n0) * size)
-                    tile(target, ldc, advance(a, m * lda * size), lda, 1, panel, K, columns, accumulate, rows)
-                    m += rows
-
-    return product_rows
-
-
-_ROWS_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
-# product_rows(a, lda, b, c, ldc, M, N, K, accumulate), inside compiled code: C[M, N] (+)= A[M, K] @
-# B on one thread; a and c are addresses with row strides in elements, b the packed matrix,
-# accumulate 0 or 1.
-product_rows_f4 = external(_product_rows(tile_f4, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_f4")
-product_rows_f8 = external(_product_rows(tile_f8, _PANEL_F8, 8), _ROWS_ARGUMENTS, name="product_rows_f8")
-# Of pairs: lda and K count pairs.
-product_rows_bf16 = external(_product_rows(tile_bf16, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_bf16")
-# Of quads: lda and K count words, tails included.
-product_rows_int8 = external(_product_rows(tile_int8, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_int8")
 # By the dtype of packed weights, and whether the transpose is packed.
 PACKING: dict[tuple[np.dtype, bool], Any] = {
     (np.dtype(np.float32), False): pack,
@@ -144,15 +113,15 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
         first_panel, last_panel = panels * part // parts, panels * (part + 1) // parts
     else:
         low, high = total * part // parts, total * (part + 1) // parts
-    pieces, count = share(segments, low, high, _ROW_BLOCK)
+    pieces, count = share(segments, low, high, ROW_BLOCK)
     lda, ldc = A.shape[1], C.shape[1]
     rounding = holds_pairs(B) or holds_quads(B)
-    steps = (K + 1) // 2 if holds_pairs(B) else (K + 3) // 4 + TAIL if holds_quads(B) else K
-    rounded = scratch(_ROW_BLOCK * steps if rounding else 0, np.uint32)
+    steps = pair_words(K) if holds_pairs(B) else (K + 3) // 4 + TAIL if holds_quads(B) else K
+    rounded = scratch(ROW_BLOCK * steps if rounding else 0, np.uint32)
     begin = 0
     while begin < count:
         end, rows = begin, 0
-        while end < count and (end == begin or rows + pieces[end, 1] <= _ROW_BLOCK):
+        while end < count and (end == begin or rows + pieces[end, 1] <= ROW_BLOCK):
             rows += pieces[end, 1]
             end += 1
         if rounding:

@@ -9,6 +9,7 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.weights import initial_array
+from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.cell import Param
 from nmt.rnn.device import Array, Device
 from nmt.rnn.layers.layer_states import check_array
@@ -23,7 +24,7 @@ class LayerParams:
         """`where`: who complains. All zero at first."""
         self.shapes, self.dtype = dict(shapes), dtype
         self._where, self._device = where, device
-        self._flat = device.xp.zeros(sum(math.prod(p.shape) for p in shapes.values()), dtype)
+        self._flat = zeros_of(device.xp, (sum(math.prod(p.shape) for p in shapes.values()),), dtype)
         self._views = self.views(self._flat)
         self.arrays: Arrays = dict(self._views)
 

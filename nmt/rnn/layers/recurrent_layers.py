@@ -14,7 +14,7 @@ import numpy as np
 from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import Arrays
-from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.arrays.workspace import Workspace, zeros_of
 from nmt.rnn.device import Array
 from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
 from nmt.rnn.layers.layer_states import States, check_array
@@ -296,7 +296,7 @@ class RecurrentLayers(LayerStack):
 
     def _shares(self, side: Side) -> Arrays:
         """Zero gradients of a cell's parameters, to be added to."""
-        return {name: self.device.xp.zeros(p.shape, self.dtype) for name, p in side.scan.params.items()}
+        return {name: zeros_of(self.device.xp, p.shape, self.dtype) for name, p in side.scan.params.items()}
 
     def _add(self, side: Side, shares: Arrays, params: Arrays) -> None:
         """Add a cell's gradients to those of the layers' parameters."""
@@ -315,7 +315,7 @@ class RecurrentLayers(LayerStack):
     def _check_d_y(self, d_y: Array | None, T: int, B: int) -> Array:
         """The gradient of y, time first; zero where None is given. Raises ShapeError."""
         if d_y is None:
-            return self.device.xp.zeros((T, B, self.output_size), self.dtype)
+            return zeros_of(self.device.xp, (T, B, self.output_size), self.dtype)
         if self.batch_first:
             return self._check("d_y", d_y, (B, T, self.output_size)).swapaxes(0, 1)
         return self._check("d_y", d_y, (T, B, self.output_size))

@@ -11,6 +11,7 @@ from nmt.errors import ShapeError
 from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.array_names import SEQUENCE, Arrays
 from nmt.rnn.arrays.features import shaped
+from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.profile import operation
 from nmt.rnn.scan.drop_connect import joined
 from nmt.rnn.scan.forward_pass import pick
@@ -51,7 +52,7 @@ class BackwardPass:
         axes = (rows.S, rows.B) if place.source_axis else (rows.B,)
         width = setup.cell.output_size if name == "y" else place.width or 1
         if given is None:
-            array = setup.device.xp.zeros((rows.T, *axes, width), setup.dtype)
+            array = zeros_of(setup.device.xp, (rows.T, *axes, width), setup.dtype)
         else:
             T = rows.T if packing is None else packing.steps
             array = setup.checks.array(f"d_{name}", given, (T, *axes), width)

@@ -15,6 +15,7 @@ import numpy as np
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.cell import axes_of
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Gradients, Tape
@@ -124,4 +125,4 @@ class ChunkedScan:
         return total
 
     def _zeros(self, T: int, B: int, width: int) -> Any:
-        return self.scan.device.xp.zeros((T, B, *axes_of(width)), self.scan.dtype)
+        return zeros_of(self.scan.device.xp, (T, B, *axes_of(width)), self.scan.dtype)

@@ -101,10 +101,11 @@ def test_rounding_to_the_nearest_even(count):
 @pytest.mark.parametrize("parts", [1, 3])
 def test_packing_is_panels_of_pairs_filled_with_zeros(K, N, parts):
     weights = normal(np.random.default_rng(K), K + 2, N)
-    half = (K + 1) // 2
-    padded = np.zeros((half, -(-N // WIDTH) * WIDTH), "u4")
-    padded[:, :N] = paired(weights[1 : K + 1])
-    expected = padded.reshape(half, -1, WIDTH).transpose(1, 0, 2).ravel()
+    words = products.words_of(K, "u4")
+    assert words == -(-K // (2 * TARGET.pairs_at_a_time)) * TARGET.pairs_at_a_time
+    padded = np.zeros((words, -(-N // WIDTH) * WIDTH), "u4")
+    padded[: (K + 1) // 2, :N] = paired(weights[1 : K + 1])
+    expected = padded.reshape(words, -1, WIDTH).transpose(1, 0, 2).ravel()
     np.testing.assert_array_equal(packed_of(weights, 1, K + 1, parts), expected)
     transposed = np.ascontiguousarray(np.vstack([np.zeros((1, K), "f4"), weights[1 : K + 1].T]))
     out = np.full_like(expected, 0xFFFFFFFF)
@@ -204,15 +205,47 @@ def test_the_division_of_rows_into_segments_does_not_show_in_a_gradient():
 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 targets")
-@pytest.mark.parametrize("name", ["avx512", "avx2", "generic"])
-def test_every_target_gives_the_same_bits(name):
+@pytest.mark.parametrize("name", ["avx512_bf16", "avx512", "avx2"])
+def test_every_target_without_a_matrix_unit_gives_the_same_bits(name):
     """Products of bfloat16 are exact in float32, so that only the order of the sums could differ."""
-    if {"avx512": 16, "avx2": 8}.get(name, 0) > TARGET.lanes:
+    if {"avx2": 8}.get(name, 16) > TARGET.lanes or (name == "avx512_bf16" and not TARGET.has_bf16):
         pytest.skip(f"this machine has no {name}")
+    assert _results_of(name) == _results_of("generic")
+
+
+def _results_of(name):
+    """Of a process for this target: what `results` says."""
     code = (
         "from nmt.rnn.kernels.features import TARGET; from tests.rnn.kernels.test_bfloat16 import results; "
-        "print(TARGET.name, TARGET.has_bf16, results(2))"
+        "print(TARGET.name, results(2))"
     )
     environment = {**os.environ, "NMT_CPU": name, "PYTHONPATH": str(ROOT)}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    assert found.stdout.split() == [name, "False", results(1)], found.stderr
+    assert found.stdout.split()[:1] == [name], found.stderr
+    return found.stdout.split()[1]
+
+
+@pytest.mark.skipif(not TARGET.has_amx, reason="this processor has no AMX, or the system does not let us use it")
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 31, 33, 64])
+@pytest.mark.parametrize(("K", "N"), [(1, 1), (31, 16), (33, 17), (64, 33)])
+def test_tiles_touch_nothing_beside_their_rows_and_columns(rows, K, N):
+    """What surrounds C in memory stays, and what lies behind A and B does not matter."""
+    rng = np.random.default_rng(rows)
+    words, size = products.words_of(K, "u4"), products.packed_size(K, N, "u4")
+    A, W = normal(rng, rows, K), normal(rng, K, N)
+    fence = np.full(64 + rows * (N + 3) + 64, 7, "f4")
+    a, b = np.full(rows * words + 512, 0x7FC07FC0, "u4"), np.full(size + 512, 0x7FC07FC0, "u4")
+    b[:size] = packed_of(W)
+    _rows_of_pairs(A, a, b, fence, 64, N + 3, rows, N, K, words)
+    C = fence[64 : 64 + rows * (N + 3)].reshape(rows, N + 3)
+    np.testing.assert_allclose(C[:, :N], as_exact(A) @ as_exact(W), rtol=0, atol=2e-5)
+    assert (C[:, N:] == 7).all()
+    assert (fence[:64] == 7).all()
+    assert (fence[-64:] == 7).all()
+
+
+@kernel
+def _rows_of_pairs(A, a, b, out, start, ldc, M, N, K, words):
+    bfloat16.to_pairs(products.address(A, 0), K, M, K, products.address(a, 0))
+    c = products.address(out, start)
+    products.product_rows_bf16(products.address(a, 0), words, products.address(b, 0), c, ldc, M, N, words, 0)

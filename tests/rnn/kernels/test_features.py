@@ -71,8 +71,8 @@ def test_an_unknown_target_is_refused_in_one_line():
         "except DeviceError as error:\n    print(error)"
     )
     assert _run("sse9", code).stdout == (
-        "NMT_CPU: must be one of avx512_bf16, avx512_vnni, avx512, avx2_vnni, avx2, generic, native, got 'sse9'; "
-        "unset it to use the whole machine\n"
+        "NMT_CPU: must be one of avx512_amx, avx512_bf16, avx512_vnni, avx512, avx2_vnni, avx2, generic, "
+        "native, got 'sse9'; unset it to use the whole machine\n"
     )
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import row_kernels, tuning
@@ -17,9 +15,6 @@ from nmt.rnn.kernels.cuda.device_model import ModelOperations
 from nmt.rnn.kernels.cuda.kernel import Runtime
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 from nmt.rnn.profile import Clock
-
-ALIGNED = 64
-"""Numbers: an array in a group begins at a line of the cache, and where tensor cores may read it."""
 
 
 class CudaDevice(ModelOperations):
@@ -62,14 +57,6 @@ class CudaDevice(ModelOperations):
         if role not in self._buffers or self._buffers[role].size < size:
             self._buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
         return self._buffers[role][:size].view(dtype)
-
-    def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
-        """In one piece of memory, each at a multiple of ALIGNED numbers."""
-        sizes = [prod(shape) for shape in shapes.values()]
-        ends = np.cumsum([-(-size // ALIGNED) * ALIGNED for size in sizes]).tolist()
-        whole = self.xp.zeros(ends[-1] if ends else 0, dtype)
-        places = zip(shapes.items(), [0, *ends], sizes, strict=False)
-        return Group(((name, whole[at : at + size].reshape(shape)) for (name, shape), at, size in places), whole)
 
     def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
         if self._recording:  # the whole is recorded, this being a part of it
