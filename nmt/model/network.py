@@ -11,7 +11,6 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets
-from nmt.model.consistency import add_divergence
 from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.model.positions import embedding_deviation, make_positions
 from nmt.model.risk import risk_loss
@@ -352,11 +351,10 @@ class Network:
                 device, layer, h, into, rows=rows, batch=batch, how=how, label_smoothing=label_smoothing, scale=scale
             )
         else:
-            sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads)
+            divergence = how.objective.r_drop if into is not None else 0.0
+            sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads, divergence)
         if into is None:
             return sums, None
-        if weight := how.objective.r_drop:
-            sums[1] += add_divergence(device, layer, h, into, weight=weight, scale=scale, threads=how.threads)
         d_y = how.allocate(y.shape, self.dtype)
         with operation("output layer gradients: scattering rows"):
             device.spread_rows(into.h, rows, d_y.reshape(-1, H))

@@ -191,12 +191,14 @@ class Device:
         gradients: OutputGradients | None,
         scale: float,
         threads: int,
+        divergence: float = 0.0,
     ) -> Array:
         """The cross entropy of the output layer's distribution against targets, and its gradients.
 
         h [R, H], contiguous; targets int32 [R] of the host. Returns float64 [3], sums over the rows: negative log
         likelihood, smoothed loss, rows whose target is the first most probable token. `scale` is a factor of the
-        gradients alone. Raises ShapeError. (See kernels/output.py.)
+        gradients alone. `divergence`: how much of the divergence of rows 2 i and 2 i + 1 is added to the loss, where
+        there are gradients. Raises ShapeError. (See kernels/output.py.)
         """
         raise NotImplementedError
 

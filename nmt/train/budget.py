@@ -121,7 +121,7 @@ def measured_pace(
 
         began = time.monotonic()
         timing = DryRun(config, threads, say, device).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
-        return Pace(timing.seconds / timing.updates, time.monotonic() - began)
+        return Pace(timing.median, time.monotonic() - began)
 
     return measure
 

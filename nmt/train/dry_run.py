@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nmt.inference.loading import resolve_threads
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Timing:
-    """What some updates took by the clock, making their batches included, and what they learned from."""
+    """What some updates took by the clock, making their batches included, and what they learned from. `median`: seconds
+    of one, of which single slow ones, in which code was compiled, are no part."""
 
     updates: int
     seconds: float
+    median: float
     src_tokens: int
     tgt_tokens: int
     profile: Profile
@@ -97,16 +100,19 @@ class DryRun:
         for _ in range(warm_up):
             self._update(next(updates_to_do))
         done = src_tokens = tgt_tokens = 0
+        each: list[float] = []
         with recording(self.model.device.clock()) as profile:
             began = time.perf_counter()
             while done < updates and (done < 3 or time.perf_counter() - began < seconds):
+                start = time.perf_counter()
                 batches = next(updates_to_do)
                 self._update(batches)
+                each.append(time.perf_counter() - start)
                 done += 1
                 src_tokens, tgt_tokens = src_tokens + batches.num_src_tokens, tgt_tokens + batches.num_tgt_tokens
             self.model.device.synchronize()
             took = time.perf_counter() - began
-        return Timing(done, took, src_tokens, tgt_tokens, profile)
+        return Timing(done, took, median(each), src_tokens, tgt_tokens, profile)
 
     def _choose(self, say: Callable[[str], None]) -> int:
         """The configured batch size, or the one that `auto` stands for, which `say` is told."""

@@ -189,3 +189,16 @@ def test_a_plan_for_ranks_is_bounded_by_compute_and_by_the_network(tmp_path: Pat
     assert efficiency(1.0, sizes, [1, 2], 1e12) == pytest.approx([1.0, 1.0], abs=1e-2)
     slow = efficiency(1e-3, sizes, [1, 2, 8, 64], 1e5)
     assert slow == sorted(slow, reverse=True) and slow[0] == 1.0 and slow[-1] < 0.1
+
+
+def test_the_median_knows_nothing_of_an_update_that_was_slow(tmp_path, monkeypatch):
+    """One in which code is compiled, say, takes as long as many others."""
+    tried, now = dry_run(tmp_path), [0.0]
+
+    def update(batches):
+        now[0] += 100.0 if now[0] == 2.0 else 1.0
+
+    monkeypatch.setattr(tried, "_update", update)
+    monkeypatch.setattr("nmt.train.dry_run.time.perf_counter", lambda: now[0])
+    timing = tried.measure(5, warm_up=1)
+    assert (timing.median, timing.seconds) == (1.0, 104.0)

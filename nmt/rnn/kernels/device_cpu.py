@@ -90,6 +90,7 @@ class CPUDevice(Device):
         gradients: OutputGradients | None,
         scale: float,
         threads: int,
+        divergence: float = 0.0,
     ) -> np.ndarray:
         from nmt.rnn.kernels.output import output_loss
         from nmt.rnn.kernels.packed_weights import packed_output
@@ -99,7 +100,19 @@ class CPUDevice(Device):
         d_h, d_W, d_b = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
         bias, tied = layer.weights[layer.bias], layer.tied
         sums = output_loss(
-            h, packed, back, bias, targets, label_smoothing, d_h, d_W, d_b, scale, threads, transposed=tied
+            h,
+            packed,
+            back,
+            bias,
+            targets,
+            label_smoothing,
+            d_h,
+            d_W,
+            d_b,
+            scale,
+            threads,
+            transposed=tied,
+            divergence=divergence,
         )
         return np.array(sums, np.float64)
 

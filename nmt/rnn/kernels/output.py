@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.weights import PAIRS
+from nmt.rnn.kernels.activations import exp
+from nmt.rnn.kernels.arrays import release, scratch
 from nmt.rnn.kernels.jit import kernel
 from nmt.rnn.kernels.pool import run_parallel
 from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_gradient_bf16
@@ -49,6 +51,51 @@ def _loss_rows(  # type: ignore[no-untyped-def]
         nll[r], smoothed[r], correct[r] = row_loss(row, targets[r], label_smoothing, scale, want_gradient)
 
 
+@kernel
+def _loss_pairs(  # type: ignore[no-untyped-def]
+    part,
+    parts,
+    logits,
+    bias,
+    targets,
+    label_smoothing,
+    scale,
+    weight,
+    nll,
+    smoothed,
+    correct,
+    divergences,
+):
+    """`_loss_rows` with gradients and, for rows 2 i and 2 i + 1, `weight` times the divergence of their distributions P
+    and Q: half of KL(P || Q) + KL(Q || P) (Liang et al., R-Drop (2021), equation 3)."""
+    pairs, V, number = targets.size // 2, bias.size, logits.dtype.type
+    likelihood, shares = scratch((2, V), logits.dtype), scratch((2, V), logits.dtype)
+    half = number(0.5 * weight * scale)
+    for i in range(pairs * part // parts, pairs * (part + 1) // parts):
+        for n in range(2):
+            r, row = 2 * i + n, logits[2 * i + n]
+            for j in range(V):
+                row[j] += bias[j]
+                likelihood[n, j] = row[j]
+            nll[r], smoothed[r], correct[r] = row_loss(likelihood[n], targets[r], label_smoothing, scale, True)
+            log_total = number(nll[r] + np.float64(row[targets[r]]))
+            for j in range(V):
+                row[j] -= log_total
+                shares[n, j] = exp(row[j])
+        one, other, p, q = logits[2 * i], logits[2 * i + 1], shares[0], shares[1]
+        of_one, of_other = number(0), number(0)
+        for j in range(V):
+            of_one += p[j] * (one[j] - other[j])
+            of_other += q[j] * (other[j] - one[j])
+        divergences[i] = weight * 0.5 * (np.float64(of_one) + np.float64(of_other))
+        for j in range(V):
+            difference, excess = one[j] - other[j], p[j] - q[j]
+            one[j] = likelihood[0, j] + half * (p[j] * (difference - of_one) + excess)
+            other[j] = likelihood[1, j] - half * (q[j] * (difference + of_other) + excess)
+    release(shares)
+    release(likelihood)
+
+
 def _check(h: Array, b: Array, targets: Array) -> None:
     """Refuse what compiled code would read past its end."""
     if h.ndim != 2 or not h.flags.c_contiguous:
@@ -82,6 +129,7 @@ def output_loss(
     chunk: int | None = None,
     *,
     transposed: bool = False,
+    divergence: float = 0.0,
 ) -> tuple[float, float, int]:
     """The cross entropy of `softmax(h @ W + b)` against `targets`, and its gradients.
 
@@ -98,6 +146,8 @@ def output_loss(
         db: [V]; added to, or None.
         scale: factor of the gradients, not of the losses.
         chunk: rows whose logits exist at a time; None for `chunk_rows`.
+        divergence: how much of the divergence between rows 2 i and 2 i + 1 is added to the smoothed loss, and to the
+            gradients; 0 for nothing. With it there are gradients, R and chunk are even.
 
     Returns:
         Sums over the rows, in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
@@ -105,9 +155,11 @@ def output_loss(
         threads.
 
     Raises:
-        ShapeError: an array has another shape, dtype or layout, or a target is no class.
+        ShapeError: an array has another shape, dtype or layout, or a target is no class; rows are no pairs.
     """
     _check(h, b, targets)
+    if divergence and (len(h) % 2 or (chunk or 0) % 2):
+        raise ShapeError(f"output_loss: with a divergence of pairs rows must be even, got {len(h)}, chunk {chunk}")
     rows, hidden = h.shape
     vocab = b.shape[0]
     gradients = d_h is not None or dW is not None or db is not None
@@ -115,6 +167,7 @@ def output_loss(
     chunk = chunk_rows(W_packed.dtype) if chunk is None else chunk
     logits = aligned((min(chunk, rows), vocab), h.dtype)
     nll, smoothed, correct = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
+    divergences = np.zeros(rows // 2)
     for r0 in range(0, rows, chunk):
         r1 = min(rows, r0 + chunk)
         h_part, block, segments = h[r0:r1], logits[: r1 - r0], np.array([[0, r1 - r0]], np.int64)
@@ -124,7 +177,12 @@ def output_loss(
         sums = nll[r0:r1], smoothed[r0:r1], correct[r0:r1]
         smoothing, factor = float(label_smoothing), float(scale)
         with operation("output layer: loss"):
-            run_parallel(_loss_rows, num_threads, block, b, targets[r0:r1], smoothing, factor, gradients, *sums)
+            if divergence and gradients:
+                extra = divergences[r0 // 2 : r1 // 2]
+                given = block, b, targets[r0:r1], smoothing, factor, float(divergence), *sums, extra
+                run_parallel(_loss_pairs, num_threads, *given)
+            else:
+                run_parallel(_loss_rows, num_threads, block, b, targets[r0:r1], smoothing, factor, gradients, *sums)
         if d_h is not None:
             with operation("output layer gradients: h", multiply_adds=size):
                 run_parallel(product, num_threads, block, 0, Wt_packed, d_h[r0:r1], 0, vocab, hidden, segments, 0)
@@ -147,4 +205,4 @@ def output_loss(
         if db is not None:
             with operation("output layer gradients: sums for b"):
                 run_parallel(sum_rows, num_threads, block, 0, vocab, segments, db, 1)
-    return float(nll.sum()), float(smoothed.sum()), int(correct.sum())
+    return float(nll.sum()), float(smoothed.sum()) + float(divergences.sum()), int(correct.sum())

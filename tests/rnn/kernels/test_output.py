@@ -49,6 +49,42 @@ def _reference(h, W, b, targets, eps, scale):
     )
 
 
+def _divergence(h, W, b, weight, scale):
+    """R-Drop's equation 3 over neighbouring rows, and its gradients."""
+    h, W = h.astype("f8"), W.astype("f8")
+    logits = h @ W + b
+    log_p = logits - logits.max(axis=1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    one, other = log_p[0::2], log_p[1::2]
+    p, q = np.exp(one), np.exp(other)
+    of_one, of_other = (p * (one - other)).sum(1, keepdims=True), (q * (other - one)).sum(1, keepdims=True)
+    gradient = np.empty_like(logits)
+    gradient[0::2] = p * (one - other - of_one) + p - q
+    gradient[1::2] = q * (other - one - of_other) + q - p
+    gradient *= 0.5 * weight * scale
+    return 0.5 * weight * (of_one + of_other).sum(), (gradient @ W.T, h.T @ gradient, gradient.sum(axis=0))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("rows", "hidden", "vocab"), [(2, 5, 7), (34, 20, 101), (300, 32, 64)])
+def test_pairs_of_rows_that_should_predict_alike(dtype, threads, rows, hidden, vocab):
+    h, W, b, targets = _case(rows, hidden, vocab, dtype)
+    (nll, smoothed, correct), plain = _reference(h, W, b, targets, 0.1, 0.5)
+    extra, more = _divergence(h, W, b, 5.0, 0.5)
+    d_h, dW, db = np.full_like(h, np.nan), np.ones_like(W), np.ones_like(b)
+    found = output_loss(h, *_packed(W), b, targets, 0.1, d_h, dW, db, 0.5, threads, 32, divergence=5.0)
+    np.testing.assert_allclose(found, (nll, smoothed + extra, correct), rtol=10 * TOLERANCE[dtype])
+    for name, got, want in zip("hWb", (d_h, dW - 1, db - 1), map(np.add, plain, more), strict=True):
+        compare.assert_close(got, want, 10 * TOLERANCE[dtype], name)
+
+
+def test_rows_of_a_divergence_are_pairs():
+    h, W, b, targets = _case(3, 5, 7, "f4")
+    with pytest.raises(ShapeError, match="rows must be even, got 3"):
+        output_loss(h, *_packed(W), b, targets, 0.0, h.copy(), W.copy(), b.copy(), 1.0, 1, divergence=1.0)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("rows", "hidden", "vocab"), SIZES)
 @pytest.mark.parametrize("eps", [0.0, 0.1])

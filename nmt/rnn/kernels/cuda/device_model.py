@@ -13,6 +13,7 @@ from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.device import OutputGradients, OutputLayer
+from nmt.rnn.divergence import add_divergence
 from nmt.rnn.kernels.cuda import best, choose, ensemble, optimizer, output, rows, search
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices
@@ -47,6 +48,7 @@ class ModelOperations(GPUBase):
         gradients: OutputGradients | None,
         scale: float,
         threads: int,
+        divergence: float = 0.0,
     ) -> Any:
         bias = layer.weights[layer.bias]
         if targets.size and not 0 <= targets.min() <= targets.max() < len(bias):
@@ -55,7 +57,10 @@ class ModelOperations(GPUBase):
                 f"{targets.max()}; check the vocabulary"
             )
         given = self.upload(targets)
-        return output.output_loss(self._matrices(layer, h), h, layer, given, label_smoothing, scale, gradients)
+        sums = output.output_loss(self._matrices(layer, h), h, layer, given, label_smoothing, scale, gradients)
+        if divergence and gradients is not None:
+            sums[1] += add_divergence(self, layer, h, gradients, weight=divergence, scale=scale, threads=threads)
+        return sums
 
     def best_tokens(
         self,
