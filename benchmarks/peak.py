@@ -1,11 +1,12 @@
-"""How many operations a second this machine can do at all, in float32 and on int8: multiply-adds on registers,
-no memory.
+"""How many operations a second this machine can do at all: multiply-adds on registers, no memory, in float32 and on
+int8; in bfloat16 a product whose operands stay in the second cache.
 
 Every benchmark reports its speed as a share of one of these. Run: python benchmarks/peak.py [threads]
 """
 
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numba
@@ -14,11 +15,13 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import byte_sums
-from nmt.rnn.kernels.jit import numba_types
+from nmt.rnn.kernels.jit import kernel, numba_types
 from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.products import address, product_rows_bf16, words_of
 
 # Enough independent chains to hide the latency of a multiply-add, few enough to stay in registers.
 _CHAINS = 10
@@ -97,6 +100,32 @@ def measure_byte_peak(num_threads: int, repeats: int = 15) -> float:
     return 8 * TARGET.lanes * _chains_a_second(_spin_bytes, np.int32(0x01010101), num_threads, repeats) / 1e9
 
 
+def measure_pair_peak(num_threads: int, repeats: int = 15) -> float:
+    """The same of products of bfloat16, of some rows with some panels."""
+    rows, columns, K, count = 96, 8 * TARGET.panel_width("f4"), 384, 1000
+    words = words_of(K, "u4")
+    shapes = (rows, words), (columns, words), (rows, columns)
+    kinds = ("u4", "u4", "f4")
+    operands = [
+        [aligned(shape, kind, zeros=True) for shape, kind in zip(shapes, kinds, strict=True)] for _ in range(num_threads)
+    ]
+    seconds = float("inf")
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        with ThreadPoolExecutor(num_threads) as threads:
+            list(threads.map(lambda arrays: _spin_pairs(*arrays, count), operands))
+        seconds = min(seconds, time.perf_counter() - begin)
+    return 2 * rows * columns * K * count * num_threads / seconds / 1e9
+
+
+@kernel
+def _spin_pairs(a, b, c, count):  # type: ignore[no-untyped-def]
+    rows, words, columns = a.shape[0], a.shape[1], b.shape[0]
+    for _ in range(count):
+        left, right, target = address(a, 0), address(b, 0), address(c, 0)
+        product_rows_bf16(left, words, right, target, columns, rows, columns, words, 0)
+
+
 def _chains_a_second(spin: Any, start: Any, num_threads: int, repeats: int) -> float:
     count, out = 1_000_000, np.zeros(num_threads, type(start))
     run_parallel(spin, num_threads, start, 1, out)
@@ -111,4 +140,5 @@ def _chains_a_second(spin: Any, start: Any, num_threads: int, repeats: int) -> f
 if __name__ == "__main__":
     threads = int(sys.argv[1]) if len(sys.argv) > 1 else default_threads()
     print(f"{TARGET.name}: {measure_peak(threads):.0f} GFLOP/s in float32 on {threads} threads")
+    print(f"{TARGET.name}: {measure_pair_peak(threads):.0f} GFLOP/s in bfloat16 on {threads} threads")
     print(f"{TARGET.name}: {measure_byte_peak(threads):.0f} GOP/s on int8 on {threads} threads")

@@ -27,8 +27,8 @@ _WIDTH = 2 * _SIDE
 _SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
 _INT64, _INT16, _INT8 = ir.IntType(64), ir.IntType(16), ir.IntType(8)
 _BYTES = _INT8.as_pointer()
-# Rows of A that go through all panels before the next rows: they stay in the second cache meanwhile.
-_ROW_BLOCK = 8 * TILE_ROWS
+ROW_BLOCK = 8 * TILE_ROWS
+"""Rows of A that go through all panels before the next rows: they stay in the second cache meanwhile."""
 
 
 def _call(b: ir.IRBuilder, name: str, *arguments: ir.Value | int) -> None:
@@ -159,7 +159,7 @@ def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-unt
     m0 = 0
     while m0 < M:
         rows = min(TILE_ROWS, M - m0)
-        block = min(_ROW_BLOCK, (M - m0) // rows * rows)
+        block = min(ROW_BLOCK, (M - m0) // rows * rows)
         _set_tiles(address(sizes, 0), min(rows, _SIDE), rows - min(rows, _SIDE))
         for n0 in range(0, N, _WIDTH):
             panel, columns = advance(b, n0 * K * 4), min(_WIDTH, N - n0)

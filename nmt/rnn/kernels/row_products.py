@@ -16,7 +16,7 @@ from nmt.rnn.kernels.moves import advance
 
 _MAX_ROWS = TARGET.max_rows
 _PANEL_F4, _PANEL_F8 = TARGET.panel_width(np.float32), TARGET.panel_width(np.float64)
-ROW_BLOCK = 24 * _MAX_ROWS
+ROW_BLOCK = amx.ROW_BLOCK if TARGET.has_amx else 24 * _MAX_ROWS
 """Rows of A that go through all panels before the next rows: they stay in the second cache meanwhile."""
 
 _POINTER, _SIZE = "voidptr", "int64"
