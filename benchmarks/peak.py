@@ -105,9 +105,9 @@ def measure_pair_peak(num_threads: int, repeats: int = 15) -> float:
     rows, columns, K, count = 96, 8 * TARGET.panel_width("f4"), 384, 1000
     words = words_of(K, "u4")
     shapes = (rows, words), (columns, words), (rows, columns)
-    kinds = ("u4", "u4", "f4")
     operands = [
-        [aligned(shape, kind, zeros=True) for shape, kind in zip(shapes, kinds, strict=True)] for _ in range(num_threads)
+        [aligned(shape, kind, zeros=True) for shape, kind in zip(shapes, ("u4", "u4", "f4"), strict=True)]
+        for _ in range(num_threads)
     ]
     seconds = float("inf")
     for _ in range(repeats):

@@ -42,7 +42,8 @@ class Config(Section):
     compute_dtype: Literal["float32", "bfloat16", "int8"] = Field(
         default="float32",
         description="What is multiplied: numbers rounded to bfloat16 take a third of the time on a processor with "
-        "a matrix unit (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. Parameters, sums and losses are float32 either way. "
+        "a matrix unit (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. Parameters, sums "
+        "and losses are float32 either way. "
         "int8, for translating alone, takes a quarter or less on processors since 2019 (AVX-512 VNNI, AVX-VNNI, Arm "
         "dot products).",
     )

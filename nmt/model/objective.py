@@ -67,10 +67,10 @@ class Objective:
     """Weights of what is added to the loss of a batch, each 0 for nothing.
 
     r_drop: of the divergence between neighbouring rows of the batch, which then holds every sentence twice (see
-    Device.output_loss). guided_alignment: of the cross entropy between attention and `alignment`; coverage: of attention
-    that comes back to the same place (see attention_loss.py). widest_source: source positions that a batch may have,
-    for which attention is read out; a wider one compiles anew. risk: of the batch's rows, which then are candidates, in
-    place of their likelihood (see risk.py); nothing is added to it.
+    Device.output_loss). guided_alignment: of the cross entropy between attention and `alignment`; coverage: of
+    attention that comes back to the same place (see attention_loss.py). widest_source: source positions that a batch
+    may have, for which attention is read out; a wider one compiles anew. risk: of the batch's rows, which then are
+    candidates, in place of their likelihood (see risk.py); nothing is added to it.
     """
 
     r_drop: float = 0.0

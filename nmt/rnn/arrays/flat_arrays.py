@@ -8,7 +8,8 @@ from typing import Any
 
 class Group(dict[str, Any]):
     """Arrays by name. `whole`: one flat array in which all of them lie in their order, zero between them, so that one
-    call serves all; None where each has memory of its own, or they are a part of one. Groups of the same shapes from one device lie alike."""
+    call serves all; None where there is none, or they are a part of it. Groups of the same shapes from one device lie
+    alike."""
 
     def __init__(self, arrays: Iterable[tuple[str, Any]], whole: Any = None) -> None:
         super().__init__(arrays)

@@ -40,8 +40,8 @@ def _call(b: ir.IRBuilder, name: str, *arguments: ir.Value | int) -> None:
 
 @intrinsic
 def _set_tiles(typing_context: Any, memory: Any, upper: Any, lower: Any) -> Any:
-    """Give the tiles their sizes: those of the first 16 rows of C and A have `upper` rows, the others `lower`, which may
-    be 0; then they are not used. `memory` are 64 bytes of zeros."""
+    """Give the tiles their sizes: those of the first 16 rows of C and A have `upper` rows, the others `lower`, which
+    may be 0; then they are not used. `memory` are 64 bytes of zeros."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         memory, *heights = args
@@ -145,8 +145,8 @@ def _tile(c, ldc, a, lda, panel, K, accumulate, rows):  # type: ignore[no-untype
 def _copy_columns(target, target_stride, source, source_stride, rows, columns):  # type: ignore[no-untyped-def]
     """Strides in elements, places as addresses."""
     for m in range(rows):
-        to, came = array_at(advance(target, m * target_stride * 4), columns, np.float32), advance(source, m * source_stride * 4)
-        row = array_at(came, columns, np.float32)
+        to = array_at(advance(target, m * target_stride * 4), columns, np.float32)
+        row = array_at(advance(source, m * source_stride * 4), columns, np.float32)
         for j in range(columns):
             to[j] = row[j]
 

@@ -1,7 +1,8 @@
 """What this machine's vector unit can hold, and the register tile that fits it. Imports no Numba.
 
 The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or
-`generic`) forces a smaller target, and `native` code for this very processor instead of all of its level; it is read once, here.
+`generic`) forces a smaller target, and `native` code for this very processor instead of all of its level; it is read
+once, here.
 """
 
 import ctypes
@@ -27,9 +28,10 @@ signed), two products of pairs of 16 bits, or four plain ones."""
 @dataclass(frozen=True)
 class Target:
     """A vector unit: `lanes` float32 in a register, `vectors` registers across a panel, row tiles
-    up to `max_rows`; `has_bf16`: instructions for pairs of bfloat16, without which they are computed
-    as float32; `has_amx`: a matrix unit for them (see amx.py), which the system lets us use; `byte_sums`: what products of int8 are made of. `cpu` and `features` are what LLVM compiles for: no
-    more than every processor of this level has, so that its code runs on all of them, and gives the same bits."""
+    up to `max_rows`; `has_bf16`: instructions for pairs of bfloat16, without which they are computed as float32;
+    `has_amx`: a matrix unit for them (see amx.py), which the system lets us use; `byte_sums`: what products of int8
+    are made of. `cpu` and `features` are what LLVM compiles for: no more than every processor of this level has, so
+    that its code runs on all of them, and gives the same bits."""
 
     name: str
     lanes: int

@@ -180,9 +180,7 @@ def _add_panel_by_rows(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ig
     _rows_product(inputs, address(inputs, 0), rows, panel, address(dW, k0 * ldc + n0), ldc, K, columns, rows, 1)
 
 
-_pack_pairs, _add_pairs = (
-    (_pack_input_rows, _add_panel_by_rows) if TARGET.has_amx else (_pack_input_pairs, _add_panel)
-)
+_pack_pairs, _add_pairs = (_pack_input_rows, _add_panel_by_rows) if TARGET.has_amx else (_pack_input_pairs, _add_panel)
 
 
 @inner_kernel

@@ -3,8 +3,8 @@ TARGET.panel_width(dtype).
 
 The last panel is filled up with zeros, so that the tiles can always read whole vectors. Parts
 divide the panels. In bfloat16 an element is a pair along K, a uint32 (see bfloat16.py); an odd last
-row is paired with zeros, and so many rows of zeros follow as products take at a time. In int8 it is a quad, an int32, and a panel ends in what its columns start at and in
-their scales (see int8.py).
+row is paired with zeros, and rows of zeros follow up to a multiple of what products take at a time. In int8 it is a
+quad, an int32, and a panel ends in what its columns start at and in their scales (see int8.py).
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""R-Drop on devices that have no kernel of it: two passes over a sentence with other dropout should predict alike
-(Liang et al. 2021, section 2.1). The processor's is a part of the output layer's loss (kernels/output.py)."""
+"""R-Drop on a card, by array operations: two passes over a sentence with other dropout should predict alike (Liang et
+al. 2021, section 2.1). The processor's is a part of the output layer's loss (kernels/output.py)."""
 
 from __future__ import annotations
 
