@@ -202,6 +202,27 @@ class Device:
         """
         raise NotImplementedError
 
+    def row_losses(
+        self, h: Array, layer: OutputLayer, targets: np.ndarray, threads: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """At each row of h [R, H] the negative log-probability of its target, the mean of those of all tokens, float64
+        [R], and whether the target is the first most probable token, int64 [R]. On the processor alone."""
+        raise NotImplementedError
+
+    def weighted_gradients(
+        self,
+        h: Array,
+        layer: OutputLayer,
+        targets: np.ndarray,
+        weights: np.ndarray,
+        gradients: OutputGradients,
+        threads: int,
+    ) -> None:
+        """The gradients of a loss whose derivative by the logits of row r is weights[0, r] times its distribution, less
+        weights[1, r] everywhere, plus weights[2, r] at its target. weights [3, R], of h's dtype. On the processor
+        alone."""
+        raise NotImplementedError
+
     def best_tokens(
         self,
         outputs: Array,

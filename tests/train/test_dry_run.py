@@ -1,6 +1,7 @@
 """--plan, --profile and batch_size: auto, with the real model: only it has plans and operations."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 from nmt.cli.train import train
 from nmt.config import Config, config_from_dict, dump_config
 from nmt.errors import ConfigError
+from nmt.rnn.kernels.features import TARGET
 from nmt.train import batch_size
 from nmt.train.batch_size import SIZES, choose_batch_size, forecast
 from nmt.train.cost_report import cost_report
@@ -202,3 +204,9 @@ def test_the_median_knows_nothing_of_an_update_that_was_slow(tmp_path, monkeypat
     monkeypatch.setattr("nmt.train.dry_run.time.perf_counter", lambda: now[0])
     timing = tried.measure(5, warm_up=1)
     assert (timing.median, timing.seconds) == (1.0, 104.0)
+
+
+@pytest.mark.parametrize("has_amx", [False, True])
+def test_the_plan_says_where_bfloat16_is_faster(tmp_path, monkeypatch, has_amx):
+    monkeypatch.setattr("nmt.train.cost_report.TARGET", replace(TARGET, has_amx=has_amx))
+    assert ("compute_dtype: bfloat16" in cost_report(dry_run(tmp_path))) == has_amx

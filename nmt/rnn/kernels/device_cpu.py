@@ -97,24 +97,34 @@ class CPUDevice(Device):
 
         packed = packed_output(layer, threads)
         back = packed_output(layer, threads, transposed=True) if gradients else None
-        d_h, d_W, d_b = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
-        bias, tied = layer.weights[layer.bias], layer.tied
-        sums = output_loss(
-            h,
-            packed,
-            back,
-            bias,
-            targets,
-            label_smoothing,
-            d_h,
-            d_W,
-            d_b,
-            scale,
-            threads,
-            transposed=tied,
-            divergence=divergence,
-        )
-        return np.array(sums, np.float64)
+        into = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
+        given = h, packed, back, layer.weights[layer.bias], targets, label_smoothing, *into, scale, threads
+        return np.array(output_loss(*given, transposed=layer.tied, divergence=divergence), np.float64)
+
+    def row_losses(
+        self, h: np.ndarray, layer: OutputLayer, targets: np.ndarray, threads: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        from nmt.rnn.kernels.output import row_losses
+        from nmt.rnn.kernels.packed_weights import packed_output
+
+        return row_losses(h, packed_output(layer, threads), layer.weights[layer.bias], targets, threads)
+
+    def weighted_gradients(
+        self,
+        h: np.ndarray,
+        layer: OutputLayer,
+        targets: np.ndarray,
+        weights: np.ndarray,
+        gradients: OutputGradients,
+        threads: int,
+    ) -> None:
+        from nmt.rnn.kernels.output import weighted_gradients
+        from nmt.rnn.kernels.packed_weights import packed_output
+
+        packed, back = packed_output(layer, threads), packed_output(layer, threads, transposed=True)
+        into = gradients.h, gradients.matrix, gradients.bias
+        bias = layer.weights[layer.bias]
+        weighted_gradients(h, packed, back, bias, targets, weights, *into, threads, transposed=layer.tied)
 
     def best_tokens(
         self,

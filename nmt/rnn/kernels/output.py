@@ -1,6 +1,8 @@
 """The output layer and its cross entropy as one operation that never holds the logits of more than
 a chunk of rows."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from nmt.rnn.kernels.products import product, sum_rows, weight_gradient, weight_
 from nmt.rnn.kernels.softmax import row_loss
 from nmt.rnn.profile import operation
 
-__all__ = ["chunk_rows", "output_loss"]
+__all__ = ["chunk_rows", "output_loss", "row_losses", "weighted_gradients"]
 
 Array = NDArray[Any]
 
@@ -96,6 +98,21 @@ def _loss_pairs(  # type: ignore[no-untyped-def]
     release(likelihood)
 
 
+@kernel
+def _weigh_rows(part, parts, logits, bias, targets, weights):  # type: ignore[no-untyped-def]
+    """Turn this part's rows of logits into the derivative that `weighted_gradients` says."""
+    number = logits.dtype.type
+    for r in range(targets.size * part // parts, targets.size * (part + 1) // parts):
+        row = logits[r]
+        for j in range(row.size):
+            row[j] += bias[j]
+        row_loss(row, targets[r], 0.0, 1.0, True)
+        row[targets[r]] += number(1)
+        for j in range(row.size):
+            row[j] = weights[0, r] * row[j] - weights[1, r]
+        row[targets[r]] += weights[2, r]
+
+
 def _check(h: Array, b: Array, targets: Array) -> None:
     """Refuse what compiled code would read past its end."""
     if h.ndim != 2 or not h.flags.c_contiguous:
@@ -112,6 +129,58 @@ def _check(h: Array, b: Array, targets: Array) -> None:
             f"output_loss: targets must be classes from 0 and below {b.size}, "
             f"got {targets.min()} to {targets.max()}; check the vocabulary"
         )
+
+
+@dataclass(frozen=True)
+class _Output:
+    """An output layer with the rows it reads, and where gradients go, each None where they are not wanted; arrays as in
+    `output_loss`."""
+
+    h: Array
+    W_packed: Array
+    Wt_packed: Array | None
+    b: Array
+    d_h: Array | None
+    d_weights: Array | None
+    d_bias: Array | None
+    threads: int
+    transposed: bool
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether there are any."""
+        return self.d_h is not None or self.d_weights is not None or self.d_bias is not None
+
+    def each_chunk(self, fill: Callable[[Array, slice], None], chunk: int | None = None) -> None:
+        """Compute logits, let `fill` make of them what is multiplied further, and add to the gradients.
+
+        fill: is given logits [n, V] without the bias, which exist for this call alone, and which rows they are of. What
+            it leaves there is the loss's derivative by the logits, where there are gradients.
+        chunk: rows at a time; None for `chunk_rows`.
+        """
+        (rows, hidden), vocab, threads = self.h.shape, self.b.shape[0], self.threads
+        sum_products = weight_gradient_bf16 if self.W_packed.dtype == PAIRS else weight_gradient
+        chunk = chunk_rows(self.W_packed.dtype) if chunk is None else chunk
+        logits = aligned((min(chunk, rows), vocab), self.h.dtype)
+        for r0 in range(0, rows, chunk):
+            part = slice(r0, min(rows, r0 + chunk))
+            count = part.stop - r0
+            h, block, segments = self.h[part], logits[:count], np.array([[0, count]], np.int64)
+            size = count * hidden * vocab
+            with operation("output layer: logits", multiply_adds=size):
+                run_parallel(product, threads, h, 0, self.W_packed, block, 0, hidden, vocab, segments, 0)
+            fill(block, part)
+            if self.d_h is not None:
+                d_h = self.d_h[part]
+                with operation("output layer gradients: h", multiply_adds=size):
+                    run_parallel(product, threads, block, 0, self.Wt_packed, d_h, 0, vocab, hidden, segments, 0)
+            if self.d_weights is not None:
+                sides = (block, 0, vocab, h, 0, hidden) if self.transposed else (h, 0, hidden, block, 0, vocab)
+                with operation("output layer gradients: weights", multiply_adds=size):
+                    run_parallel(sum_products, threads, *sides, segments, self.d_weights, 1)
+            if self.d_bias is not None:
+                with operation("output layer gradients: sums for b"):
+                    run_parallel(sum_rows, threads, block, 0, vocab, segments, self.d_bias, 1)
 
 
 def output_loss(
@@ -160,49 +229,67 @@ def output_loss(
     _check(h, b, targets)
     if divergence and (len(h) % 2 or (chunk or 0) % 2):
         raise ShapeError(f"output_loss: with a divergence of pairs rows must be even, got {len(h)}, chunk {chunk}")
-    rows, hidden = h.shape
-    vocab = b.shape[0]
-    gradients = d_h is not None or dW is not None or db is not None
-    sum_products = weight_gradient_bf16 if W_packed.dtype == PAIRS else weight_gradient
-    chunk = chunk_rows(W_packed.dtype) if chunk is None else chunk
-    logits = aligned((min(chunk, rows), vocab), h.dtype)
+    rows, smoothing, factor = len(h), float(label_smoothing), float(scale)
+    output = _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed)
     nll, smoothed, correct = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
     divergences = np.zeros(rows // 2)
-    for r0 in range(0, rows, chunk):
-        r1 = min(rows, r0 + chunk)
-        h_part, block, segments = h[r0:r1], logits[: r1 - r0], np.array([[0, r1 - r0]], np.int64)
-        size = (r1 - r0) * hidden * vocab
-        with operation("output layer: logits", multiply_adds=size):
-            run_parallel(product, num_threads, h_part, 0, W_packed, block, 0, hidden, vocab, segments, 0)
-        sums = nll[r0:r1], smoothed[r0:r1], correct[r0:r1]
-        smoothing, factor = float(label_smoothing), float(scale)
+
+    def fill(logits: Array, part: slice) -> None:
+        given, sums = (logits, b, targets[part], smoothing, factor), (nll[part], smoothed[part], correct[part])
         with operation("output layer: loss"):
-            if divergence and gradients:
-                extra = divergences[r0 // 2 : r1 // 2]
-                given = block, b, targets[r0:r1], smoothing, factor, float(divergence), *sums, extra
-                run_parallel(_loss_pairs, num_threads, *given)
+            if divergence and output.has_gradients:
+                extra = divergences[part.start // 2 : part.stop // 2]
+                run_parallel(_loss_pairs, num_threads, *given, float(divergence), *sums, extra)
             else:
-                run_parallel(_loss_rows, num_threads, block, b, targets[r0:r1], smoothing, factor, gradients, *sums)
-        if d_h is not None:
-            with operation("output layer gradients: h", multiply_adds=size):
-                run_parallel(product, num_threads, block, 0, Wt_packed, d_h[r0:r1], 0, vocab, hidden, segments, 0)
-        if dW is not None:
-            left, right = ((block, vocab), (h_part, hidden)) if transposed else ((h_part, hidden), (block, vocab))
-            with operation("output layer gradients: weights", multiply_adds=size):
-                run_parallel(
-                    sum_products,
-                    num_threads,
-                    left[0],
-                    0,
-                    left[1],
-                    right[0],
-                    0,
-                    right[1],
-                    segments,
-                    dW,
-                    1,
-                )
-        if db is not None:
-            with operation("output layer gradients: sums for b"):
-                run_parallel(sum_rows, num_threads, block, 0, vocab, segments, db, 1)
+                run_parallel(_loss_rows, num_threads, *given, output.has_gradients, *sums)
+
+    output.each_chunk(fill, chunk)
     return float(nll.sum()), float(smoothed.sum()) + float(divergences.sum()), int(correct.sum())
+
+
+def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads: int) -> tuple[Array, Array, Array]:
+    """At each row, of arguments as in `output_loss`: negative log-probability of the target, the mean of those of all
+    classes (float64 [R]), and whether the target is the first largest logit (int64 [R]). Raises ShapeError."""
+    _check(h, b, targets)
+    nll, mean, correct = np.empty(len(h)), np.empty(len(h)), np.empty(len(h), np.int64)
+
+    def fill(logits: Array, part: slice) -> None:
+        with operation("output layer: loss"):
+            sums = nll[part], mean[part], correct[part]
+            run_parallel(_loss_rows, num_threads, logits, b, targets[part], 1.0, 1.0, False, *sums)
+
+    _Output(h, W_packed, None, b, None, None, None, num_threads, False).each_chunk(fill)
+    return nll, mean, correct
+
+
+def weighted_gradients(
+    h: Array,
+    W_packed: Array,
+    Wt_packed: Array,
+    b: Array,
+    targets: Array,
+    weights: Array,
+    d_h: Array,
+    dW: Array,
+    db: Array,
+    num_threads: int,
+    *,
+    transposed: bool = False,
+) -> None:
+    """Gradients of a loss whose derivative by the logits of row r is weights[0, r] * p, less weights[1, r] everywhere,
+    plus weights[2, r] at the target; p is the distribution of the row.
+
+    weights: [3, R], of h's dtype. All else as in `output_loss`. Raises ShapeError.
+    """
+    _check(h, b, targets)
+    if weights.dtype != h.dtype or weights.shape != (3, len(h)):
+        raise ShapeError(
+            f"weighted_gradients: weights must be {h.dtype} [3, {len(h)}], got {weights.dtype} {list(weights.shape)}; "
+            "convert them"
+        )
+
+    def fill(logits: Array, part: slice) -> None:
+        with operation("output layer: weighing"):
+            run_parallel(_weigh_rows, num_threads, logits, b, targets[part], np.ascontiguousarray(weights[:, part]))
+
+    _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed).each_chunk(fill)
