@@ -280,7 +280,7 @@ class Network:
         whole = whole_of(gradients)
         with operation("gradients: zeroing"):
             for g in gradients.values() if whole is None else (whole,):
-                g[...] = 0
+                self.device.clear(g, threads or default_threads())
         target = GradientTarget(
             gradients, max(1, objective.tokens(batch.tgt_lengths) if tokens is None else tokens), ready
         )

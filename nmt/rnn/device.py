@@ -153,6 +153,10 @@ class Device:
         """A plan ready to run; `packed` is the type of the products (see weights.packed_dtype)."""
         raise NotImplementedError
 
+    def clear(self, array: Array, threads: int) -> None:
+        """Zeros into a contiguous array."""
+        array[...] = 0
+
     def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
         """Zero each row of [T, B, n] from its length (host, [B]) on."""
         raise NotImplementedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,6 +58,14 @@ def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str,
             raise ShapeError(f"{where}: parameter {name} must be contiguous; pass np.ascontiguousarray of it")
 
 
+class Again(NamedTuple):
+    """How derived arrays are filled anew: `job` says it of one, and holds as long as the parameter's array is the same;
+    `run` does several."""
+
+    job: Callable[[Packed], Any]
+    run: Callable[[list[Any]], None]
+
+
 _Key = tuple[Any, ...]  # a parameter's whole name, then what tells its forms apart
 
 
@@ -75,6 +83,8 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._arrays: dict[str, np.ndarray | Quantised] = dict(arrays or {})
         self._packed: dict[_Key, Packed] = {}
         self._stale: set[_Key] = set()
+        self._jobs: dict[_Key, Any] = {}
+        self._used: list[set[_Key]] = [set(), set()]  # between the two last changes, and since then
         self._version: list[object] = [object()]
         self._prefix = ""
         self._lock = forkable(RLock())  # several threads may translate with one model
@@ -84,6 +94,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         inner = Weights.__new__(Weights)  # everything is the store's, its lock too
         inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
         inner._lock, inner._version = self._lock, self._version
+        inner._jobs, inner._used = self._jobs, self._used
         inner._prefix = f"{self._prefix}{prefix}."
         return inner
 
@@ -116,6 +127,7 @@ class Weights(MutableMapping[str, np.ndarray]):
             self._arrays[self._prefix + name] = array
             for key in [k for k in self._packed if k[0] == self._prefix + name]:
                 del self._packed[key]
+                self._jobs.pop(key, None)
             self._version[0] = object()
 
     def __delitem__(self, name: str) -> None:
@@ -133,6 +145,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         """The numbers have changed: packed forms are made again when next used."""
         with self._lock:
             self._stale.update(self._packed)
+            self._used[:] = [self._used[1], set()]
             self._version[0] = object()  # last: whoever prepares for the new version finds what is stale marked so
 
     @property
@@ -147,16 +160,35 @@ class Weights(MutableMapping[str, np.ndarray]):
         with self._lock:
             return sum(packed.nbytes for packed in self._packed.values())
 
-    def derived(self, name: str, form: tuple[Any, ...], make: Callable[[Packed | None], Packed]) -> Packed:
-        """What `make` computes from a parameter, kept under `form` until the parameter changes.
-
-        make: is given the array it made before, to fill again, or None; returns the array.
-        """
+    def ready(self, name: str, form: tuple[Any, ...]) -> Packed | None:
+        """What `derived` would return, where that is up to date."""
         key = (self._prefix + name, *form)
         with self._lock:
             if key not in self._packed or key in self._stale:
+                return None
+            self._used[1].add(key)
+            return self._packed[key]
+
+    def derived(
+        self, name: str, form: tuple[Any, ...], make: Callable[[Packed | None], Packed], again: Again | None = None
+    ) -> Packed:
+        """What `make` computes from a parameter, kept under `form` until the parameter changes.
+
+        make: is given the array it made before, to fill again, or None; returns the array. again: fills many at once
+            after a change: this one, and those that were used since the change before.
+        """
+        key = (self._prefix + name, *form)
+        with self._lock:
+            self._used[1].add(key)
+            if key not in self._packed or (key in self._stale and key not in self._jobs):
                 self._packed[key] = make(self._packed.get(key))
                 self._stale.discard(key)
+                if again is not None:
+                    self._jobs[key] = again.job(self._packed[key])
+            elif key in self._stale and again is not None:
+                keys = [k for k in self._jobs if k in self._stale and (k == key or k in self._used[0])]
+                again.run([self._jobs[k] for k in keys])
+                self._stale.difference_update(keys)
             return self._packed[key]
 
 

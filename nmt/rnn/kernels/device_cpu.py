@@ -48,6 +48,9 @@ class CPUDevice(Device):
 
         return Executable(plan, dtype, packed)
 
+    def clear(self, array: np.ndarray, threads: int) -> None:
+        run_parallel(update.clear_all, _useful(threads, array), array.reshape(-1))
+
     def clear_ended(self, array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
         from nmt.rnn.kernels.run_cpu import clear_ended
 

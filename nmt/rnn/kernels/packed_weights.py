@@ -6,10 +6,12 @@ import numpy as np
 
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.quantised import quantise
-from nmt.rnn.arrays.weights import QUADS, Packed, Weights
+from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights
 from nmt.rnn.device import OutputLayer
 from nmt.rnn.kernels import products
+from nmt.rnn.kernels.kernel import Call, Kernel
 from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.team import run_calls
 from nmt.rnn.profile import operation
 
 
@@ -28,6 +30,10 @@ def packed_weight(
     dtype: of the elements, see `weights.packed_dtype`; None for the matrix's own. Kept with the weights.
     """
     elements = weights[name].dtype if dtype is None else dtype
+    form = start, rows, transposed, elements
+    ready = weights.ready(name, form)
+    if ready is not None:
+        return ready
 
     def pack(out: Packed | None) -> Packed:
         columns = weights.shape(name)[1]
@@ -38,7 +44,16 @@ def packed_weight(
             run_parallel(products.PACKING[elements, transposed], threads, *source, start, start + rows, out)
         return out
 
-    return weights.derived(name, (start, rows, transposed, elements), pack)
+    def job(out: Packed) -> Call:
+        return kernel.with_arguments((weights[name], start, start + rows, out))
+
+    def run(calls: list[Call]) -> None:
+        with operation("packing"):
+            run_calls(threads, calls)
+
+    kernel: Kernel = products.PACKING[elements, transposed]
+    again = Again(job, run) if elements != QUADS and weights.quantised(name) is None else None
+    return weights.derived(name, form, pack, again)
 
 
 def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> tuple[np.ndarray, ...]:

@@ -10,7 +10,7 @@ from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.kernels.atomics import WORD
 from nmt.rnn.kernels.barrier import COUNTER_WORDS, FLAT, LINES_BYTES, LINES_WORD, begin_meetings, meet
 from nmt.rnn.kernels.jit import inner_kernel, task
-from nmt.rnn.kernels.kernel import address_of
+from nmt.rnn.kernels.kernel import Call, address_of
 from nmt.rnn.kernels.memory import number_in, pointers_after
 from nmt.rnn.kernels.moves import advance
 from nmt.rnn.kernels.pool import run_team
@@ -58,6 +58,24 @@ def _run_in_turn(part, parts, table):  # type: ignore[no-untyped-def]
 
 
 _run_in_turn_task = task(_run_in_turn)
+
+
+def _run_calls(part, parts, table):  # type: ignore[no-untyped-def]
+    """The task of `run_calls`."""
+    for n in range(number_in(table, _COUNT)):
+        place = _FIRST + 2 * n
+        call_task(number_in(table, place), part, parts, number_in(table, place + 1))
+
+
+_run_calls_task = task(_run_calls)
+
+
+def run_calls(parts: int, calls: Sequence[Call]) -> None:
+    """Run kernels, of which each does one thread's share of its work, in one call of the team; none may need what
+    another has done."""
+    numbers = [number for call in calls for number in (call.native.address, call.table)]
+    table = task_table((len(calls), *numbers), ())
+    run_team(_run_calls_task.address, max(1, parts), address_of(table), (table, calls))
 
 
 class TaskSequence:
