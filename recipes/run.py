@@ -19,6 +19,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from catalogue import RECIPES, Recipe
 
@@ -29,6 +30,7 @@ DONE = "trained.tsv"
 
 
 TOGETHER = "ensemble"
+_COSTS = ("minutes", "megabytes")
 Row = dict[str, str | float]
 """One system's scores on one part of one language."""
 
@@ -93,10 +95,17 @@ class Commands:
 
 def minutes_of(folder: Path) -> float:
     """Minutes that a run took, by the clock of its log, interruptions left out."""
-    last = 0.0
-    for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines():
-        last = max(last, float(json.loads(line).get("elapsed", 0.0)))
-    return last / 60
+    return max((float(event.get("elapsed", 0.0)) for event in events_of(folder)), default=0.0) / 60
+
+
+def megabytes_of(folder: Path) -> float:
+    """The most memory that a run held, in MB; of several starts the most of all."""
+    return max((float(event.get("peak_memory", 0.0)) for event in events_of(folder)), default=0.0) / 1e6
+
+
+def events_of(folder: Path) -> list[dict[str, Any]]:
+    """What a run's log tells."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
 
 
 def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job]) -> list[Row]:
@@ -112,15 +121,17 @@ def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job]) -
             output = place / f"{part}.{name.replace(' ', '-')}.out"
             commands.translate(source, output, models)
             score = commands.scores(recipe, output, references)
-            minutes = sum(minutes_of(model) for model in models)
-            rows.append({"variant": variant, "part": part, "system": name, **score, "minutes": round(minutes, 1)})
+            cost = {"minutes": round(sum(minutes_of(model) for model in models), 1)}
+            cost["MB"] = round(max(megabytes_of(model) for model in models))
+            rows.append({"variant": variant, "part": part, "system": name, **score, **cost})
     return rows
 
 
 def table(recipe: Recipe, rows: list[Row]) -> str:
-    """A line for each language and part: mean and deviation of single models, the ensemble, minutes of one training,
-    published figures; and the means over languages."""
-    header = ["", "part", f"{recipe.metrics[0]}, single", "deviation", "ensemble", "minutes", *recipe.published_names]
+    """A line for each language and part: mean and deviation of single models, the ensemble, minutes and memory of one
+    training, published figures; and the means over languages."""
+    header = ["", "part", f"{recipe.metrics[0]}, single", "deviation", "ensemble", "minutes", "MB"]
+    header += recipe.published_names
     lines = ["\t".join(header)]
     for part in recipe.parts:
         summaries = [Summary.of(recipe, variant, part, rows) for variant in recipe.variants]
@@ -139,6 +150,7 @@ class Summary:
     single: list[float]
     joint: float | None
     minutes: float
+    megabytes: float
     published: tuple[float, ...]
 
     @classmethod
@@ -149,8 +161,8 @@ class Summary:
         joint = [float(row[recipe.metrics[0]]) for row in found if row not in alone]
         single = [float(row[recipe.metrics[0]]) for row in alone]
         known = recipe.published.get(variant, ()) if part in recipe.published_part else ()
-        minutes = statistics.mean(float(row["minutes"]) for row in alone)
-        return cls(variant, part, single, joint[0] if joint else None, minutes, known)
+        minutes, megabytes = (statistics.mean(float(row[name]) for row in alone) for name in ("minutes", "MB"))
+        return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known)
 
     @classmethod
     def mean(cls, summaries: list["Summary"]) -> "Summary":
@@ -160,15 +172,16 @@ class Summary:
         together = statistics.mean(joint) if len(joint) == len(summaries) else None
         published = [one.published for one in summaries if one.published]
         known = [statistics.mean(column) for column in zip(*published, strict=True)]
-        minutes = statistics.mean(one.minutes for one in summaries)
+        minutes, megabytes = (statistics.mean(getattr(one, name) for one in summaries) for name in _COSTS)
         whole = tuple(known) if len(published) == len(summaries) else ()
-        return cls(f"mean of {len(summaries)}", summaries[0].part, runs, together, minutes, whole)
+        return cls(f"mean of {len(summaries)}", summaries[0].part, runs, together, minutes, megabytes, whole)
 
     def line(self) -> str:
         """Cells between tabs."""
         deviation = f"{statistics.stdev(self.single):.2f}" if len(self.single) > 1 else "-"
         cells = [self.name, self.part, f"{statistics.mean(self.single):.2f}", deviation, _text(self.joint)]
-        return "\t".join([*cells, f"{self.minutes:.1f}", *(f"{value:.2f}" for value in self.published)])
+        cells += [f"{self.minutes:.1f}", f"{self.megabytes:.0f}"]
+        return "\t".join([*cells, *(f"{value:.2f}" for value in self.published)])
 
 
 def _text(value: float | None) -> str:

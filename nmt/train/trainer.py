@@ -29,6 +29,7 @@ from nmt.train.interrupt import Interrupted, StopRequest
 from nmt.train.lengths import auto_lengths, fixed_training
 from nmt.train.loop import Loop
 from nmt.train.machine import machine
+from nmt.train.memory import format_bytes, peak_bytes
 from nmt.train.moving_average import MovingAverage, averaged
 from nmt.train.optimizer import make_optimizer
 from nmt.train.parts import Parts
@@ -260,7 +261,9 @@ class Trainer:
         log.event("start", **self._facts)
         try:
             reason = loop.run()
-            log.line(f"finished: {reason}; {loop.parts.watch.summary()}")
+            peak = peak_bytes()
+            log.line(f"finished: {reason}; {loop.parts.watch.summary()}; at most {format_bytes(peak)} of memory")
+            log.event("end", update=state.update, reason=reason, elapsed=state.elapsed, peak_memory=peak)
             if state.best_update:
                 log.line(
                     f"best checkpoint {self.folder / BEST_NAME}: update {state.best_update}, "

@@ -278,7 +278,9 @@ def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     arrays, content = read_checkpoint(last) if last.exists() else ({}, {"state": {}})
     events = [json.loads(line) for line in (model / "metrics.jsonl").read_text().splitlines()]
     for event in events:
-        for name in [name for name in event if "second" in name or name in ("time", "elapsed", "machine")]:
+        for name in [
+            name for name in event if "second" in name or name in ("time", "elapsed", "machine", "peak_memory")
+        ]:
             del event[name]
     shown = [line[21:] for line in (model / "train.log").read_text().splitlines()]
     return {
