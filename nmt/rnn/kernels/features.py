@@ -112,8 +112,12 @@ def _may_use_tiles() -> bool:
     are 8 KB that it keeps for each thread (arch_prctl(2), ARCH_REQ_XCOMP_PERM); of others nothing is known."""
     if not sys.platform.startswith("linux"):
         return False
-    arch_prctl, ask_for_state, tile_data = 158, 0x1023, 18
-    return ctypes.CDLL(None, use_errno=True).syscall(arch_prctl, ask_for_state, tile_data) == 0
+    arch_prctl, ask_for_state, tile_data = (ctypes.c_long(number) for number in (158, 0x1023, 18))
+    try:
+        answer: int = ctypes.CDLL(None).syscall(arch_prctl, ask_for_state, tile_data)
+    except (OSError, AttributeError):  # a C library that cannot be asked
+        return False
+    return answer == 0
 
 
 def _host_target() -> Target:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt.rnn.kernels import features
 from nmt.rnn.kernels.features import TARGET
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -74,6 +75,22 @@ def test_an_unknown_target_is_refused_in_one_line():
         "NMT_CPU: must be one of avx512_amx, avx512_bf16, avx512_vnni, avx512, avx2_vnni, avx2, generic, "
         "native, got 'sse9'; unset it to use the whole machine\n"
     )
+
+
+class Refusing:
+    """A C library whose system keeps the tiles to itself, or that has no such call at all."""
+
+    def __init__(self, answer):
+        if answer is not None:
+            self.syscall = lambda *numbers: answer
+
+
+@pytest.mark.parametrize("answer", [-1, None])
+def test_a_system_that_refuses_the_matrix_unit_is_believed(monkeypatch, answer):
+    monkeypatch.setattr(features.ctypes, "CDLL", lambda name: Refusing(answer))
+    assert not features._host_target().has_amx
+    if TARGET.has_amx:
+        assert features._host_target().name == "avx512_bf16"
 
 
 def test_the_features_are_known_without_numba():
