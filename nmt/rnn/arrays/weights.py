@@ -180,12 +180,13 @@ class Weights(MutableMapping[str, np.ndarray]):
         key = (self._prefix + name, *form)
         with self._lock:
             self._used[1].add(key)
-            if key not in self._packed or (key in self._stale and key not in self._jobs):
+            is_stale = key in self._stale
+            if key not in self._packed or (is_stale and (again is None or key not in self._jobs)):
                 self._packed[key] = make(self._packed.get(key))
                 self._stale.discard(key)
                 if again is not None:
                     self._jobs[key] = again.job(self._packed[key])
-            elif key in self._stale and again is not None:
+            elif is_stale and again is not None:
                 keys = [k for k in self._jobs if k in self._stale and (k == key or k in self._used[0])]
                 again.run([self._jobs[k] for k in keys])
                 self._stale.difference_update(keys)
