@@ -307,8 +307,8 @@ def test_M23_memory_is_used_again_and_grows_only_for_something_larger(monkeypatc
 
     layer = LSTM(64, 64)
     found = []
-    zeros = workspace._zeros
-    monkeypatch.setattr(workspace, "_zeros", lambda *args: found.append(args[1]) or zeros(*args))
+    zeros = workspace.zeros_of
+    monkeypatch.setattr(workspace, "zeros_of", lambda *args: found.append(args[1]) or zeros(*args))
 
     def run(steps, rows):
         found.clear()

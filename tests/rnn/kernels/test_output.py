@@ -5,7 +5,10 @@ import pytest
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.weights import PAIRS, Weights
+from nmt.rnn.device import OutputGradients, OutputLayer
+from nmt.rnn.devices import cpu
 from nmt.rnn.kernels import products
+from nmt.rnn.kernels.cuda.divergence import add_divergence
 from nmt.rnn.kernels.output import chunk_rows, output_loss
 from nmt.rnn.kernels.packed_weights import packed_weight
 from tests.oracle import compare
@@ -77,6 +80,21 @@ def test_pairs_of_rows_that_should_predict_alike(dtype, threads, rows, hidden, v
     np.testing.assert_allclose(found, (nll, smoothed + extra, correct), rtol=10 * TOLERANCE[dtype])
     for name, got, want in zip("hWb", (d_h, dW - 1, db - 1), map(np.add, plain, more), strict=True):
         compare.assert_close(got, want, 10 * TOLERANCE[dtype], name)
+
+
+def test_the_divergence_by_array_operations_is_the_same():
+    """What a card adds to a loss without it."""
+    h, W, b, targets = _case(34, 20, 101, "f8")
+    layer = OutputLayer(Weights({"W": W, "b": b}), "W", "b", False, W.dtype)
+    found = []
+    for fused in (5.0, 0.0):
+        into = OutputGradients(np.empty_like(h), np.zeros_like(W), np.zeros_like(b))
+        sums = cpu().output_loss(h, layer, targets, 0.1, into, 0.5, 1, fused)
+        if not fused:
+            sums[1] += add_divergence(cpu(), layer, h, into, weight=5.0, scale=0.5, threads=1)
+        found.append((sums, into.h, into.matrix, into.bias))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 def test_rows_of_a_divergence_are_pairs():
