@@ -311,6 +311,7 @@ def _identity(job: _Job, translator: Translator, model_dir: str, options: dict[s
     """All that answers depend on, besides the input: for the record of --resume. Threads, batch size and device are
     not among it."""
     from nmt.inference.translation import SearchSettings, chosen_settings
+    from nmt.rnn.devices import resolved_dtype
     from nmt.storage.saved_model import load_saved_model
 
     config = translator.config
@@ -323,7 +324,7 @@ def _identity(job: _Job, translator: Translator, model_dir: str, options: dict[s
         "ensemble": [load_saved_model(Path(other), options["checkpoint"]).digest for other in options["ensemble"]],
         "ensemble_average": options["ensemble_average"],
         "language model": None if not lm else load_saved_model(Path(lm)).digest,
-        "compute_dtype": options["compute_dtype"] or config.compute_dtype,
+        "compute_dtype": resolved_dtype(options["compute_dtype"] or config.compute_dtype),
         "output_format": job.form,
         **{name: job.search[name] for name in ("n_best", "replace_unk", "shortlist", "dictionary")},
         "glossary": job.glossary,

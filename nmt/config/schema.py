@@ -39,11 +39,12 @@ class Config(Section):
         description="Where to compute: the processor, a GPU (extra [cuda]), or the GPU if there is a usable "
         "one. Any model runs on either.",
     )
-    compute_dtype: Literal["float32", "bfloat16", "int8"] = Field(
+    compute_dtype: Literal["float32", "bfloat16", "int8", "auto"] = Field(
         default="float32",
         description="What is multiplied: numbers rounded to bfloat16 take a third of the time on a processor with "
         "a matrix unit (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. Parameters, sums "
-        "and losses are float32 either way. "
+        "and losses are float32 either way. auto is bfloat16 where this machine multiplies it faster, else float32: "
+        "the last places of results then depend on the machine. "
         "int8, for translating alone, takes a quarter or less on processors since 2019 (AVX-512 VNNI, AVX-VNNI, Arm "
         "dot products).",
     )

@@ -34,6 +34,16 @@ def cuda() -> Device:
     return CudaDevice(runtime)
 
 
+def resolved_dtype(name: str, device: Device | None = None) -> str:
+    """A `compute_dtype`, or what `auto` stands for on a device, None for the processor."""
+    if name != "auto":
+        return name
+    from nmt.rnn.kernels.features import multiplies_pairs_fast
+
+    on_gpu = device is not None and device.name != "cpu"
+    return "bfloat16" if on_gpu or multiplies_pairs_fast() else "float32"
+
+
 def choose_device(name: str) -> Device:
     """The device called `cpu` or `cuda`; `auto` is the GPU, or the processor with a word why.
 

@@ -15,6 +15,7 @@ import numpy as np
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translator import Translator
+from nmt.rnn.devices import resolved_dtype
 from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import ServerSettings
@@ -161,5 +162,5 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         scores={key: float(value) for key, value in scores.items() if key != "update" and value is not None},
         updates=int(state.get("best_update") or state.get("update") or bundled.get("update") or 0),
         parameters=sum(int(array.size) for array in saved.params.values()),
-        compute_dtype=settings.compute_dtype or config.compute_dtype,
+        compute_dtype=resolved_dtype(settings.compute_dtype or config.compute_dtype),
     )

@@ -154,8 +154,10 @@ def build_model(
     compute_dtype: Instead of the configured one. device: Where it computes; None for the processor. src_factor_sizes:
     Numbers that each factor of the source may have.
     """
+    from nmt.rnn.devices import resolved_dtype
+
     options: dict[str, Any] = {
-        "compute_dtype": compute_dtype or config.compute_dtype,
+        "compute_dtype": resolved_dtype(compute_dtype or config.compute_dtype, device),
         "recompute": config.training.recompute,
         "device": device,
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from nmt.data.sources import name_of
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.loading import resolve_threads
-from nmt.rnn.devices import choose_device
+from nmt.rnn.devices import choose_device, resolved_dtype
 from nmt.storage.model_folder import (
     BEST_NAME,
     LAST_NAME,
@@ -204,6 +204,8 @@ class Trainer:
         )
         if chosen := auto_lengths(config.training, settings, dealing):
             log.line(chosen)
+        if config.compute_dtype == "auto":
+            log.line(f"compute_dtype: auto is {resolved_dtype('auto', self._device)} on this machine")
         log.line(
             f"model {config.name}: {model.num_params:,} parameters, {_vocabularies(config, task)}, "
             f"{_whereabouts(self._device, threads, self._ranks.size)}, in {self.folder}"

@@ -1,14 +1,20 @@
 """Whole translators with products in bfloat16: losses, gradients, learning and search beside float32."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from nmt.config import TrainingConfig
+from nmt.config import TrainingConfig, config_from_dict
 from nmt.decode import search
+from nmt.rnn.devices import cpu, resolved_dtype
+from nmt.rnn.kernels import features
 from nmt.special_tokens import EOS_ID
+from nmt.storage.model_folder import build_model
 from nmt.train.optimizer import make_optimizer
 from tests import small_models
 from tests.oracle import compare
+from tests.train import fake_model
 
 VOCAB = 23
 OPTIONS = {
@@ -77,3 +83,24 @@ def test_search_runs_in_bfloat16_and_its_score_is_its_loss():
         nll = model.loss(small_models.batch_of([(source, list(best.ids))]), threads=1).nll
         assert best.log_prob == pytest.approx(-nll, rel=1e-5)
         assert best.log_prob == pytest.approx(other[0].log_prob, rel=2e-2)
+
+
+@pytest.mark.parametrize(("fast", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_is_what_is_faster_on_this_machine(monkeypatch, tmp_path, fast, expected):
+    monkeypatch.setattr(features, "multiplies_pairs_fast", lambda: fast)
+    assert resolved_dtype("auto") == resolved_dtype("auto", cpu()) == expected
+    assert resolved_dtype("int8") == "int8"
+    settings = fake_model.write_setup(tmp_path) | {"compute_dtype": "auto"}
+    model = build_model(config_from_dict(settings), 9, 9)
+    assert model.step_decoder.compute_dtype == expected
+
+
+def test_only_amx_and_amd_multiply_pairs_fast(monkeypatch):
+    """78 GFLOP/s of pairs and 170 of float32 is what Intel's vector instruction has (docs/benchmarks.md)."""
+    kinds = {(True, "sapphirerapids"): True, (False, "sapphirerapids"): False, (False, "znver4"): True}
+    for (has_amx, name), expected in kinds.items():
+        monkeypatch.setattr(features, "TARGET", replace(features.TARGET, has_bf16=True, has_amx=has_amx))
+        monkeypatch.setattr(features.binding, "get_host_cpu_name", lambda name=name: name)
+        assert features.multiplies_pairs_fast() == expected
+    monkeypatch.setattr(features, "TARGET", replace(features.TARGET, has_bf16=False, has_amx=False))
+    assert not features.multiplies_pairs_fast()
