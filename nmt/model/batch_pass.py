@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.rnn.arrays.workspace import Allocate
+
+if TYPE_CHECKING:
+    from nmt.rnn.device import Device
 
 
 class Targets(Protocol):
@@ -37,3 +40,8 @@ class BatchPass:
     allocate: Allocate
     threads: int
     objective: Objective = LIKELIHOOD
+
+    def lasting(self, device: Device, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array for what the pass gives back: a piece of its memory in training, else one of its own, which holds
+        nothing but itself for as long as somebody reads it."""
+        return self.allocate(shape, dtype) if self.training else device.xp.empty(shape, dtype)

@@ -48,7 +48,9 @@ class Encoder(Protocol):
     def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
         """x [S, B, E] with each row's length -> memory and final states."""
 
-    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
+    def backward(
+        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
+    ) -> np.ndarray:
         """Gradient with respect to x; those of the parameters are added to `gradients` (named as in `params`)."""
 
 
@@ -92,7 +94,9 @@ class ConvEncoder:
         )
         return Encoded(result.y, [{}], result.tape)
 
-    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
+    def backward(
+        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
+    ) -> np.ndarray:
         """See `Encoder`."""
         found = self.whole.backward(encoded.tapes, d_memory, None, gradients).x
         if found is None:
@@ -111,7 +115,7 @@ class RecurrentEncoder:
         self.residual = config.encoder.residual
         joins = [partial(_by_layer, directions=len(self.directions)) for _ in self.scans[0].states]
         self._short = ShortRuns(self.scans, self.directions, joins)
-        self.xp = self.scans[0].device.xp
+        self.device = self.scans[0].device
 
     def params(self) -> dict[str, Param]:
         """Names and shapes."""
@@ -150,9 +154,10 @@ class RecurrentEncoder:
                 for n, direction in enumerate(self.directions)
             ]
             with operation("encoder: joining directions"):
-                y = self.xp.concatenate([r.y for r in results], axis=-1) if len(results) > 1 else results[0].y
+                y = self._joined([r.y for r in results], how)
                 x = y + x if layer and self.residual else y
-            final.append({k: self.xp.concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
+            concatenate = self.device.xp.concatenate
+            final.append({k: concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
             tapes.append([r.tape for r in results])
         return Encoded(x, final, tapes)
 
@@ -163,7 +168,9 @@ class RecurrentEncoder:
         final = [dict(zip(self.scans[0].states, layer, strict=True)) for layer in zip(*states, strict=True)]
         return Encoded(memory, final or [{} for _ in self.scans], None)
 
-    def backward(self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group) -> np.ndarray:
+    def backward(
+        self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
+    ) -> np.ndarray:
         """See `Encoder`."""
         d = d_memory
         for layer in reversed(range(len(self.scans))):
@@ -173,22 +180,37 @@ class RecurrentEncoder:
                 tape = encoded.tapes[layer][n]
                 if tape is None:
                     raise RuntimeError("the encoder ran without training=True")
-                d_last = {k: self._half(g, n) for k, g in d_final[layer].items()}
                 with operation("encoder gradients: splitting directions"):
-                    d_half = self._half(d, n)
+                    d_last = {k: self._half(g, n, how) for k, g in d_final[layer].items()}
+                    d_half = self._half(d, n, how)
                 got = self.scans[layer].backward(tape, d_half, d_last, below).x
-                if got is not None:
+                if d_x is None:
+                    d_x = got
+                elif got is not None:
                     with operation("encoder gradients: joining directions"):
-                        d_x = got if d_x is None else d_x + got
+                        d_x += got
             if d_x is None:
                 raise RuntimeError("the encoder's scans gave no gradient for their input")
             d = d_x + d if layer and self.residual else d_x
         return d
 
-    def _half(self, both: np.ndarray, n: int) -> np.ndarray:
+    def _joined(self, parts: list[np.ndarray], how: BatchPass) -> np.ndarray:
+        """The outputs of all directions side by side."""
+        if len(parts) == 1:
+            return parts[0]
+        shape = *parts[0].shape[:-1], sum(part.shape[-1] for part in parts)
+        out: np.ndarray = how.lasting(self.device, shape, parts[0].dtype)
+        self.device.join_columns(parts, out, how.threads)
+        return out
+
+    def _half(self, both: np.ndarray, n: int, how: BatchPass) -> np.ndarray:
         """The share of one direction."""
+        if len(self.directions) == 1:
+            return both
         width = both.shape[-1] // len(self.directions)
-        return self.xp.ascontiguousarray(both[..., n * width : (n + 1) * width])
+        out: np.ndarray = how.allocate((*both.shape[:-1], width), both.dtype)
+        self.device.take_columns(both, n * width, out, how.threads)
+        return out
 
 
 def _by_layer(last: Sequence[np.ndarray], directions: int) -> list[np.ndarray]:

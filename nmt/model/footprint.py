@@ -31,28 +31,27 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
         forward, its_way_back = scan_phases(scan, steps, B, positions, late=late)
         there += _labelled(label, forward)
         back = _labelled(label, its_way_back) + back
-    outputs = Phase(Counter({"decoder: gradients of outputs": piece_bytes(dtype, T, B, hidden)}))
-    return peak_bytes([*there, outputs, *back])
+    rows_of_output = piece_bytes(dtype, T, B, hidden)
+    outputs = Phase(Counter({"decoder: gradients of outputs": rows_of_output}), block=2 * rows_of_output)
+    copies = Phase(Counter({"encoder: joined and ordered outputs": _encoder_copies(model, S, B)}))
+    return peak_bytes([*there, copies, outputs, copies, *back])
 
 
-def copies_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
-    """Bytes of an update's arrays outside the workspace, at the moment when they are most; arguments as above."""
-    layers = len({id(scan) for label, scan, *_ in model.runs(T, S) if label.startswith("encoder")})
-    memory = S * B * model.config.encoder.output_size * model.dtype.itemsize if layers else 0
-    rows = T * B
-    hidden, vocab = model.config.decoder.output_size, model.vocab_sizes["tgt"]
-    logits = (
-        min(model.device.output_rows(vocab, model.dtype.itemsize, model.decoder.packed), rows)
-        * vocab
-        * model.dtype.itemsize
-    )
-    output = 2 * rows * hidden * model.dtype.itemsize
-    # Joined directions of every layer, and the last one's in the decoder's order of rows.
-    kept = memory * (layers + 1)
-    # The output layer's are gone when the way back through the encoder has its own: the gradient of the memory in
-    # two orders, of a direction's share of it, of a layer's input.
-    back = 4 * memory
-    return +Counter({"encoder outputs": kept, "logits": logits, "gathered rows": max(output, back - logits)})
+def _encoder_copies(model: Network, S: int, B: int) -> int:
+    """Bytes of the joined directions of every layer, and of the last one's in the decoder's order of rows; as many on
+    the way back."""
+    encoder = model.config.encoder
+    if "src" not in model.vocab_sizes:
+        return 0
+    joined = encoder.num_layers if encoder.type == "recurrent" and encoder.bidirectional else 0
+    return (joined + 1) * piece_bytes(model.dtype, S, B, encoder.output_size)
+
+
+def logits_bytes(model: Network, T: int, B: int) -> Counter[str]:
+    """Bytes of an update's logits, which lie outside the workspace; arguments as above."""
+    vocab, size = model.vocab_sizes["tgt"], model.dtype.itemsize
+    rows = min(model.device.output_rows(vocab, size, model.decoder.packed), T * B)
+    return Counter({"logits": rows * vocab * size})
 
 
 def packed_weights_bytes(model: Network) -> int:

@@ -337,30 +337,45 @@ class Network:
         target: GradientTarget | None,
     ) -> tuple[Any, np.ndarray | None]:
         """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
-        device, layer, H = self.device, self.output_layer, y.shape[-1]
-        with operation("output layer: gathering rows"):
-            h = device.take_rows(y.reshape(-1, H), device.index(rows))
-        into = None
-        if target is not None:
-            arrays = target.arrays
-            into = OutputGradients(device.xp.empty_like(h), arrays[layer.matrix], arrays[layer.bias])
-        targets = batch.tgt_out.reshape(-1)[rows]
-        scale = 1.0 / (max(1, len(rows)) if target is None else target.tokens)
-        if into is not None and how.objective.risk is not None:
-            sums = risk_loss(
-                device, layer, h, into, rows=rows, batch=batch, how=how, label_smoothing=label_smoothing, scale=scale
-            )
-        else:
-            divergence = how.objective.r_drop if into is not None else 0.0
-            sums = device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads, divergence)
-        if into is None:
-            return sums, None
-        d_y = how.allocate(y.shape, self.dtype)
-        with operation("output layer gradients: scattering rows"):
-            device.spread_rows(into.h, rows, d_y.reshape(-1, H))
+        device, H = self.device, y.shape[-1]
+        d_y = None if target is None else how.allocate(y.shape, self.dtype)
+        with how.allocate.temporary():
+            h, d_h = (how.allocate((len(rows), H), self.dtype) for _ in range(2))
+            with operation("output layer: gathering rows"):
+                device.take_rows(y.reshape(-1, H), device.index(rows), h, how.threads)
+            sums = self._loss_of_rows(h, d_h, rows, batch, how, label_smoothing, target)
+            if d_y is not None:
+                with operation("output layer gradients: scattering rows"):
+                    device.spread_rows(d_h, rows, d_y.reshape(-1, H), how.threads)
         if target is not None:
             target.ready("output")  # a tied matrix is not below that name: its embedding's gradient comes later
         return sums, d_y
+
+    def _loss_of_rows(
+        self,
+        h: Any,
+        d_h: Any,
+        rows: np.ndarray,
+        batch: Targets,
+        how: BatchPass,
+        label_smoothing: float,
+        target: GradientTarget | None,
+    ) -> Any:
+        """Sums of the loss over h [R, H], what the output layer reads at `rows`; with a target its gradient into
+        d_h, and the parameters' are added to the target's."""
+        device, layer = self.device, self.output_layer
+        targets = batch.tgt_out.reshape(-1)[rows]
+        if target is None:
+            scale = 1.0 / max(1, len(rows))
+            return device.output_loss(h, layer, targets, label_smoothing, None, scale, how.threads, 0.0)
+        into = OutputGradients(d_h, target.arrays[layer.matrix], target.arrays[layer.bias])
+        scale = 1.0 / target.tokens
+        if how.objective.risk is not None:
+            return risk_loss(
+                device, layer, h, into, rows=rows, batch=batch, how=how, label_smoothing=label_smoothing, scale=scale
+            )
+        divergence = how.objective.r_drop
+        return device.output_loss(h, layer, targets, label_smoothing, into, scale, how.threads, divergence)
 
     def embedding_gradient(
         self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: Group

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,27 +56,31 @@ class SourceEncoder:
         src = src[:, order]
         x = self._embedded(src, how)
         encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths[order], how)
-        take, back = network.device.take_rows, network.device.index(np.argsort(order, kind="stable"))
-        final = [{name: take(state, back) for name, state in layer.items()} for layer in encoded.final]
-        return EncodedRows(take(encoded.memory, back), final, order, src, encoded)
+        back = network.device.index(np.argsort(order, kind="stable"))
+        memory, final = self._ordered(encoded.memory, encoded.final, back, how)
+        return EncodedRows(memory, final, order, src, encoded)
 
     def backward(
-        self, rows: EncodedRows, d_memory: np.ndarray, d_final: list[States], gradients: Group, threads: int
+        self, rows: EncodedRows, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
     ) -> None:
         """Add the gradients of the encoder's parameters and of the embeddings to those of the network; d_memory and
         d_final are as `rows` has them."""
-        take, order = self._network.device.take_rows, self._network.device.index(rows.order)
-        d_x = self._encoder.backward(
-            rows.sorted,
-            take(d_memory, order),
-            [{name: take(d, order) for name, d in layer.items()} for layer in d_final],
-            gradients.view("encoder"),
-        )
+        ordered = self._ordered(d_memory, d_final, self._network.device.index(rows.order), how)
+        d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)
         src = rows.src
         if self._factors is not None:
-            d_x = self._factors.gradient(self._network, src, d_x, gradients, threads)
+            d_x = self._factors.gradient(self._network, src, d_x, gradients, how.threads)
             src = self._factors.units(src)
-        self._network.embedding_gradient("src", src, d_x, threads, gradients)
+        self._network.embedding_gradient("src", src, d_x, how.threads, gradients)
+
+    def _ordered(
+        self, memory: np.ndarray, states: list[States], order: Any, how: BatchPass
+    ) -> tuple[np.ndarray, list[States]]:
+        """Rows of a memory [S, B, M] and of states [B, n], or of their gradients, in another order."""
+        device = self._network.device
+        out = how.lasting(device, memory.shape, memory.dtype)
+        final = [{name: device.take_rows(state, order) for name, state in layer.items()} for layer in states]
+        return device.take_rows(memory, order, out, how.threads), final
 
     def _embedded(self, src: np.ndarray, how: BatchPass) -> np.ndarray:
         """What the encoder reads of src [S, B]."""

@@ -245,5 +245,5 @@ class TranslationModel(Network):
         # A decoder without attention does not read the memory.
         d_memory = d.captured["memory"] if self.attends else self.device.xp.zeros_like(encoded.memory)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
-        self._source.backward(encoded, d_memory, d_final, gradients, how.threads)
+        self._source.backward(encoded, d_memory, d_final, gradients, of_source)
         return self._stats(sums, how.objective.tokens(batch.tgt_lengths))

@@ -178,13 +178,21 @@ class Device:
         host."""
         raise NotImplementedError
 
-    def take_rows(self, array: Array, index: Array, out: Array | None = None) -> Array:
+    def take_rows(self, array: Array, index: Array, out: Array | None = None, threads: int = 1) -> Array:
         """array[..., index, :] of [..., n, m], contiguous, in `out` where that is given; index int64 of the device."""
         raise NotImplementedError
 
-    def spread_rows(self, rows: Array, places: np.ndarray, out: Array) -> None:
+    def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
         """out [N, n] is rows [R, n] at places [R] (host, each below N and once), zero elsewhere."""
         raise NotImplementedError
+
+    def take_columns(self, array: Array, first: int, out: Array, threads: int) -> None:
+        """out [..., n] = array[..., first : first + n]; both contiguous."""
+        out[...] = self.xp.ascontiguousarray(array[..., first : first + out.shape[-1]])
+
+    def join_columns(self, parts: Sequence[Array], out: Array, threads: int) -> None:
+        """out [..., n] holds the parts [..., n_i] side by side; all contiguous."""
+        out[...] = self.xp.concatenate(parts, axis=-1)
 
     def output_loss(
         self,

@@ -65,3 +65,13 @@ def test_spread_rows(device):
     expected = np.zeros((6, 2))
     expected[places] = rows
     np.testing.assert_array_equal(device.download(out), expected)
+
+
+def test_columns_are_joined_and_taken(device):
+    parts = [np.random.default_rng(n).standard_normal((3, 4, n)) for n in (2, 5)]
+    out = device.upload(np.full((3, 4, 7), 9.0))
+    device.join_columns([device.upload(part) for part in parts], out, 1)
+    np.testing.assert_array_equal(device.download(out), np.concatenate(parts, axis=-1))
+    part = device.upload(np.full((3, 4, 5), 9.0))
+    device.take_columns(out, 2, part, 1)
+    np.testing.assert_array_equal(device.download(part), parts[1])

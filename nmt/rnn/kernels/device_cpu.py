@@ -15,7 +15,7 @@ from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer
-from nmt.rnn.kernels import update
+from nmt.rnn.kernels import copies, update
 from nmt.rnn.kernels.pool import run_parallel
 
 if TYPE_CHECKING:
@@ -73,16 +73,34 @@ class CPUDevice(Device):
     ) -> None:
         run_parallel(update.embedding_gradient, threads, ids, d_out, d_table, scale)
 
-    def take_rows(self, array: np.ndarray, index: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        found = array.take(index, axis=array.ndim - 2)  # whole rows at a time, where array[:, index] goes by numbers
+    def take_rows(
+        self, array: np.ndarray, index: np.ndarray, out: np.ndarray | None = None, threads: int = 1
+    ) -> np.ndarray:
+        *outer, before, width = array.shape
         if out is None:
-            return found
-        out[...] = found
+            out = np.empty((*outer, len(index), width), array.dtype)
+        if out.size < tuning.ROW_WORK_ALONE_BELOW:
+            out[...] = array.take(index, axis=-2)  # whole rows at a time, where array[:, index] goes by numbers
+        else:
+            flat = array.reshape(-1, before, width), index, out.reshape(-1, len(index), width)
+            run_parallel(copies.take_rows, threads, *flat)
         return out
 
-    def spread_rows(self, rows: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
-        out[...] = 0
-        out[places] = rows
+    def spread_rows(self, rows: np.ndarray, places: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
+        index = np.full(len(out), -1, np.int64)
+        index[places] = np.arange(len(places))
+        run_parallel(copies.take_rows, _useful(threads, out), rows[None], index, out[None])
+
+    def take_columns(self, array: np.ndarray, first: int, out: np.ndarray, threads: int) -> None:
+        n, m = array.shape[-1], out.shape[-1]
+        run_parallel(copies.copy_columns, _useful(threads, out), array.reshape(-1, n), first, out.reshape(-1, m), 0, m)
+
+    def join_columns(self, parts: Sequence[np.ndarray], out: np.ndarray, threads: int) -> None:
+        flat, into = out.reshape(-1, out.shape[-1]), 0
+        for part in parts:
+            width = part.shape[-1]
+            run_parallel(copies.copy_columns, _useful(threads, part), part.reshape(-1, width), 0, flat, into, width)
+            into += width
 
     def output_loss(
         self,

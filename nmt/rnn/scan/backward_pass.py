@@ -75,7 +75,7 @@ class BackwardPass:
             shape = self.arrays[array_names.captured(name)].shape
             self.arrays[place.name] = self.tape.allocate(shape, setup.dtype)
             with operation(rows.label, " gradients: zeroing"):
-                self.arrays[place.name][:] = 0
+                setup.device.clear(self.arrays[place.name], rows.threads)
         if outputs is not None and self.tape.packing is None and "x" in plan.d_inputs:
             x = outputs((rows.T, rows.B, setup.cell.input_size), setup.dtype)
             self.arrays[plan.d_inputs["x"].name] = x

@@ -59,7 +59,10 @@ class Invariants:
         for name, place in plan.d_inputs.items():
             with operation(rows.label, " gradients: joining those of captured arrays"):
                 through = self._real(own[place.name][0], rows)
-                direct[name] = direct[name] + through if name in direct else through
+                if name in direct:
+                    direct[name] += through
+                else:
+                    direct[name] = through
         return direct
 
     def weight_gradients(

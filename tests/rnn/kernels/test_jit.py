@@ -39,6 +39,7 @@ class Compiled(event.Listener):
 )
 def test_no_text_of_error_messages_is_compiled(compiled, types):
     """Numba writes one wherever it cannot prove that the shapes of two arrays are equal: seconds of unicode."""
+    assert compiled.native(types).address  # what it calls has its symbol then; LLVM aborts where one is missing
     anew = dispatcher(compiled.function, compiled.fastmath)
     arrays = [numba_types.Array(getattr(numba_types, kind[:-2]), int(kind[-1]), "C") for kind in types if " " in kind]
     given = [arrays.pop(0) if " " in kind else numba_types.int64 for kind in types]

@@ -28,13 +28,13 @@ class ModelOperations(GPUBase):
     def embedding_gradient(self, ids: np.ndarray, d_out: Any, d_table: Any, scale: float, threads: int) -> None:
         rows.embedding_gradient(self.runtime, ids, d_out, d_table, scale)
 
-    def take_rows(self, array: Any, index: Any, out: Any = None) -> Any:
+    def take_rows(self, array: Any, index: Any, out: Any = None, threads: int = 1) -> Any:
         if out is None:
             out = self.xp.empty((*array.shape[:-2], len(index), array.shape[-1]), array.dtype)
         rows.take_rows(self.runtime, array, index, out)
         return out
 
-    def spread_rows(self, given: Any, places: np.ndarray, out: Any) -> None:
+    def spread_rows(self, given: Any, places: np.ndarray, out: Any, threads: int = 1) -> None:
         index = np.full(len(out), -1, np.int64)
         index[places] = np.arange(len(places))
         rows.take_rows(self.runtime, given, self.index(index), out)
