@@ -1,12 +1,19 @@
-"""What may be wrong with lines, told once a kind and not once a line."""
+"""What is told while work goes on: how far it is, and what may be wrong with lines, once a kind and not once a line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 _SHOWN = 5
 """Numbers of lines told of a kind."""
+
+Show = Callable[[str], None]
+"""Is told something in one line."""
+
+
+def tell_nobody(text: str) -> None:
+    """The Show of who wants to hear nothing."""
 
 
 @dataclass

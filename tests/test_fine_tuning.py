@@ -7,15 +7,17 @@ import pytest
 
 from nmt import Translator
 from nmt.config import config_from_dict
+from nmt.errors import CheckpointError
 from nmt.storage.model_folder import load_folder_config, load_subwords, read_checkpoint
 from nmt.train.trainer import Trainer
 from tests.saved_models import sentences, write_folder
 
+SIZES = {"decoder": {"embeddings": {"embedding_dim": 6}}, "encoder": {"embeddings": {"embedding_dim": 6}}}
+
 
 @pytest.mark.parametrize(("joint", "tied"), [(True, "all"), (False, "none")])
 def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
-    sizes = {"decoder": {"embeddings": {"embedding_dim": 6}}, "encoder": {"embeddings": {"embedding_dim": 6}}}
-    base = write_folder(tmp_path / "base", joint=joint, tied=tied, **sizes)
+    base = write_folder(tmp_path / "base", joint=joint, tied=tied, **SIZES)
     values = load_folder_config(base).to_dict()
     lines = [f"{line} žluť qqq" for line in sentences(60, seed=4)]
     for lang in ("xx", "yy"):
@@ -51,3 +53,28 @@ def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
     values["training"]["updates"] = 2
     Trainer(config_from_dict(values)).run()  # goes on with the units it has
     assert load_subwords(tmp_path / "tuned", joint=joint)[0].model_bytes == new[0].model_bytes
+
+
+def test_a_model_of_lower_cased_text_learns_capitals(tmp_path):
+    """Target text that was lower-cased no longer is: with units for it; without them it is refused."""
+    base = write_folder(tmp_path / "base", tied="all", side={"lowercase": True}, **SIZES)
+    for lang in ("xx", "yy"):
+        (tmp_path / f"new.{lang}").write_text("\n".join(line.title() for line in sentences(60, seed=4)) + "\n", "utf-8")
+    values = load_folder_config(base).to_dict()
+    values["model_dir"] = str(tmp_path / "tuned")
+    values["data"] |= {"train": str(tmp_path / "new"), "check": False}
+    values["data"]["tgt"] = {**values["data"]["tgt"], "lowercase": False}
+    values["training"] |= {"load_model": str(base), "updates": 1, "learning_rate": 1e-9, "learning_rate_min": 1e-12}
+    with pytest.raises(CheckpointError, match=r"data.tgt.lowercase must be true"):
+        Trainer(config_from_dict(values)).run()
+    values["training"]["extend_vocabulary"] = 30
+    Trainer(config_from_dict(values)).run()
+    subwords = load_subwords(tmp_path / "tuned", joint=True)[1]
+    capitals = [piece for piece in subwords.pieces(range(48, subwords.vocab_size)) if piece != piece.lower()]
+    table = read_checkpoint(tmp_path / "tuned" / "last.safetensors", prefix="params/")[0]["params/embeddings"]
+    units = dict(zip(subwords.pieces(range(subwords.vocab_size)), table, strict=True))
+    single = [piece for piece in capitals if len(piece) == 1 and piece.lower() in units]
+    assert len(single) > 3
+    for piece in single:
+        np.testing.assert_allclose(units[piece], units[piece.lower()], atol=1e-6)
+    assert len(Translator.load(tmp_path / "tuned", threads=1).translate(["Kara Losu"])) == 1

@@ -137,8 +137,10 @@ def train(
     given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
     from nmt.cli.streams import tell
     from nmt.config import dump_config, load_config
+    from nmt.heap import keep_little
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
 
+    keep_little()
     own = {"preset": preset, "seed": seed}
     overrides += tuple(f"{key}={value}" for key, value in own.items() if value is not None)
     ranks = join_ranks()

@@ -34,10 +34,11 @@ _NOT_PIECES = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff ]+")
 
 # A line of nothing but these shows nothing: white space, and what Unicode says is to be ignored where a font lacks a
 # sign for it (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
-_INVISIBLE = re.compile(
+_INVISIBLE_SIGN = (
     "[\\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+_INVISIBLE, _INVISIBLE_START = re.compile(f"{_INVISIBLE_SIGN}*"), re.compile(_INVISIBLE_SIGN)
 
 _Form = Literal["NFC", "NFKC"]
 _FORMS: dict[str, _Form | None] = {"none": None, "pieces": None, "nfc": "NFC", "nfkc": "NFKC"}
@@ -62,6 +63,28 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
     if normalize == "pieces":
         return _NOT_PIECES.sub(" ", text).strip(" ")
     return (_NOT_TEXT.sub(" ", text) if _UNCLEAN.search(text) else text).strip(" ")
+
+
+def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = "nfc") -> list[str]:
+    """`clean_line` of each. All are normalised together; where there is more to do it is done line by line,
+    which `str.isprintable` tells ten times as fast as a regular expression."""
+    whole = "\n".join(lines)
+    form = _FORMS[normalize]
+    if form is None or whole.count("\n") != max(0, len(lines) - 1):
+        return [clean_line(line, lowercase, normalize) for line in lines]
+    text = unicodedata.normalize(form, whole)
+    if lowercase:
+        text = unicodedata.normalize(form, text.lower())
+    found = text.split("\n") if lines else []
+    odd = [number for number, line in enumerate(found) if not line.isprintable()]
+    odd += [number for number, line in enumerate(lines) if _INVISIBLE_START.match(line)]
+    for sign in ("  ", "\u2581"):  # what is printable, and yet unclean
+        if sign in text:
+            odd += [number for number, line in enumerate(found) if sign in line]
+    found = [line.strip(" ") for line in found]
+    for number in odd:
+        found[number] = clean_line(lines[number], lowercase, normalize)
+    return found
 
 
 @dataclass(frozen=True)
@@ -131,7 +154,7 @@ class Side:
     def clean(self, lines: Iterable[str]) -> list[str]:
         """Every line as `clean_line` makes it."""
         config = self.config
-        return [clean_line(line, config.lowercase, config.normalize) for line in lines]
+        return clean_lines(list(lines), config.lowercase, config.normalize)
 
 
 def load_parallel(

@@ -62,9 +62,10 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
 
 
 def parts_of_new(old: Subwords, new: Subwords) -> list[list[int]]:
-    """For each unit that `extended` added, the former units its text was cut into, without the unknown one."""
+    """For each unit that `extended` added, the former units its text was cut into, without the unknown one. A unit with
+    capitals that the former ones do not know is cut as it is in lower case."""
     pieces = new.pieces(range(old.vocab_size, new.vocab_size))
-    return [[unit for unit in _parts(old, piece) if unit != UNK_ID] for piece in pieces]
+    return [[unit for unit in _known_parts(old, piece) if unit != UNK_ID] for piece in pieces]
 
 
 def with_means(table: np.ndarray, parts: Sequence[Sequence[int]]) -> np.ndarray:
@@ -91,6 +92,11 @@ def _parts(subwords: Subwords, piece: str) -> list[int]:
     marked = subwords.encode([piece])[0]
     first = subwords.pieces(marked[:1])
     return marked[1:] if first == [SPACE] else marked
+
+
+def _known_parts(subwords: Subwords, piece: str) -> list[int]:
+    """The units that the text of a piece is cut into, as it is or in lower case: whichever has fewer unknown ones."""
+    return min((_parts(subwords, text) for text in (piece, piece.lower())), key=lambda cut: cut.count(UNK_ID))
 
 
 def _letter_score(count: int, letters: Counter[str]) -> float:

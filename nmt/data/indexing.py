@@ -19,27 +19,26 @@ import numpy as np
 
 from nmt.data.corpus import CHUNK, CutPairs, PairCutter, ParallelCorpus, Side, Tagged, check_corpus
 from nmt.data.index import BLOCKS, LEAST_BLOCK, MOST_BLOCK, VERSION, Index, IndexedCorpus, IndexWriter, Rows, joined
+from nmt.data.meter import Meter, text_bytes
 from nmt.data.rows import TokenRows
 from nmt.data.sources import Source, pair_chunks, sources_of
 from nmt.errors import CheckpointError
 from nmt.files import TEMPORARY_SUFFIX, explain, lock_alone, new_folder, remedy
-from nmt.lines import PACKED, text_file
+from nmt.lines import text_file
+from nmt.notices import Show
 
 if TYPE_CHECKING:
-    from nmt.config import CorpusConfig
+    from nmt.config import Config, CorpusConfig
     from nmt.data.filter import LineFilter
 
 MOST_TEXT_BYTES = 2**30
 """Of training text in files; more gets an index without being asked. Packed text counts four times."""
 MOST_IN_MEMORY = 2_000_000
 """Pairs. More stay on disk and are dealt by windows."""
-_PACKED_FACTOR = 4
 _BUCKET_BYTES = 32 * 2**20
 _MOST_BUCKETS = 1024
 _BUFFER_PAIRS = 8 * CHUNK
 """Pairs that are dealt to buckets together."""
-
-Show = Callable[[str], None]
 
 
 def needs_index(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -> bool:
@@ -47,11 +46,20 @@ def needs_index(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -> 
     return sum(text_bytes(source, langs) for source in sources_of(corpora)) > MOST_TEXT_BYTES
 
 
-def text_bytes(source: Source, langs: Sequence[str]) -> int:
-    """Bytes of the files of a corpus, of packed ones about what they hold. Raises DataError where a file is missing."""
+def index_folder(config: Config) -> Path | None:
+    """Where the indexes of a run's training text lie; None where it is read as it is: where it is small, and no folder
+    for indexes is set. Raises DataError where a file is missing."""
+    data = config.data
+    if data.index is not None:
+        return Path(data.index)
+    langs = [side.lang for side in (data.src, data.tgt)]
+    return Path(config.model_dir).parent / "index" if needs_index(data.train, langs) else None
+
+
+def text_state(source: Source, langs: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Path, size and time of change of each file of a corpus. Raises DataError where one is missing."""
     files = [text_file(file) for part in source.parts(langs) for file in dict.fromkeys(part.files)]
-    factors = [_PACKED_FACTOR if file.suffix in (*PACKED, ".parquet") else 1 for file in files]
-    return sum(factor * file.stat().st_size for factor, file in zip(factors, files, strict=True))
+    return [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
 class Indexing:
@@ -121,8 +129,7 @@ class Indexing:
         return [self._folder / self._key(source) for source in sources_of(self._corpora)]
 
     def _key(self, source: Source) -> str:
-        files = [text_file(file) for part in source.parts(self._langs) for file in dict.fromkeys(part.files)]
-        stats = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+        stats = text_state(source, self._langs)
         subwords = [blake2b(side.subwords.model_bytes).hexdigest() for side in self._sides]
         configs = [side.config.to_dict() for side in self._sides]
         content = [VERSION, stats, source.columns, source.tag, subwords, configs, self._rules_key]
@@ -147,7 +154,7 @@ class Indexing:
         cutter = PairCutter(src, tgt, True, rules)
         size = text_bytes(source, self._langs)
         buckets = _Buckets(folder, min(_MOST_BUCKETS, max(1, -(-size // _BUCKET_BYTES))))
-        tagged, meter = Tagged(source.tag, src), _Meter(size, show)
+        tagged, meter = Tagged(source.tag, src), Meter("index", size, show)
         total = 0
         for part in source.parts(self._langs):
             for pairs in pair_chunks(part, CHUNK):
@@ -256,26 +263,6 @@ class _Buckets:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"bucket-{number}"
-
-
-class _Meter:
-    """Tells how far the reading is, by characters read of bytes in the files."""
-
-    def __init__(self, size: int, show: Show) -> None:
-        self._size, self._show = size, show
-        self._began = self._told = time.monotonic()
-        self._read = 0
-
-    def show(self, lines: int, characters: int) -> None:
-        """Note some more, and tell now and then."""
-        self._read += characters
-        now = time.monotonic()
-        if now - self._told < 1.0:
-            return
-        self._told = now
-        took = now - self._began
-        left = max(0.0, took * (self._size / max(1, self._read) - 1))
-        self._show(f"index: {lines:,} lines, {lines / took:,.0f}/s, about {left / 60:.0f} min left")
 
 
 def _narrowest(most: int) -> str:

@@ -1,7 +1,6 @@
 """From the `data` section to the two sides of a model: subwords read, or trained on the spot."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -9,38 +8,42 @@ from nmt.data.auto_subwords import auto_subwords
 from nmt.data.corpus import Side, clean_line
 from nmt.data.factors import FactorError, learn_factors, split_words
 from nmt.data.filter import LineFilter
+from nmt.data.meter import Meter, metered, text_bytes
 from nmt.data.sources import name_of, sources_of
 from nmt.data.subword_files import subwords_from_file
 from nmt.data.subwords import Subwords
 from nmt.data.training_text import filtered_text, training_text
+from nmt.notices import Show, tell_nobody
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig, SideConfig
 
 
-def _tell_nobody(text: str) -> None:
-    pass
+def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> tuple[Side, Side]:
+    """Source and target side; with joint subwords both have the same Subwords object.
 
+    Args:
+        data: The settings.
+        say: Told what was chosen.
+        show: Told now and then how much of the training text has been read.
 
-def load_sides(data: "DataConfig", say: Callable[[str], None] = _tell_nobody) -> tuple[Side, Side]:
-    """Source and target side; with joint subwords both have the same Subwords object. `say` is told what was chosen.
-
-    Raises DataError if a given model is missing or damaged, or if the training text cannot give the
-    vocabulary asked for.
+    Raises:
+        DataError: A given model is missing or damaged, or the training text cannot give the vocabulary asked for.
     """
     settings, pair = data.subwords, (data.src, data.tgt)
     if settings.joint:
-        both = _given_or_trained(data, settings.model_file, pair, say, pair)
+        both = _given_or_trained(data, settings.model_file, pair, pair, (say, show))
         return Side(data.src, both), Side(data.tgt, both)
     return (
-        Side(data.src, _given_or_trained(data, settings.src_model_file, (data.src,), say, pair)),
-        Side(data.tgt, _given_or_trained(data, settings.tgt_model_file, (data.tgt,), say, pair)),
+        Side(data.src, _given_or_trained(data, settings.src_model_file, (data.src,), pair, (say, show))),
+        Side(data.tgt, _given_or_trained(data, settings.tgt_model_file, (data.tgt,), pair, (say, show))),
     )
 
 
-def load_side(data: "DataConfig", say: Callable[[str], None] = _tell_nobody) -> Side:
-    """The one side of a language model, `data.tgt`. Raises DataError as `load_sides` does."""
-    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, (data.tgt,), say, (data.tgt,)))
+def load_side(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> Side:
+    """The one side of a language model, `data.tgt`. Tells and raises what `load_sides` does."""
+    only = (data.tgt,)
+    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (say, show)))
 
 
 def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
@@ -78,21 +81,31 @@ def _given_or_trained(
     data: "DataConfig",
     model_file: str | None,
     sides: Sequence["SideConfig"],
-    say: Callable[[str], None],
     every_side: Sequence["SideConfig"],
+    log: tuple[Show, Show],
 ) -> Subwords:
-    """A model from its file, or one trained on what `data.filter` leaves of the texts of some sides."""
+    """A model from its file, or one trained on what `data.filter` leaves of the texts of some sides. `log` is told what
+    was chosen, and how far the reading is."""
+    say, show = log
+    is_filtered = data.filter.is_on and not (data.src_factors and sides[0] is data.src)
+    # The held-out lines and duplicates are no bad text: what a subword is does not depend on them.
+    rules = data.filter.model_copy(update={"overlap": "none"})
+    langs = [side.lang for side in (every_side if is_filtered else sides)]
+
+    def text() -> Iterator[str]:
+        size = sum(text_bytes(source, langs) for source in sources_of(data.train))
+        if is_filtered:
+            lines = filtered_text(data.train, sides, every_side, LineFilter(rules))
+        else:
+            lines = training_text(data.train, sides, every_side)
+        return metered(lines, Meter("subwords", size, show))
+
     if data.src_factors and sides[0] is data.src:
-        return with_factors(data, model_file, lambda: training_text(data.train, sides, every_side), say)
+        return with_factors(data, model_file, text, say)
     if model_file:
         return subwords_from_file(model_file)
     symbols = tags_of(data) if data.src in sides else []
-    if not data.filter.is_on:
-        return auto_subwords(data.subwords, lambda: training_text(data.train, sides, every_side), say, symbols)
-    # The held-out lines and duplicates are no bad text: what a subword is does not depend on them.
-    rules = data.filter.model_copy(update={"overlap": "none"})
-    text = partial(filtered_text, data.train, sides, every_side)
-    return auto_subwords(data.subwords, lambda: text(LineFilter(rules)), say, symbols)
+    return auto_subwords(data.subwords, text, say, symbols)
 
 
 def with_factors(

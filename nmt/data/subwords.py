@@ -3,8 +3,11 @@
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from math import exp, floor, log, log1p
 from os import PathLike, cpu_count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -170,8 +173,8 @@ def train_subwords(
 ) -> Subwords:
     """Train a model on cleaned sentences; the same text gives the same model, bit for bit.
 
-    The sentences are taken one at a time and may come from a file: nothing here holds a copy. With
-    more than `max_sentences` of them sentencepiece keeps a random sample of that many.
+    The sentences are taken one at a time and may come from a file. Of more than `max_sentences` of them a random sample
+    of that many is kept, always the same one.
 
     `type` is unigram or bpe, where `vocab_size` is exact, or char or word, where it is the most
     there may be. `symbols` are units whether the text holds them or not, and are never cut.
@@ -181,10 +184,9 @@ def train_subwords(
     source = _Watched(sentences)
     more: dict[str, Any] = {"user_defined_symbols": list(symbols)} if symbols else {}
     result = io.BytesIO()
-    sentencepiece.set_random_generator_seed(1)
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(source),
+            sentence_iterator=_sample(source, max_sentences),
             model_writer=result,
             model_type=type,
             vocab_size=vocab_size,
@@ -229,6 +231,28 @@ class _Watched:
         except Exception as error:
             self.error = error
             raise
+
+
+def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
+    """All sentences, or a random sample of `size` where there are more: each is as likely to be in it as any other
+    (Li 1994, algorithm L: drawn are the distances between those that replace others, not a number for each).
+
+    sentencepiece can sample, too, but draws other sentences in each process, whatever its seed.
+    """
+    left = iter(sentences)
+    kept = list(islice(left, size))
+    draw = Random(1)
+    weight = 1.0
+    while kept:
+        weight *= exp(log(1.0 - draw.random()) / size)
+        skipped = floor(log(1.0 - draw.random()) / log1p(-weight))
+        found = next(islice(left, skipped, None), None)
+        if found is None:
+            break
+        kept[draw.randrange(size)] = found
+    kept.reverse()
+    while kept:  # what sentencepiece has copied need not lie here as well
+        yield kept.pop()
 
 
 def _training_error(text: str, count: int, type: str, vocab_size: int) -> Exception:

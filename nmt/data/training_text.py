@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from nmt.data.corpus import CHUNK, clean_line
+from nmt.data.corpus import CHUNK, clean_line, clean_lines
 from nmt.data.filter import LineFilter
 from nmt.data.sources import format_of, sources_of
 
@@ -25,8 +25,9 @@ def training_text(
         if format_of(source.path) == "lines":
             for side in sides:
                 for part in source.parts([side.lang]):
-                    for (line,) in part.rows():
-                        yield clean_line(str(line), side.lowercase, side.normalize)
+                    lines = (str(line) for (line,) in part.rows())
+                    while chunk := list(islice(lines, CHUNK)):
+                        yield from clean_lines(chunk, side.lowercase, side.normalize)
             continue
         both = every_side or sides
         wanted = [(number, side) for number, side in enumerate(both) if side in sides]
@@ -48,8 +49,7 @@ def filtered_text(
     while chunk := list(islice(rows, CHUNK)):
         raw = cast(list[tuple[str, ...]], list(zip(*chunk, strict=True)))
         clean = [
-            [clean_line(line, side.lowercase, side.normalize) for line in lines]
-            for lines, side in zip(raw, every_side, strict=True)
+            clean_lines(lines, side.lowercase, side.normalize) for lines, side in zip(raw, every_side, strict=True)
         ]
         kept = np.flatnonzero(rules.keep(raw, clean)).tolist()
         for lines, side in zip(clean, every_side, strict=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt.data.sources import sources_of
@@ -16,6 +18,7 @@ from nmt.doctor.repeats import Duplicates, Overlap
 from nmt.doctor.texts import Block, Text
 from nmt.doctor.vocabulary import Vocabulary
 from nmt.errors import DataError
+from nmt.notices import Show, tell_nobody
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -25,18 +28,16 @@ PAIRS_AT_START = 1_000_000
 """Of a larger training text so many are looked at before the first update: half a minute."""
 _SAMPLE = 50_000
 """Lines that are cut into subwords."""
-
-
-def _show_nobody(text: str) -> None:
-    pass
+_Sides = Callable[[list[list[str]]], "tuple[Side, Side]"]
 
 
 def examine(
     config: Config,
-    sides: Callable[[list[list[str]]], tuple[Side, Side]] | None = None,
+    sides: _Sides | None = None,
     *,
     limit: int | None = None,
-    show: Callable[[str], None] = _show_nobody,
+    show: Show = tell_nobody,
+    beside: bool = False,
 ) -> Findings:
     """Look at the texts of data.train, data.dev and data.test.
 
@@ -46,10 +47,19 @@ def examine(
             of each side; None leaves out what concerns subwords. Called when there was no error.
         limit: Lines of the training text to look at; None for all.
         show: Told now and then how far it is.
+        beside: Call `sides` in a thread while the rest is read, errors or not. For those that write nothing.
 
     Raises:
         DataError: A file is missing, or is no text in lines at all.
     """
+    with ThreadPoolExecutor(1) as pool:
+        return _examine(config, sides, limit, show, pool if beside else None)
+
+
+def _examine(
+    config: Config, sides: _Sides | None, limit: int | None, show: Show, pool: ThreadPoolExecutor | None
+) -> Findings:
+    """See `examine`; with a pool the subwords are made in a thread of it."""
     began = time.monotonic()
     data = config.data
     configs = [data.src, data.tgt] if config.task == "translation" else [data.tgt]
@@ -62,6 +72,7 @@ def examine(
     limits = [limit and max(1, (limit - done) // (len(trains) - done)) for done, _ in enumerate(trains)]
     sample = _Sample(len(configs), len(trains))
     before, met = 0, list[Finding]()
+    made: Future[tuple[Side, Side]] | None = None
     for train, most in zip(trains, limits, strict=True):
         overlap, duplicates = Overlap(others), Duplicates()
         sample.begin()
@@ -69,6 +80,8 @@ def examine(
             duplicates.add(block)
             overlap.add(block)
             sample.add(block)
+            if sides is not None and pool is not None and made is None and train is trains[-1] and sample.is_full:
+                made = pool.submit(sides, sample.lines)
             rate = (before + train.total) / max(1e-9, time.monotonic() - began)
             show(f"data: {before + train.total:,} training lines looked at, {rate:,.0f}/s")
         before += train.total
@@ -81,7 +94,9 @@ def examine(
     result.findings += [_same_text(text) for text in held_out.values() if text.prefix in of_training]
     result.counts = {text.prefix: text.total for text in (*trains, *held_out.values())}
     if sides is not None and not result.errors:
-        result.findings += _subwords(sides, trains, sample, list(held_out.values()), kept)
+        make = made.result if made is not None else partial(sides, sample.lines)
+        asked = data.subwords.vocab_size
+        result.findings += _subwords(make, trains, sample, list(held_out.values()), kept, asked)
     result.seconds = time.monotonic() - began
     return result
 
@@ -101,6 +116,11 @@ class _Sample:
     def begin(self) -> None:
         """Begin another corpus."""
         self.of_each.append([[] for _ in range(self._sides)])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no more room for this corpus."""
+        return len(self.of_each[-1][0]) >= self._most
 
     def add(self, block: Block) -> None:
         """Keep what there is room for."""
@@ -125,15 +145,16 @@ def _same_text(text: Text) -> Finding:
 
 
 def _subwords(
-    sides: Callable[[list[list[str]]], tuple[Side, Side]],
+    sides: Callable[[], tuple[Side, Side]],
     trains: list[Text],
     sample: _Sample,
     held_out: list[Text],
     kept: dict[str, list[list[str]]],
+    asked: int | str,
 ) -> list[Finding]:
-    """What concerns the vocabulary."""
+    """What concerns the vocabulary, of which the settings ask for `asked` units."""
     try:
-        both = sides(sample.lines)
+        both = sides()
     except DataError as error:
         return [Finding("vocabulary", "error", str(error), 1, 0, "")]
     vocabulary = Vocabulary(both[2 - len(trains[0].sides) :])
@@ -141,7 +162,7 @@ def _subwords(
     for train, lines in zip(trains, sample.of_each, strict=True):
         told += vocabulary.look(train, lines, training=True)
     share = sum(len(lines[0]) for lines in sample.of_each) / sum(train.total for train in trains)
-    told += vocabulary.absurd(trains[0], share)
+    told += vocabulary.absurd(trains[0], share, asked)
     for text in held_out:
         told += vocabulary.look(text, kept[text.prefix], training=False)
     return told

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.corpus import clean_line
+from nmt.data.corpus import clean_lines
 from nmt.data.faults import FaultFinder, has_bad_bytes
 from nmt.data.sources import Source, format_of
 from nmt.data.text_block import TextBlock
@@ -83,11 +83,12 @@ class Text:
             rows = part.rows(lenient=True)
             while rows_here := list(islice(rows, BLOCK if limit is None else min(BLOCK, limit - self.total))):
                 whole = [row for row in rows_here if None not in row]
+                all_whole = len(whole) == len(rows_here)
                 for side in range(len(self.sides)):
-                    self.counts[side] += sum(row[side] is not None for row in rows_here)
+                    self.counts[side] += len(whole) if all_whole else sum(row[side] is not None for row in rows_here)
                 if whole:
                     yield self._look([[str(line) for line in lines] for lines in zip(*whole, strict=True)])
-                if len(whole) < len(rows_here):
+                if not all_whole:
                     for row in rows:
                         self.counts = [count + (line is not None) for count, line in zip(self.counts, row, strict=True)]
                     return
@@ -109,7 +110,7 @@ class Text:
     def _look(self, raw: list[list[str]]) -> Block:
         """Count what is wrong with a block of lines."""
         clean = [
-            [clean_line(line, config.lowercase, config.normalize) for line in lines]
+            clean_lines(lines, config.lowercase, config.normalize)
             for lines, config in zip(raw, self.sides, strict=True)
         ]
         block = Block(self.total, raw, clean)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,15 +47,16 @@ class Vocabulary:
             lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
             too_long |= lengths > side.config.max_length
             if training:
-                tokens = np.fromiter((token for row in rows for token in row), dtype=np.int64, count=int(lengths.sum()))
+                tokens = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
                 counts += np.bincount(tokens, minlength=len(counts))
             told.append(_unknown(side, file, these, rows, unknown))
         if training:
             told.append(_long(text, too_long, lines))
         return found(told)
 
-    def absurd(self, text: Text, share: float) -> list[Finding]:
-        """Vocabularies of which most units are hardly ever seen; `share` of the training text was looked at."""
+    def absurd(self, text: Text, share: float, asked: int | str) -> list[Finding]:
+        """Vocabularies of which most units are hardly ever seen; `share` of the training text was looked at, `asked` is
+        data.subwords.vocab_size."""
         told = []
         groups: dict[int, list[int]] = {}
         for number, side in enumerate(self._sides):
@@ -65,7 +67,8 @@ class Vocabulary:
             if len(counts) > _LEAST_UNITS and rare > _MOST_RARE * len(counts):
                 files = ", ".join(text.files[number] for number in numbers)
                 what = f"of the vocabulary are seen less than {_RARE} times in the training text"
-                advice = "too few to learn a vector from: a smaller data.subwords.vocab_size, or auto, learns more"
+                smaller = f"a number below {len(counts):,}" if asked == "auto" else "a smaller one, or auto,"
+                advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; {smaller} learns more"
                 told.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))
         return told
 

@@ -118,17 +118,17 @@ class TranslationPipeline:
 
     def target_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Subword ids of text in the target language, cleaned as in training."""
-        from nmt.data.corpus import clean_line
+        from nmt.data.corpus import clean_lines
 
         side = self.config.data.tgt
-        return self.tgt_subwords.encode([clean_line(text, side.lowercase, side.normalize) for text in texts])
+        return self.tgt_subwords.encode(clean_lines(texts, side.lowercase, side.normalize))
 
     def _cleaned(self, sentences: Sequence[str]) -> list[str]:
         """Sentences as the subwords of the source have learned them."""
-        from nmt.data.corpus import clean_line
+        from nmt.data.corpus import clean_lines
 
         side = self.config.data.src
-        return [clean_line(text, side.lowercase, side.normalize) for text in sentences]
+        return clean_lines(sentences, side.lowercase, side.normalize)
 
     def source_tokens(self, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]) -> list[list[str]]:
         """Subwords as they are written, unknown ones too."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,18 +77,25 @@ def differences(saved: Any, wanted: Mapping[str, Any]) -> Iterator[Difference]:
             yield Difference(key, section[last], now)
 
 
-def check_settings(settings_path: Path, config: Config, checkpoint: Path, content: Mapping[str, Any]) -> None:
+def check_settings(
+    settings_path: Path,
+    config: Config,
+    checkpoint: Path,
+    content: Mapping[str, Any],
+    allowed: Callable[[Difference], bool] = lambda difference: False,
+) -> None:
     """Compare the settings beside a checkpoint with those it was trained with; a file that tells none passes.
 
     Args:
         settings_path: The file that `config` was read from.
         checkpoint: The file that `content` is of.
+        allowed: Says of a difference that the reader knows what to do about it.
 
     Raises:
         CheckpointError: One that decides what the parameters mean is another one.
     """
     for one in differences(content.get("config"), config.to_dict()):
-        if one.changes_meaning and not (config.task == "lm" and one.matches(*_SOURCE)):
+        if one.changes_meaning and not (config.task == "lm" and one.matches(*_SOURCE)) and not allowed(one):
             before, now = one.shown
             name = checkpoint.name if checkpoint.parent == settings_path.parent else checkpoint
             raise CheckpointError(

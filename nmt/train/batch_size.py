@@ -36,7 +36,7 @@ class Forecast:
     """The same for every batch."""
     workspace: Counter[str]
     """Of the largest batch, by operation and purpose."""
-    copies: Counter[str]
+    logits: Counter[str]
     """Of the largest batch, outside the workspace."""
     shape: tuple[int, int, int]
     """Of the largest batch: T, S, B."""
@@ -44,7 +44,7 @@ class Forecast:
     @property
     def update(self) -> int:
         """Bytes of the largest batch's update."""
-        return self.workspace.total() + self.copies.total()
+        return self.workspace.total() + self.logits.total()
 
     @property
     def peak(self) -> int:
@@ -60,11 +60,11 @@ def forecast(
 
     The model must have run once, on a batch of any size (see `warm_up`): what the process holds besides is then known.
     """
-    from nmt.model.footprint import copies_bytes, packed_weights_bytes, workspace_bytes
+    from nmt.model.footprint import logits_bytes, packed_weights_bytes, workspace_bytes
 
     def of_batch(shape: tuple[int, int, int]) -> tuple[Counter[str], Counter[str]]:
-        largest = largest_shape(config, shape)
-        return workspace_bytes(model, *largest), copies_bytes(model, *largest)
+        T, S, B = largest_shape(config, shape)
+        return workspace_bytes(model, T, S, B), logits_bytes(model, T, B)
 
     def size(shape: tuple[int, int, int]) -> int:
         return sum(counts.total() for counts in of_batch(shape))

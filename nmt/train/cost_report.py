@@ -59,7 +59,7 @@ def _memory(found: Forecast) -> list[str]:
     T, S, B = found.shape
     shape = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
     lines = [f"memory, for the largest batch of the first epoch: {shape}"]
-    batch = found.workspace + found.copies
+    batch = found.workspace + found.logits
     least = _SMALL_SHARE * found.peak
     small = [size for size in batch.values() if size < least]
     lines += [_row(name, size, "") for name, size in found.fixed.items()]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, remedy, write_bytes
+from nmt.notices import Show, tell_nobody
 from nmt.train.prepare import check_files, sides_of_run, sides_of_sample
 
 if TYPE_CHECKING:
@@ -21,11 +21,7 @@ _PAIRS_OF_INDEXED = 50_000
 """Looked at before training of a text that was looked at when its index was made: what has changed is the rest."""
 
 
-def _tell_nobody(text: str) -> None:
-    pass
-
-
-def check_data(config: Config, show: Callable[[str], None] = _tell_nobody) -> Findings:
+def check_data(config: Config, show: Show = tell_nobody) -> Findings:
     """Look at all of the texts; nothing is written. Subwords that no run left are made of the first 50,000 lines.
 
     Args:
@@ -38,7 +34,7 @@ def check_data(config: Config, show: Callable[[str], None] = _tell_nobody) -> Fi
     from nmt.doctor import examine
 
     check_files(config)
-    return examine(config, lambda sample: sides_of_sample(config, sample, _tell_nobody), show=show)
+    return examine(config, lambda sample: sides_of_sample(config, sample, tell_nobody), show=show, beside=True)
 
 
 def check_before_training(config: Config, folder: Path, log: TrainingLog) -> None:
@@ -57,7 +53,7 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
 
     check_files(config)
     limit = _PAIRS_OF_INDEXED if _is_indexed(config) else PAIRS_AT_START
-    found = examine(config, lambda sample: sides_of_run(config, folder, log.line), limit=limit, show=log.live)
+    found = examine(config, lambda sample: sides_of_run(config, folder, log.line, log.live), limit=limit, show=log.live)
     if found.errors:
         raise DataError(found.errors[0].line())
     log.line(found.summary())
@@ -72,9 +68,10 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
 
 def _is_indexed(config: Config) -> bool:
     """Whether the training text has an index already, for which it was looked at; known where the settings name the
-    subwords."""
+    subwords, or those of a former run are kept beside it."""
     from nmt.data.corpus import Side
     from nmt.data.subword_files import subwords_from_file
+    from nmt.train.kept_subwords import kept_subwords
     from nmt.train.start import given_subwords
     from nmt.train.translation_task import indexing_of
 
@@ -85,8 +82,10 @@ def _is_indexed(config: Config) -> bool:
     given = given_subwords(config)
     if given is None:
         found = [subwords_from_file(file) for file in files if file]
-        if not found:
+        kept = kept_subwords(config)
+        if found:
+            given = found[0], found[-1]
+        elif kept is None or (given := kept.find()) is None:
             return False
-        given = found[0], found[-1]
     indexing = indexing_of(config, Side(config.data.src, given[0]), Side(config.data.tgt, given[1]))
     return indexing is not None and indexing.is_current

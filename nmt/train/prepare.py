@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain, lock_alone, remedy, remove_temporaries, write_bytes
 from nmt.model.own_cells import named_cells
+from nmt.notices import Show, tell_nobody
 from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
@@ -103,13 +104,14 @@ def save_config(folder: Path, config: Config) -> None:
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
-def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tuple[Side, Side]:
+def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[Side, Side]:
     """Both sides with their subwords, those in the folder where a run left them; the same twice for one language.
 
     Args:
         config: The settings.
         folder: The model folder, in which new subwords are saved.
         say: Told what takes long.
+        show: Told now and then how far it is.
 
     Raises:
         DataError: A text or subword model is missing or damaged.
@@ -121,12 +123,12 @@ def sides_of_run(config: Config, folder: Path, say: Callable[[str], None]) -> tu
         return found
     if not (folder / CONFIG_NAME).exists():
         save_config(folder, config)  # from here on the folder is ours
-    src, tgt = _new_sides(config, say)
+    src, tgt = _new_sides(config, say, show, keep=True)
     save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
     return src, tgt
 
 
-def sides_of_dry_run(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
+def sides_of_dry_run(config: Config, say: Show) -> tuple[Side, Side]:
     """The same without writing anything: new subwords stay in memory."""
     check_files(config)
     return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)
@@ -142,7 +144,7 @@ def check_files(config: Config) -> None:
         check_sources(corpora, langs)
 
 
-def sides_of_sample(config: Config, sample: list[list[str]], say: Callable[[str], None]) -> tuple[Side, Side]:
+def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple[Side, Side]:
     """Both sides, with the subwords that a run left or that the settings name; else trained on some cleaned lines, the
     first of each side, in memory. The same twice for one language.
 
@@ -180,17 +182,26 @@ def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, S
     return (Side(config.data.src, subwords[0]) if config.task == "translation" else target), target
 
 
-def _new_sides(config: Config, say: Callable[[str], None]) -> tuple[Side, Side]:
-    """Train subwords as the settings say, in memory; `say` is told what takes long."""
+def _new_sides(config: Config, say: Show, show: Show = tell_nobody, *, keep: bool = False) -> tuple[Side, Side]:
+    """Train subwords as the settings say, in memory, or find those that were kept beside an index; with `keep` new ones
+    are. `say` is told what takes long, `show` how far it is."""
     from nmt.data.prepare import load_side, load_sides
+    from nmt.train.kept_subwords import kept_subwords
 
     if (given := given_subwords(config)) is not None:
         return _sides(config, given)
+    kept = kept_subwords(config)
+    if kept is not None and (found := kept.find()) is not None:
+        say(f"subwords: those of {kept.path}, which a run on this text left")
+        return _sides(config, found)
     say("subwords: reading the training text")
     if config.task == "lm":
-        side = load_side(config.data, say)
+        side = load_side(config.data, say, show)
         return side, side
-    return load_sides(config.data, say)
+    src, tgt = load_sides(config.data, say, show)
+    if kept is not None and keep:
+        kept.keep(src.subwords, tgt.subwords)
+    return src, tgt
 
 
 def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:

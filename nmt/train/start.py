@@ -19,7 +19,7 @@ from nmt.storage.model_folder import (
     read_checkpoint,
     set_params,
 )
-from nmt.storage.trained_settings import check_settings
+from nmt.storage.trained_settings import Difference, check_settings
 from nmt.train.checkpoint import load_checkpoint, load_raw
 
 if TYPE_CHECKING:
@@ -88,6 +88,12 @@ def _with_new_units(
     return sum(counts.values())
 
 
+def _learns_capitals(config: Config, difference: Difference) -> bool:
+    """Whether text that was lower-cased no longer is, and units with capitals are added for it. Units of lower-cased
+    text mean the same in other text; the new ones start as the mean of their lower-cased text's."""
+    return difference.matches("data.*.lowercase") and not difference.now and config.training.extend_vocabulary > 0
+
+
 def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: tuple[Subwords, Subwords]) -> str:
     """Put the parameters of the model to start from into a fresh one, and its optimizer's state where that is kept.
 
@@ -107,7 +113,7 @@ def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: t
     keeps = not config.training.reset_optimizer
     path = folder / LAST_NAME if keeps else find_checkpoint(folder)
     tensors, content = read_checkpoint(path, prefix=PARAMS_PREFIX)
-    check_settings(Path("config"), config, path, content)
+    check_settings(Path("config"), config, path, content, partial(_learns_capitals, config))
     added = _with_new_units(tensors, config, model, subwords) if config.training.extend_vocabulary else 0
     set_params(model, (load_raw(path) if keeps else {}) or tensors, path)
     if not keeps:

@@ -120,7 +120,7 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
     """
     from nmt.train.prepare import sides_of_run
 
-    sides = ranks.first_then_others(lambda: sides_of_run(config, folder, log.line))
+    sides = ranks.first_then_others(lambda: sides_of_run(config, folder, log.line, log.live))
     if config.task == "translation":
         from nmt.train.translation_task import indexing_of
 

@@ -154,15 +154,14 @@ class TranslationTask:
 
 
 def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
-    """The indexes of the training text; None where it is read as it is: where it is small and no folder for indexes is
-    set. Raises DataError where a file is missing."""
-    from nmt.data.indexing import Indexing, needs_index
+    """The indexes of the training text; None where it has none (see `index_folder`). Raises DataError where a file is
+    missing."""
+    from nmt.data.indexing import Indexing, index_folder
     from nmt.data.prepare import filter_key, training_filter
 
     data, sides = config.data, (src.config, tgt.config)
-    if data.index is None and not needs_index(data.train, [side.lang for side in sides]):
+    if (folder := index_folder(config)) is None:
         return None
-    folder = Path(config.model_dir).parent / "index" if data.index is None else Path(data.index)
     rules = partial(training_filter, data, sides)
     return Indexing(folder, data.train, (src, tgt), rules, filter_key(data, sides))
 

@@ -2,11 +2,12 @@
 
 import gzip
 import unicodedata
+from random import Random
 
 import numpy as np
 import pytest
 
-from nmt.data.corpus import clean_line, load_parallel
+from nmt.data.corpus import clean_line, clean_lines, load_parallel
 from nmt.data.rows import TokenRows
 from nmt.errors import DataError
 from nmt.lines import read_lines
@@ -53,6 +54,18 @@ def test_pieces_keep_their_sign():
     text = " \u2581Ein  \u2581Mann\t-\x00en "
     assert clean_line(text, normalize="pieces") == "\u2581Ein \u2581Mann - en"
     assert clean_line(text, normalize="none") == "Ein Mann - en"
+
+
+@pytest.mark.parametrize("normalize", ["none", "pieces", "nfc", "nfkc"])
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_lines_cleaned_together_are_those_cleaned_alone(lowercase, normalize):
+    signs = (
+        "ab éEÉİΣσς \u0301\u0327\u00ad\u200b\u115f\ufe0f\u212bﬁ½\t\x00\x85\u2028\u3000\xa0  中ﾊﾟ\ud800▁\u1100\u1161가ß\n"
+    )
+    random = Random(3)
+    for _ in range(1500):
+        lines = ["".join(random.choices(signs, k=random.randint(0, 9))) for _ in range(random.randint(0, 5))]
+        assert clean_lines(lines, lowercase, normalize) == [clean_line(line, lowercase, normalize) for line in lines]
 
 
 def test_clean_line_settings():

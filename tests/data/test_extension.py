@@ -50,6 +50,21 @@ def test_a_new_unit_is_the_mean_of_its_parts():
     assert with_means(table[:, 0], parts).shape == (new.vocab_size,)
 
 
+@pytest.mark.parametrize(("kind", "size"), [("unigram", 52), ("bpe", 90)])
+def test_capitals_start_as_the_lower_case_of_their_unit(kind, size):
+    """A model of lower-cased text goes on with text that has capitals."""
+    old = small_subwords(kind, size)
+    lines = [line.title() for line in sentences(300)]
+    new = extended(old, lambda: lines, 60, kind)
+    parts = dict(zip(new.pieces(range(size, new.vocab_size)), parts_of_new(old, new), strict=True))
+    longer = 0
+    for piece, units in parts.items():
+        assert units and UNK_ID not in units
+        assert "".join(old.pieces(units)).replace("▁", "") == piece.replace("▁", "").lower()
+        longer += piece != piece.lower() and len(piece) > 1
+    assert longer > 1, "not only letters, pieces of words with capitals too"
+
+
 def test_what_cannot_be_extended():
     with pytest.raises(ConfigError, match="vocabulary is a list of words or characters"):
         extended(Vocabulary(["a", "b"]), lambda: NEW, 3, "word")

@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 import unicodedata
 
 import pytest
@@ -10,7 +12,7 @@ import sentencepiece
 from nmt.config import DataConfig
 from nmt.data import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_sides
 from nmt.data.corpus import clean_line
-from nmt.data.subwords import SPECIAL_PIECES, Subwords, train_subwords
+from nmt.data.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
 from nmt.errors import DataError
 from tests.data.corpora import sentences, small_subwords, write_pair
 
@@ -109,6 +111,31 @@ def test_training_on_a_sample_is_deterministic():
     assert train_subwords(text, type="bpe", vocab_size=60).model_bytes not in models
 
 
+def test_a_sample_is_the_same_in_every_process():
+    code = """
+import sys
+from nmt.data.subwords import train_subwords
+from tests.data.corpora import sentences
+sys.stdout.buffer.write(train_subwords(sentences(600), type="bpe", vocab_size=60, max_sentences=150).model_bytes)
+"""
+    first, second = (subprocess.run([sys.executable, "-c", code], capture_output=True, check=True) for _ in range(2))
+    assert first.stdout == second.stdout
+
+
+@pytest.mark.parametrize("count", [0, 1, 999, 1000])
+def test_a_text_that_is_small_enough_is_its_own_sample(count):
+    assert list(_sample(map(str, range(count)), 1000)) == [str(number) for number in range(count)]
+
+
+def test_a_sample_is_drawn_from_all_of_a_text():
+    found = [int(line) for line in _sample(map(str, range(100_000)), 1000)]
+    assert len(set(found)) == 1000
+    # A tenth of the text gives 100 lines; five standard deviations are 47.
+    counts = [sum(number // 10_000 == tenth for number in found) for tenth in range(10)]
+    assert sum(counts) == 1000
+    assert all(abs(count - 100) < 47 for count in counts)
+
+
 @pytest.mark.parametrize("type", ["unigram", "bpe"])
 def test_vocabulary_size_is_exact(type):
     assert small_subwords(type, 40).vocab_size == 40
@@ -154,8 +181,8 @@ def test_an_error_while_reading_comes_through_unchanged():
     assert line_of(lambda: train_subwords(broken())) == "train.de: line 2 must be UTF-8"
 
 
-def test_training_takes_sentences_one_at_a_time():
-    """At no time are more than a few sentences alive on the Python side."""
+def test_training_keeps_no_more_sentences_than_the_sample_has():
+    """On the Python side; sentencepiece has its own copies."""
     alive = peak = 0
 
     class Sentence(str):
@@ -169,8 +196,9 @@ def test_training_takes_sentences_one_at_a_time():
             nonlocal alive
             alive -= 1
 
-    train_subwords((Sentence(text) for text in sentences(3000)), type="bpe", vocab_size=60)
-    assert 0 < peak < 20
+    text = (Sentence(text) for text in sentences(3000))
+    train_subwords(text, type="bpe", vocab_size=60, max_sentences=200)
+    assert 200 <= peak < 220
 
 
 def test_training_is_silent(capfd):

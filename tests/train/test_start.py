@@ -91,6 +91,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "other vocabulary": ({"subwords": {"type": "word", "joint": False}}, {}, "joint: must be true as in the model"),
     "a file too": ({"subwords": {"model_file": "x.spm"}}, {}, "model_file: must be null with training.load_model"),
     "other optimizer": ({}, {"optimizer": "sgd", "reset_optimizer": False}, "must be adam, as in"),
+    "lower-cased from now on": (
+        {"src": {"lang": "xx", "lowercase": True}},
+        {"extend_vocabulary": 9},
+        "data.src.lowercase must be false",
+    ),
     "other cleaning": ({"src": {"lang": "xx", "lowercase": True}}, {}, "data.src.lowercase must be false"),
 }
 
