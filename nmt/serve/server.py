@@ -14,10 +14,10 @@ import uvicorn
 
 from nmt.errors import DeviceError
 from nmt.files import explain
+from nmt.heap import keep_little
 from nmt.serve.app import make_app
 from nmt.serve.http_protocol import GuardedProtocol
 from nmt.serve.log import begin_log
-from nmt.serve.memory import keep_little
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
 
