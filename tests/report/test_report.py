@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nmt.errors import DataError
@@ -126,13 +127,23 @@ def test_a_long_run_makes_a_small_page(tmp_path: Path) -> None:
 
 
 def test_thinning_keeps_peaks_ends_and_order() -> None:
-    points = [(float(i), 0.0, 1.0) for i in range(10_000)]
-    points[4321] = (4321.0, 0.0, 99.0)
-    points[777] = (777.0, 0.0, -99.0)
-    found = thinned(points, 200)
-    assert len(found) <= 200 and found == sorted(found) and {points[0], points[-1]} <= set(found)
-    assert points[4321] in found and points[777] in found
-    assert thinned(points[:200], 200) == points[:200]
+    values = np.ones(10_000)
+    values[4321], values[777], values[1], values[9_998] = 99.0, -99.0, 5.0, 5.0
+    found = thinned(values, 200).tolist()
+    assert len(found) <= 200 and found == sorted(set(found)) and {0, 1, 777, 4321, 9_998, 9_999} <= set(found)
+    assert thinned(values[:200], 200).tolist() == list(range(200))
+
+
+def test_values_that_are_no_numbers_are_left_out_of_a_curve(tmp_path: Path) -> None:
+    values = [1.5, "2", None, math.nan, 3, 10**400, True]
+    lines = [json.dumps({"event": "train", "update": n, "elapsed": 60 * n, "loss": v}) for n, v in enumerate(values)]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("\n".join([*lines[:5], f" {lines[6]} ", "{} {}", "{"]) + "\n", "utf-8")
+    run = read_run(folder)
+    assert run.curves["train loss"] == [(0, 0.0, 1.5), (4, 4.0, 3.0), (6, 6.0, 1.0)] and run.skipped == 2
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    assert "train loss" not in read_run(folder).curves  # a number that no float holds makes no curve, and no traceback
 
 
 def test_a_folder_that_is_none_is_one_line(tmp_path: Path) -> None:
