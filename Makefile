@@ -31,7 +31,7 @@ DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 help:
 	@echo 'make demo    set up, make a corpus, train a small translator, translate, score (minutes)'
 	@echo 'make test    set up, run every test'
-	@echo 'make check   lint, format, types, who imports whom'
+	@echo 'make check   lint, format, types, who imports whom; what the code writes of itself into docs/ is of today'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
@@ -76,6 +76,9 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy nmt
 	$(BIN)/lint-imports --no-logo
+	@before=$$(git diff -- docs configs | cksum); $(BIN)/python docs/build.py; \
+	  [ "$$before" = "$$(git diff -- docs configs | cksum)" ] || \
+	  { echo 'make check: what `make docs` writes was not of today, and is now; commit it' >&2; exit 1; }
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

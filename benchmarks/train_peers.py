@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _toolkits import PEERS, Corpus, Toolkit
+from _toolkits import PEERS, Corpus, Toolkit, Transformer
 from train_step import write_corpus
 
 from nmt.config import Config
@@ -72,6 +72,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, metavar="FOLDER")
     parser.add_argument("--updates", type=int, default=390)
     parser.add_argument("--minutes", type=float, help="as many updates as fit into these, instead of --updates")
+    parser.add_argument("--dropout", type=float, default=Transformer.dropout, help="of the Transformer (%(default)s)")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--toolkits", default="onmt,marian,joey", help=f"of {', '.join(PEERS)}")
     return parser.parse_args()
@@ -90,6 +91,8 @@ def main() -> None:
     for name in args.toolkits.split(","):
         toolkit, work = PEERS[name](args.peers), args.out / name
         work.mkdir(exist_ok=True)
+        if isinstance(toolkit, Transformer):
+            toolkit.dropout = args.dropout
         updates = args.updates
         if args.minutes is not None:
             updates = updates_in(args.minutes, toolkit, config, corpus, work, args.threads)

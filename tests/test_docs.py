@@ -20,7 +20,23 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.md")])
 # What is not ours but stands in commands of the pages: of shells, and of clusters.
 OF_SYSTEMS = {
-    *("cat", "curl", "echo", "eval", "for", "head", "mkdir", "mpiexec", "paste", "pip", "sed", "seq", "shuf", "source"),
+    *(
+        "cat",
+        "curl",
+        "echo",
+        "eval",
+        "for",
+        "head",
+        "mkdir",
+        "mpiexec",
+        "paste",
+        "pip",
+        "sed",
+        "seq",
+        "shuf",
+        "sort",
+        "source",
+    ),
     *("srun", "tail", "xargs"),
     ".venv/bin/pre-commit",
 }
