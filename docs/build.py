@@ -31,6 +31,9 @@ HEADER = """\
 What `--help` prints; written by `make docs`.
 Settings: [configs/reference.yaml](../configs/reference.yaml).
 
+Results go to standard output; progress, warnings and errors to standard error. On a terminal these have colours (none
+where `NO_COLOR` is set) and a last line that changes; elsewhere they are plain lines.
+
 `nmt COMMAND` is `nmt-COMMAND`, and `python -m nmt COMMAND` where no script is on the path; `nmt` alone lists them. A
 wheel brings manual pages (`man nmt-train`) and what completes `nmt` in bash, zsh and fish, into `share` of its
 environment. A shell that does not look there learns it from the program itself, the separate commands' options too:

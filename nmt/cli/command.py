@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import signal
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -39,18 +40,44 @@ class Command(click.Command):
                 signal.signal(number, handler)
 
 
+class Refusal(click.ClickException):
+    """A user's mistake, written as click would, in the colours of all that is told.
+
+    Args:
+        error: What click would write.
+    """
+
+    def __init__(self, error: click.ClickException) -> None:
+        super().__init__(error.message)
+        self._error = error
+        self.exit_code = error.exit_code  # type: ignore[misc]  # click reads it of the instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write it to standard error."""
+        from nmt.cli.streams import tell
+
+        text = io.StringIO()
+        self._error.show(text)
+        for line in text.getvalue().splitlines():
+            tell(line)
+
+
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
     """Let a user's mistake end the command with one line, and a reader who has had enough without any."""
     try:
         yield
+    except Refusal:
+        raise
+    except click.ClickException as error:
+        raise Refusal(error) from error
     except NMTError as error:
-        raise click.ClickException(str(error)) from error
+        raise Refusal(click.ClickException(str(error))) from error
     except BrokenPipeError:
         raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
     except MemoryError:
-        raise click.ClickException(
-            "memory: must hold the model and a batch, got too little; lower the batch size"
+        raise Refusal(
+            click.ClickException("memory: must hold the model and a batch, got too little; lower the batch size")
         ) from None
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from nmt.cli.streams import tell
+from nmt.terminal import is_live, live
 
 _LIVE_SECONDS = 0.2
 _LINE_SECONDS = 30.0
@@ -17,20 +18,20 @@ _LINE_SECONDS = 30.0
 def showing() -> Iterator[Callable[[str], None]]:
     """Give a function that shows a text on the terminal's last line, a few times a second at most; without a terminal
     it does nothing."""
-    is_live, shown_at = sys.stderr.isatty(), 0.0
+    shows, shown_at = is_live(sys.stderr), 0.0
 
     def show(text: str) -> None:
         nonlocal shown_at
         now = time.monotonic()
-        if is_live and now - shown_at >= _LIVE_SECONDS:
+        if shows and now - shown_at >= _LIVE_SECONDS:
             shown_at = now
-            tell(f"\r{text}\x1b[K", end="")
+            tell(live(text), end="")
 
     try:
         yield show
     finally:
         if shown_at:
-            tell("\r\x1b[K", end="")
+            tell(live(""), end="")
 
 
 class Meter:
@@ -44,7 +45,7 @@ class Meter:
         self._what = done
         self._done = 0
         self._started = time.monotonic()
-        self._is_live = sys.stderr.isatty()
+        self._is_live = is_live(sys.stderr)
         self._shown_at = self._started
         self._has_shown = False
 
@@ -55,12 +56,12 @@ class Meter:
         if now - self._shown_at < (_LIVE_SECONDS if self._is_live else _LINE_SECONDS):
             return
         self._shown_at, self._has_shown = now, True
-        tell(f"\r{self._text()}\x1b[K" if self._is_live else self._text(), end="" if self._is_live else "\n")
+        tell(live(self._text()) if self._is_live else self._text(), end="" if self._is_live else "\n")
 
     def close(self) -> None:
         """Write the last count, if there was one before."""
         if self._has_shown:
-            tell(f"\r{self._text()}\x1b[K" if self._is_live else self._text())
+            tell(live(self._text()) if self._is_live else self._text())
 
     def _text(self) -> str:
         seconds = time.monotonic() - self._started

@@ -16,6 +16,7 @@ from nmt.errors import DataError
 from nmt.files import explain, remedy, replacing
 from nmt.lines import STDIN, Lines
 from nmt.notices import Notices
+from nmt.terminal import coloured
 
 STDOUT = "-"
 STDOUT_NAME = "standard output"
@@ -90,7 +91,7 @@ def say(text: str) -> None:
 def tell(text: str, end: str = "\n") -> None:
     """Write a line to standard error for whoever reads it; where nobody can, that changes nothing."""
     try:
-        click.echo(text + end, nl=False, err=True)
+        click.echo(coloured(text, sys.stderr) + end, nl=False, err=True)
     except OSError:
         discard(sys.stderr.fileno())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import shutil
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.files import explain
 from nmt.storage.model_folder import LOG_NAME, METRICS_NAME
+from nmt.terminal import coloured, is_live, live
 
 if TYPE_CHECKING:
     from nmt.train.board import Board
@@ -31,7 +31,7 @@ class TrainingLog:
     def __init__(self, folder: Path | None, terminal: TextIO | None = None, board: Board | None = None) -> None:
         self._board = board
         self._terminal: TextIO | None = terminal
-        self._is_live = terminal is not None and terminal.isatty()
+        self._is_live = is_live(terminal)
         self._live_shown = False
         self._files: dict[str, TextIO] = {}
         if folder is not None:
@@ -41,7 +41,7 @@ class TrainingLog:
     def line(self, text: str) -> None:
         """Write one line everywhere a person reads."""
         self.live("")
-        self._print(text + "\n")
+        self._print(coloured(text, self._terminal) + "\n")
         stamp = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
         self._write(LOG_NAME, f"{stamp}  {text}\n")
 
@@ -54,8 +54,7 @@ class TrainingLog:
         """Show `text` in the terminal's last line until more is written; "" takes it away."""
         if not self._is_live or not (text or self._live_shown):
             return
-        width = shutil.get_terminal_size().columns - 1
-        self._print("\r" + text[:width] + "\x1b[K")
+        self._print(live(text))
         self._live_shown = bool(text)
 
     def event(self, kind: str, **values: Any) -> None:
@@ -84,7 +83,7 @@ class TrainingLog:
             file = path.open("a", encoding="utf-8")
             self._files[path.name] = file
         except OSError as error:
-            self._print(f"warning: {path} cannot be written ({explain(error)}); going on without it\n")
+            self._warn(f"{path} cannot be written ({explain(error)}); going on without it")
             return
         if cut:
             self._write(path.name, "\n")
@@ -99,7 +98,10 @@ class TrainingLog:
             file.flush()
         except OSError as error:
             del self._files[name]
-            self._print(f"warning: {name} cannot be written ({explain(error)}); going on without it\n")
+            self._warn(f"{name} cannot be written ({explain(error)}); going on without it")
+
+    def _warn(self, text: str) -> None:
+        self._print(coloured(f"warning: {text}", self._terminal) + "\n")
 
     def _print(self, text: str) -> None:
         """Write to the terminal; when nobody reads any more, stop doing so."""

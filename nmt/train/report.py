@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nmt.terminal import BEST
 from nmt.train.progress import TrainingLog, format_seconds, perplexity
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Reporter:
         self._validated_update = state.update
         self.log.line(
             f"validation  update {state.update:>6}  {format_scores(scores)}"
-            f"  took {format_seconds(seconds)}" + ("  *" if is_best else "")
+            f"  took {format_seconds(seconds)}" + (BEST if is_best else "")
         )
         self.log.event(
             "validation",

@@ -1,0 +1,40 @@
+"""Commands on a terminal that is none."""
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+
+
+def on_terminal(command: Sequence[str], columns: int, env: Mapping[str, str] | None = None) -> tuple[str, int]:
+    """Run a command of ours with all its streams on a terminal of so many columns; what it wrote, and its exit code."""
+    fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    with subprocess.Popen(
+        [str(BIN / command[0]), *command[1:]],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=kept | {"TERM": "xterm"} | dict(env or {}),
+    ) as process:
+        os.close(theirs)
+        written = b""
+        while True:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # Linux says so when the last writer has gone
+                break
+            if not data:
+                break
+            written += data
+        status = process.wait()
+    os.close(ours)
+    return written.decode(), status
