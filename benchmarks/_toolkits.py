@@ -201,6 +201,7 @@ class Transformer(OpenNMT):
             "heads": 4,
             "transformer_ff": 1024,
             "position_encoding": True,
+            "self_attn_type": "scaled-dot",  # its default names another way to the same, which CTranslate2 refuses
             "global_attention": "general",
             "dropout": [self.dropout],
             "attention_dropout": [self.dropout],

@@ -58,9 +58,8 @@ def converted(name: str, toolkit: Toolkit, model: Path, work: Path, threads: int
         return ["--marian", str(model), "--marian-int8", str(small), "--marian-vocab", str(work / "vocab.yml")]
     if name == "transformer":
         made = work / "ctranslate2"
-        command = [str(toolkit.path.with_name("ct2-opennmt-py-converter")), "--model_path", str(model)]
-        command += ["--output_dir", str(made), "--quantization", "int8", "--force"]
-        run(command, work / "int8.log", env)
+        script = Path(__file__).with_name("_to_ctranslate2.py")
+        run([str(toolkit.path.with_name("python")), str(script), str(model), str(made)], work / "int8.log", env)
         return ["--ctranslate2", str(made)]
     return [f"--{name}", str(model)]
 
