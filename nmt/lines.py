@@ -156,6 +156,11 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
+def source_name(source: str) -> str:
+    """What messages call a source of lines."""
+    return _STDIN_NAME if source == STDIN else source
+
+
 def open_lines(source: str) -> Lines[str]:
     """The lines of a file, as `read_lines` reads it, of standard input (`-`), or of a pipe or device by its path.
 

@@ -69,7 +69,17 @@ SIGMORPHON2020 = {
     "lit": (19.11, 18.67),
 }
 
-OLD_TEXTS = ("german-ridges", "slovene-goo300k-bohoric")
+OLD_TEXTS: dict[str, dict[str, str]] = {
+    "german-ridges": {},
+    # Chosen on dev: 91.5 in place of 91.0 with the settings of German.
+    "slovene-goo300k-bohoric": {
+        "training.updates": "4000",
+        "model.encoder.dropout": "0.4",
+        "model.encoder.embeddings.dropout": "0.3",
+        "model.decoder.hidden_dropout": "0.4",
+        "model.decoder.embeddings.dropout": "0.3",
+    },
+}
 
 RECIPES = {
     "letters-to-sounds": Recipe(
@@ -96,9 +106,7 @@ RECIPES = {
         title="old spelling to new: German of 1482-1652, Slovene in the Bohorič alphabet",
         config="configs/histnorm.yaml",
         data="python data_scripts/histnorm.py",
-        variants={
-            name: (f"data/histnorm/{name}", "old", "new", {}) for name in ("german-ridges", "slovene-goo300k-bohoric")
-        },
+        variants={name: (f"data/histnorm/{name}", "old", "new", more) for name, more in OLD_TEXTS.items()},
         metrics=("accuracy", "per"),
         parts=("dev",),
         published_names=("cSMTiser", "neural"),

@@ -110,7 +110,9 @@ def test_a_word_without_factors_is_a_line_that_names_it(trained: Path, tmp_path:
     (tmp_path / "in.txt").write_text("a|X\nb|Y\nc\n")
     done = CliRunner().invoke(translate, [str(trained / "model"), str(tmp_path / "in.txt")])
     assert done.exit_code == 1
-    assert "input: line 3: each word must have 1 factor" in done.stderr
+    assert f"{tmp_path / 'in.txt'}: line 3: each word must have 1 factor" in done.stderr
+    done = CliRunner().invoke(translate, [str(trained / "model")], input="c\n")
+    assert "standard input: line 1: each word must have 1 factor" in done.stderr
     rows = translate_rows(translator, ["a|X", "b", None])
     assert rows.texts == ["a", "", ""]
     assert rows.errors[1].startswith("each word must have 1 factor behind it")

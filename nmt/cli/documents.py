@@ -12,7 +12,7 @@ import click
 from nmt.cli.streams import STDOUT, STDOUT_NAME, output_lines, telling_notices, write_errors
 from nmt.errors import DataError
 from nmt.files import explain, replacing
-from nmt.lines import STDIN
+from nmt.lines import STDIN, source_name
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Translation, Translator
@@ -47,7 +47,7 @@ def translate_document(
     translator.check_no_factors("--format")
     form = format_of(source) if options["form"] == "auto" else options["form"]
     splitter = sentence_splitter(translator.config.data.src.lang) if options["split"] else None
-    document = read_document(_read(source), form, "standard input" if source == STDIN else source, splitter)
+    document = read_document(_read(source), form, source_name(source), splitter)
     sentences = [one for passage in document.passages for one in passage.sentences]
     found: list[Translation] = []
     size = _CHUNK_BATCHES * search["batch_size"]
@@ -98,7 +98,7 @@ def _in_order(chunk: list[Any], found: list[Translation]) -> list[Translation]:
 
 def _read(source: str) -> bytes:
     """All bytes of a file or of standard input. Raises DataError."""
-    name = "standard input" if source == STDIN else source
+    name = source_name(source)
     try:
         if source == STDIN:
             if sys.stdin is None:

@@ -14,7 +14,7 @@ import click
 
 from nmt.errors import DataError
 from nmt.files import explain, remedy, replacing
-from nmt.lines import STDIN, Lines
+from nmt.lines import STDIN, Lines, source_name
 from nmt.notices import Notices
 from nmt.terminal import coloured
 
@@ -104,7 +104,7 @@ def telling_notices(source: str) -> Iterator[Notices]:
         yield notices
     finally:
         for text in notices.told():
-            tell(f"warning: {'standard input' if source == STDIN else source}: {text}")
+            tell(f"warning: {source_name(source)}: {text}")
 
 
 def discard(handle: int) -> None:

@@ -156,7 +156,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
             tsv = job.form == "tsv"
             job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
             job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
-        _run(job, records, translator, stack.enter_context(contextlib.closing(Meter())))
+        _run(job, source, records, translator, stack.enter_context(contextlib.closing(Meter())))
 
 
 _LINES_ONLY = (
@@ -334,10 +334,10 @@ def _identity(job: _Job, translator: Translator, model_dir: str, options: dict[s
     }
 
 
-def _run(job: _Job, records: Lines[Record], translator: Translator, meter: Meter) -> None:
-    """Translate all records, chunk by chunk, and write each chunk before the next one is read."""
+def _run(job: _Job, source: str, records: Lines[Record], translator: Translator, meter: Meter) -> None:
+    """Translate all records of a source, chunk by chunk, and write each chunk before the next one is read."""
     from nmt.data.factors import FactorError
-    from nmt.lines import chunks
+    from nmt.lines import chunks, source_name
 
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
@@ -348,7 +348,7 @@ def _run(job: _Job, records: Lines[Record], translator: Translator, meter: Meter
         try:
             results = translator.translate_nbest(lines, on_batch=meter.add, wishes=wishes, **job.search)
         except FactorError as error:
-            raise error.at(f"input: line {job.number + error.index + 1}") from None
+            raise error.at(f"{source_name(source)}: line {job.number + error.index + 1}") from None
         for line, found in zip(lines, results, strict=True):
             _write(job, line, found)
         if job.writer is not None:

@@ -210,9 +210,15 @@ def test_thread_count_never_shows_in_long_sums():
     assert_same_bits(two[1], one[1], "gradient")
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru", "linear", "lstm_bahdanau_feed"])
-def test_a_row_has_the_same_bits_in_any_company(name):
-    case = cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS["mixed"])
+@pytest.mark.parametrize(
+    ("name", "dtype", "places"),
+    [(name, "float32", cases.S) for name in ("lstm", "gru", "linear", "lstm_bahdanau_feed")]
+    # More source positions than a vector has numbers.
+    + [("lstm_bahdanau_feed", "float32", 70), ("gru_scaled_dot", "float64", 23)],
+)
+def test_a_row_has_the_same_bits_in_any_company(name, dtype, places):
+    case = cases.draw(cases.CELLS[name](), dtype, cases.LENGTHS["mixed"], places=places)
+    case.source_lengths = (places, 1, places - 1, places // 2, places)
     whole, found, _ = cases.compiled(case)
     inferred = cases.inferred(case)
     of_rows = ("d_x", "d_initial", "d_captured")

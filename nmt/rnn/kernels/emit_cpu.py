@@ -221,7 +221,12 @@ class _Writer(Names):
 
 
 class _RowWriter(RowWriter):
-    """The loops of a processor: source positions outside, features inside, one after the other."""
+    """The loops of a processor: source positions outside, features inside, one after the other.
+
+    Neighbouring source positions of a row lie B numbers apart in most places. LLVM makes two loops of a loop over them,
+    and takes the one of vectors where B is 1. Its sums would have another order there, and a row other bits alone than
+    in a batch: so these sums are added in turn.
+    """
 
     def nest(self, nest: Nest) -> None:
         self.begin(nest)
@@ -265,7 +270,7 @@ class _RowWriter(RowWriter):
         if v.width is None:
             total = f"x{v.id}"
             self.row.add(f"{total} = ZERO")
-            self.s_block.add(f"{total} += {self.name(v.args[0])}")
+            self.s_block.add(f"{total} = in_turn({total}, {self.name(v.args[0])})")
             self._keep(v, place, total, self.row_end)
             return
         at = self.at(place, 0, True)
@@ -277,6 +282,7 @@ class _RowWriter(RowWriter):
         source = self.places[v.args[0].id]
         self.s_block = Block(4)
         x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
+        together = all(one.kind in ("rows", "row") for one in (source, place))
         for line in (
             "top = LOWEST",
             "for s in range(ls):",
@@ -285,7 +291,7 @@ class _RowWriter(RowWriter):
             "for s in range(ls):",
             f"    e = exp({x} - top)",
             f"    {self.w.store(place, at, 'e')}",
-            "    total += e",
+            "    total += e" if together else "    total = in_turn(total, e)",
             "for s in range(ls):",
             f"    {self.w.store(place, at, f'{self.w.load(place, at)} / total')}",
         ):

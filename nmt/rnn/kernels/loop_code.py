@@ -9,6 +9,7 @@ may contain:
 - assignments to names and to elements of arrays, `+=`, `for i in range(...)` with one or two limits, `if` without
   `else`, `continue`;
 - sums, differences, products, `/` of F, `//` and `%` of integers, one comparison, `a if test else b`;
+- `in_turn(sum, x)`: the sum of both, where a sum of many must have their order;
 - calls of `min`, `max`, the activations, `scratch(n, type)` and `release(array)`, `address(array, offset)`, and of the
   functions in `_called()`, which have an address of their own.
 
@@ -49,6 +50,7 @@ _ELEMENTS = {
     "int32": ir.IntType(32),
 }
 _FLAGS = tuple(sorted(FAST))
+_IN_TURN = tuple(sorted(FAST - {"reassoc"}))
 _WHOLE = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
 _REAL = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -259,6 +261,8 @@ class _LoopWriter:
                 return self.builder.bitcast(place, _BYTES)
         values = [self._value(argument) for argument in arguments]
         match name, values:
+            case "in_turn", [total, summand]:
+                return self.builder.fadd(total, summand, flags=_IN_TURN)
             case (("min" | "max"), [left, right]):
                 is_right = self._compare("<" if name == "min" else ">", right, left)
                 return self.builder.select(is_right, right, left)

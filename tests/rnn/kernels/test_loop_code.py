@@ -42,6 +42,13 @@ CASES = {
         total = ONE
         y[i] = y[i] + total
 """,
+    "sums in turn": """
+    for i in range(n):
+        total = ZERO
+        for j in range(i):
+            total = in_turn(total, x[j] * y[j])
+        y[i] = total + ONE
+""",
     "numbers": """
     for i in range(n):
         y[i] = -x[i] / (x[i] * x[i] + 0.5) - (ONE if x[i] > ZERO else 2.5) + min(x[i], 0.25) + max(x[i], LOWEST)
@@ -76,7 +83,7 @@ def run(body, dtype, given, part=0):
 def test_a_loop_means_what_its_python_means(body, dtype, part):
     kind = np.dtype(dtype).type
     names = {"F": kind, "ZERO": kind(0), "ONE": kind(1), "LOWEST": kind(-np.inf), dtype: kind, "int64": np.int64}
-    exec(HEAD.format(dtype) + body, names | {"scratch": np.empty, "release": id}, python := {})  # noqa: S102
+    exec(HEAD.format(dtype) + body, names | {"scratch": np.empty, "release": id, "in_turn": np.add}, python := {})  # noqa: S102
     expected, found = arguments(dtype), arguments(dtype)
     function = python["function"]
     function.__globals__["F"] = kind
@@ -104,6 +111,20 @@ def test_functions_of_numbers_are_those_of_kernels(name, dtype):
             "maximum": lambda x: np.maximum(x, 0.5),
         }[name](x.astype(np.float64))
     np.testing.assert_allclose(found[4], expected, rtol=3e-6 if dtype == "float32" else 1e-14)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_sum_in_turn_has_its_order(dtype):
+    x = np.random.default_rng(5).normal(size=999).astype(dtype)
+    y = np.zeros(2, dtype)
+    body = "".join(
+        f"    sum{n} = ZERO\n    for i in range(n):\n        {line}\n    y[{n}] = sum{n}\n"
+        for n, line in enumerate(("sum0 = in_turn(sum0, x[i])", "sum1 += x[i]"))
+    )
+    run(body, dtype, [x.size, 0, np.zeros(1, np.int64), x, y])
+    expected = np.add.accumulate(x)[-1]
+    assert y[0] == expected
+    assert y[1] != expected  # whose order is free: else this test would see no difference
 
 
 def test_infinities_and_nan_keep_their_meaning():
