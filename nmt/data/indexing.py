@@ -19,7 +19,7 @@ import numpy as np
 
 from nmt.data.corpus import CHUNK, CutPairs, PairCutter, ParallelCorpus, Side, Tagged, check_corpus
 from nmt.data.index import BLOCKS, LEAST_BLOCK, MOST_BLOCK, VERSION, Index, IndexedCorpus, IndexWriter, Rows, joined
-from nmt.data.meter import Meter, text_bytes
+from nmt.data.reading_meter import ReadingMeter, text_bytes
 from nmt.data.rows import TokenRows
 from nmt.data.sources import Source, pair_chunks, sources_of
 from nmt.errors import CheckpointError
@@ -154,7 +154,7 @@ class Indexing:
         cutter = PairCutter(src, tgt, True, rules)
         size = text_bytes(source, self._langs)
         buckets = _Buckets(folder, min(_MOST_BUCKETS, max(1, -(-size // _BUCKET_BYTES))))
-        tagged, meter = Tagged(source.tag, src), Meter("index", size, show)
+        tagged, meter = Tagged(source.tag, src), ReadingMeter("index", size, show)
         total = 0
         for part in source.parts(self._langs):
             for pairs in pair_chunks(part, CHUNK):

@@ -8,7 +8,7 @@ from nmt.data.auto_subwords import auto_subwords
 from nmt.data.corpus import Side, clean_line
 from nmt.data.factors import FactorError, learn_factors, split_words
 from nmt.data.filter import LineFilter
-from nmt.data.meter import Meter, metered, text_bytes
+from nmt.data.reading_meter import ReadingMeter, metered, text_bytes
 from nmt.data.sources import name_of, sources_of
 from nmt.data.subword_files import subwords_from_file
 from nmt.data.subwords import Subwords
@@ -98,7 +98,7 @@ def _given_or_trained(
             lines = filtered_text(data.train, sides, every_side, LineFilter(rules))
         else:
             lines = training_text(data.train, sides, every_side)
-        return metered(lines, Meter("subwords", size, show))
+        return metered(lines, ReadingMeter("subwords", size, show))
 
     if data.src_factors and sides[0] is data.src:
         return with_factors(data, model_file, text, say)

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from nmt.config import DataConfig
-from nmt.data import load_sides, meter
-from nmt.data.meter import Meter, metered, text_bytes
+from nmt.data import load_sides, reading_meter
+from nmt.data.reading_meter import ReadingMeter, metered, text_bytes
 from nmt.data.sources import Source
 from nmt.notices import tell_nobody
 
@@ -25,20 +25,20 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     found = Clock()
-    monkeypatch.setattr(meter, "time", found)
+    monkeypatch.setattr(reading_meter, "time", found)
     return found
 
 
 def test_lines_pass_unchanged_and_the_meter_says_how_far_they_are(clock):
     lines, said = [f"line {number}" for number in range(10_000)], []
     size = sum(map(len, lines))
-    assert list(metered(iter(lines), Meter("text", size, said.append))) == lines
+    assert list(metered(iter(lines), ReadingMeter("text", size, said.append))) == lines
     assert said == ["text: 8,192 lines, 8,192/s, about 0 min left"]
 
 
 def test_what_is_left_follows_from_the_bytes(clock):
     said = []
-    meter = Meter("text", 4_000, said.append)
+    meter = ReadingMeter("text", 4_000, said.append)
     for lines in (10, 20):
         meter.show(lines, 500)
     # A quarter was read in a second: three are left.

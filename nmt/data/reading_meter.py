@@ -19,7 +19,7 @@ def text_bytes(source: Source, langs: Sequence[str]) -> int:
     return sum(factor * file.stat().st_size for factor, file in zip(factors, files, strict=True))
 
 
-class Meter:
+class ReadingMeter:
     """Tells how far a reading is, by characters read of bytes in the files.
 
     Args:
@@ -45,7 +45,7 @@ class Meter:
         self._show(f"{self._name}: {lines:,} lines, {lines / took:,.0f}/s, about {left / 60:.0f} min left")
 
 
-def metered(lines: Iterable[str], meter: Meter) -> Iterator[str]:
+def metered(lines: Iterable[str], meter: ReadingMeter) -> Iterator[str]:
     """The same lines; the meter is told of them."""
     count, left = 0, iter(lines)
     while some := list(islice(left, _LINES)):
