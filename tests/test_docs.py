@@ -128,6 +128,12 @@ def test_commands_of_the_pages_exist(words):
             assert (ROOT / word).is_file()
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_stand_in_blocks_that_are_looked_at(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    assert not re.findall(r"\n\n {4}((?:nmt[ -]|pip |python |make |mpiexec |curl ).*)", text)
+
+
 def test_pages_name_the_folders_that_the_settings_write():
     readme = (ROOT / "README.md").read_text("utf-8")
     assert set(re.findall(r"runs/\w+", readme)) == {model_dir("multi30k_de_en.yaml")}
