@@ -63,7 +63,8 @@ class Section(BaseModel):
     rest of the path before it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    # pydantic before 2.10 warns of every field that begins with `model_`, unless told that they are ours to take.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
     def to_dict(self) -> dict[str, Any]:
         """Every key of the section and those below it, as plain values for YAML and JSON."""
