@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from nmt.data.segmentations import Units
@@ -19,40 +18,12 @@ Unknown = Literal["token", "left_out"]
 
 _KEY = "nmt_vocabulary"
 _VERSION = 1
-_VERSION_FRAMED = 2
-"""Of files with a frame, which those who know only version 1 would pass over."""
 START = b'{"' + _KEY.encode()
 """With this begin the bytes of every such file, and those of no sentencepiece model."""
 _MOST_UNITS = 10_000_000
-_LONGEST_FRAME = 10_000
 _JOINER = "@@"
 """What subword-nmt writes behind a piece that the word goes on after."""
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Units around those of a text, as models have them that read sources of one length: `before`, then the text,
-    `after`, and `fill` until there are `length` in all. Longer texts are not filled."""
-
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    fill: str
-    length: int
-
-    def around(self, units: Sequence[str]) -> list[str]:
-        """The units of a text and those around it."""
-        found = [*self.before, *units, *self.after]
-        return found + [self.fill] * (self.length - len(found))
-
-    def inside(self, units: Sequence[str]) -> list[str]:
-        """What stands in the frame; units without one stay."""
-        found = list(units)
-        while found and found[-1] == self.fill:
-            found.pop()
-        if self.after and tuple(found[-len(self.after) :]) == self.after:
-            del found[-len(self.after) :]
-        return found[len(self.before) :] if tuple(found[: len(self.before)]) == self.before else found
 
 
 class Vocabulary(Subwords):
@@ -61,7 +32,7 @@ class Vocabulary(Subwords):
     split: Where text is cut: at spaces (words) or between all characters. merges: Pairs of pieces in the order in which
     subword-nmt (Sennrich et al. 2016, section 3.2; its file's version 0.2) joins them inside words; units are then
     pieces, with `@@` where the word goes on. unknown: What becomes of a unit that is not listed: the unknown token, or
-    it is left out. frame: Units that stand around every text, listed ones.
+    it is left out.
     """
 
     def __init__(
@@ -71,18 +42,17 @@ class Vocabulary(Subwords):
         split: Split = "words",
         unknown: Unknown = "token",
         merges: Sequence[tuple[str, str]] = (),
-        frame: Frame | None = None,
     ) -> None:
-        self.units, self.split, self.unknown, self.frame = list(units), split, unknown, frame
+        self.units, self.split, self.unknown = list(units), split, unknown
         self._ids = {unit: n for n, unit in enumerate(self.units, start=len(SPECIAL_PIECES))}
         self._ranks = {tuple(pair): n for n, pair in enumerate(merges)}
         content = {
-            _KEY: _VERSION if frame is None else _VERSION_FRAMED,
+            _KEY: _VERSION,
             "split": split,
             "unknown": unknown,
             "units": self.units,
             "merges": [list(pair) for pair in merges],
-        } | ({} if frame is None else {"frame": asdict(frame)})
+        }
         self.model_bytes = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
         self._words: dict[str, list[str]] = {}
         self.are_pieces = split == "words" and any(unit.startswith(SPACE) for unit in self.units)
@@ -125,11 +95,11 @@ class Vocabulary(Subwords):
         return self._marked([SPECIAL_PIECES[i] if i < first else self.units[i - first] for i in ids])
 
     def _kept(self, sentence: str) -> list[str]:
-        """The units of a sentence that are read, and those around it."""
+        """Return the units of a sentence that the model reads."""
         units = self._units(sentence)
         if self.unknown == "left_out":
             units = [unit for unit in units if unit in self._ids]
-        return units if self.frame is None else self.frame.around(units)
+        return units
 
     def _units(self, sentence: str) -> list[str]:
         """A sentence as it is cut, before anything is looked up."""
@@ -155,8 +125,7 @@ class Vocabulary(Subwords):
         return found
 
     def _text(self, units: Sequence[str]) -> str:
-        """Units side by side as text, without those that stand around every one."""
-        units = units if self.frame is None else self.frame.inside(units)
+        """Join units to a text."""
         text = ("" if self.split == "characters" else " ").join(units)
         if self._ranks:
             text = text.replace(f"{_JOINER} ", "").removesuffix(_JOINER)
@@ -199,17 +168,14 @@ def read_vocabulary(content: bytes, where: str) -> Vocabulary:
     if problem := _problem(values):
         raise DataError(f"{where}: must be a vocabulary, got {problem}; put back a copy")
     merges = [(a, b) for a, b in values["merges"]]
-    given = values.get("frame")
-    frame = given and Frame(tuple(given["before"]), tuple(given["after"]), given["fill"], given["length"])
-    return Vocabulary(values["units"], split=values["split"], unknown=values["unknown"], merges=merges, frame=frame)
+    return Vocabulary(values["units"], split=values["split"], unknown=values["unknown"], merges=merges)
 
 
 def _problem(values: dict[str, Any]) -> str:
     """What is wrong with what a file holds; nothing where all is well."""
     units, merges = values.get("units"), values.get("merges")
-    version = _VERSION_FRAMED if "frame" in values else _VERSION
-    if values.get(_KEY) != version:
-        return f"another version than {version}"
+    if values.get(_KEY) != _VERSION:
+        return f"another version than {_VERSION}"
     if values.get("split") not in ("words", "characters") or values.get("unknown") not in ("token", "left_out"):
         return "no known way to split text"
     if not isinstance(units, list) or len(units) > _MOST_UNITS or not all(isinstance(u, str) and u for u in units):
@@ -222,18 +188,4 @@ def _problem(values: dict[str, Any]) -> str:
         isinstance(m, list) and len(m) == 2 and all(isinstance(part, str) for part in m) for m in merges
     ):
         return "merges that are no pairs of texts"
-    return _problem_of_frame(values["frame"], set(units)) if "frame" in values else ""
-
-
-def _problem_of_frame(frame: Any, units: set[str]) -> str:
-    """What is wrong with a frame; nothing where all is well."""
-    if not isinstance(frame, dict) or set(frame) != {"before", "after", "fill", "length"}:
-        return "a frame that is none"
-    if not isinstance(frame["before"], list) or not isinstance(frame["after"], list):
-        return "a frame that is none"
-    around = [*frame["before"], *frame["after"], frame["fill"]]
-    if not all(isinstance(unit, str) and unit in units for unit in around):
-        return "a frame of units that are not listed"
-    if type(frame["length"]) is not int or not 0 <= frame["length"] <= _LONGEST_FRAME:
-        return f"a frame that is not from 0 to {_LONGEST_FRAME:,} long"
     return ""

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.data.subwords import SPECIAL_PIECES
-from nmt.data.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from nmt.data.subwords import Subwords
     from nmt.storage.saved_model import SavedModel
 
 
@@ -25,22 +22,8 @@ def about_of(saved: SavedModel) -> dict[str, Any]:
             "src": src.pieces(range(src.vocab_size)),
             "tgt": tgt.pieces(range(tgt.vocab_size)),
         },
-        "frame": _frame_of(src),
         "generate_unk": decoding.generate_unk,
         "longest": {"ratio": decoding.max_length_ratio, "extra": decoding.max_length_extra},
-    }
-
-
-def _frame_of(src: Subwords) -> dict[str, Any] | None:
-    """What stands around the units of every source (see `Frame`), in the signs that a page reads and writes."""
-    if not isinstance(src, Vocabulary) or src.frame is None:
-        return None
-    frame, signs = src.frame, dict(zip(src.units, src.pieces(range(len(SPECIAL_PIECES), src.vocab_size)), strict=True))
-    return {
-        "before": [signs[unit] for unit in frame.before],
-        "after": [signs[unit] for unit in frame.after],
-        "fill": signs[frame.fill],
-        "length": frame.length,
     }
 
 

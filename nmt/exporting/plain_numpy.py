@@ -42,7 +42,6 @@ class Model:
         about = json.loads((Path(folder) / "model.json").read_text("utf-8"))
         self.settings: dict[str, Any] = about["model"]
         self.units: dict[str, list[str]] = about["units"]
-        self.frame: dict[str, Any] | None = about["frame"]
         self.most: dict[str, float] = about["longest"]
         self.never = [PAD, BOS] if about["generate_unk"] else [PAD, UNK, BOS]
 
@@ -182,21 +181,13 @@ class Model:
         return said[1:]
 
 
-def framed(units: list[str], frame: dict[str, Any] | None) -> list[str]:
-    """Units with those that the model wants around every source, filled up to its length."""
-    if frame is None:
-        return units
-    found = [*frame["before"], *units, *frame["after"]]
-    return found + [frame["fill"]] * (frame["length"] - len(found))
-
-
 def main() -> None:
     """Translate lines of units from standard input."""
     model = Model(Path(__file__).parent)
     places = {unit: n for n, unit in enumerate(model.units["src"])}
     for line in sys.stdin:
         units = line.split()
-        tokens = [places.get(unit, UNK) for unit in framed(units, model.frame)] if units else []
+        tokens = [places.get(unit, UNK) for unit in units]
         print(" ".join(model.units["tgt"][token] for token in model.translate(tokens)) if tokens else "")
 
 

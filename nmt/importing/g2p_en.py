@@ -6,8 +6,6 @@ Its arrays (g2p.py of 2.1.0): {enc,dec}_emb, {enc,dec}_{w,b}_{ih,hh} with PyTorc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from nmt.data.vocabulary import Vocabulary
 from nmt.importing.imported import Imported, Params, Tensors, our_order
 
@@ -26,31 +24,21 @@ _MOST_STEPS = 20
 
 
 def from_tensors(tensors: Tensors) -> Imported:
-    """The model of these arrays. Raises CheckpointError: they are others."""
-    named = {name: name for name in (*NAMES, *(f"{side}_b_{of}" for side in ("enc", "dec") for of in ("ih", "hh")))}
-    imported = in_its_shape(KIND, tensors, named, LETTERS, Vocabulary(PHONEMES))
-    imported.settings["data"] = {"src": {"lowercase": True}}
-    return imported
-
-
-def in_its_shape(
-    kind: str, tensors: Tensors, named: Mapping[str, str], letters: Sequence[str], tgt: Vocabulary
-) -> Imported:
-    """A model of g2p-en's shape for other letters and for sounds that `tgt` joins, whose tensors have other names:
-    `named` says them by g2p-en's. Raises CheckpointError: the tensors are others."""
-    src_order, src_units = our_order(tensors.place, ["<pad>", "<unk>", "</s>", *letters], 0, 1, -1, 2)
-    tgt_order, _ = our_order(tensors.place, ["<pad>", "<unk>", "<s>", "</s>", *tgt.units], 0, 1, 2, 3)
-    src_size, hidden = tensors.shape(named["enc_emb"])[-1], tensors.shape(named["enc_w_hh"])[-1]
-    tgt_size = tensors.shape(named["dec_emb"])[-1]
+    """Return the model of these arrays. Raises CheckpointError: They do not have g2p-en's shape."""
+    src_order, src_units = our_order(tensors.place, ["<pad>", "<unk>", "</s>", *LETTERS], 0, 1, -1, 2)
+    tgt_order, tgt_units = our_order(tensors.place, ["<pad>", "<unk>", "<s>", "</s>", *PHONEMES], 0, 1, 2, 3)
+    src_size, hidden = tensors.shape("enc_emb")[-1], tensors.shape("enc_w_hh")[-1]
+    tgt_size = tensors.shape("dec_emb")[-1]
     params = Params(tensors)
-    params.table("src_embeddings", named["enc_emb"], src_order, src_size)
-    params.table("tgt_embeddings", named["dec_emb"], tgt_order, tgt_size)
+    params.table("src_embeddings", "enc_emb", src_order, src_size)
+    params.table("tgt_embeddings", "dec_emb", tgt_order, tgt_size)
     for ours, theirs, size in (("encoder.0.forward", "enc", src_size), ("decoder.cell.0", "dec", tgt_size)):
-        names = [named[f"{theirs}_{name}"] for name in ("w_ih", "w_hh", "b_ih", "b_hh")]
+        names = [f"{theirs}_{name}" for name in ("w_ih", "w_hh", "b_ih", "b_hh")]
         params.torch_gru(ours, names, size, hidden)
-    params.output(named["fc_w"], named["fc_b"], tgt_order, hidden)
+    params.output("fc_w", "fc_b", tgt_order, hidden)
     tensors.finish()
     settings = {
+        "data": {"src": {"lowercase": True}},
         "model": {
             "encoder": {
                 "rnn_type": "gru",
@@ -75,4 +63,4 @@ def in_its_shape(
         },
     }
     src = Vocabulary(src_units, split="characters")
-    return Imported(kind, settings, params.arrays, src, tgt, params.lines)
+    return Imported(KIND, settings, params.arrays, src, Vocabulary(tgt_units), params.lines)

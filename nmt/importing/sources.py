@@ -17,27 +17,18 @@ from nmt.importing import (
     e2k,
     fairseq,
     g2p_en,
-    g2p_fa,
-    g2p_id,
     joeynmt,
     marian,
     nematus,
-    netra,
     opennmt,
-    persian_g2p,
 )
 from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
-from nmt.importing.keras_file import SUFFIX as KERAS_SUFFIX
-from nmt.importing.keras_file import read_keras
 from nmt.importing.marian_file import START, read_marian
-from nmt.importing.npy_file import read_npy
-from nmt.importing.onnx_file import SUFFIX as ONNX_SUFFIX
-from nmt.importing.onnx_file import read_onnx
 from nmt.importing.torch_file import read_torch
 from nmt.storage.tensor_file import read_foreign_tensors
 
-SUFFIXES = (".npz", ".npy", ".safetensors", ".pt", ".ckpt", ".pth", ".bin", ONNX_SUFFIX, KERAS_SUFFIX)
+SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
 """Files that may be models."""
 _MOST_MEMBER_BYTES = 2**34
 _MOST_BYTES_BESIDE, _MOST_BESIDE = 2**28, 100
@@ -73,10 +64,6 @@ class Kind:
 KINDS = (
     Kind(g2p_en.KIND, lambda c: c.has(*g2p_en.NAMES), lambda c: g2p_en.from_tensors(c.tensors())),
     Kind(e2k.KIND, lambda c: c.has(*e2k.NAMES), lambda c: e2k.from_tensors(c.tensors(), c.metadata)),
-    Kind(persian_g2p.KIND, lambda c: c.has(*persian_g2p.NAMES), lambda c: persian_g2p.from_tensors(c.tensors())),
-    Kind(g2p_fa.KIND, lambda c: c.has(*g2p_fa.NAMES), lambda c: g2p_fa.from_tensors(c.tensors())),
-    Kind(g2p_id.KIND, lambda c: g2p_id.knows(c.path, c.values), lambda c: g2p_id.read(c.path)),
-    Kind(netra.KIND, lambda c: netra.knows(c.values), lambda c: netra.read(c.path, c.values)),
     Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
     Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
     Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
@@ -148,7 +135,7 @@ def _file_of(source: Path, member: str | None) -> Iterator[Path]:
 
 def _may_be_model(path: PurePath) -> bool:
     """Whether a file may be a model, by its name."""
-    return path.suffix in SUFFIXES or path.name == g2p_fa.FILE_NAME
+    return path.suffix in SUFFIXES
 
 
 def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
@@ -200,12 +187,6 @@ def _content(path: Path) -> Content:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; check the path") from error
     if path.suffix == ".npz":
         return Content(path, read_npz(path), {})
-    if path.suffix == ".npy":
-        return Content(path, read_npy(path), {})
-    if path.suffix == KERAS_SUFFIX:
-        return Content(path, read_keras(path), {})
-    if path.suffix == ONNX_SUFFIX:
-        return Content(path, read_onnx(path), {})
     if path.suffix == ".safetensors" or start[8:9] == b"{":
         return Content(path, *read_foreign_tensors(path))
     if start.startswith(START):

@@ -6,7 +6,7 @@ import pytest
 
 from nmt.data.subword_files import read_subwords
 from nmt.data.subwords import SPECIAL_PIECES
-from nmt.data.vocabulary import Frame, Vocabulary
+from nmt.data.vocabulary import Vocabulary
 from nmt.errors import DataError
 
 
@@ -46,45 +46,6 @@ def test_a_vocabulary_comes_back_from_its_bytes():
     assert isinstance(again, Vocabulary)
     assert again.model_bytes == found.model_bytes
     assert again.encode(["b\u00e4c"]) == [[5, 4]]
-
-
-def framed(**options):
-    frame = Frame(("<a>",), ("<b>",), "<f>", 6)
-    return Vocabulary(["<f>", "<a>", "<b>", "x", "y"], split="characters", frame=frame, **options)
-
-
-def test_a_frame_stands_around_every_text():
-    found = framed()
-    assert found.encode(["xy", "", "xyxyx", "xq"]) == [
-        [5, 7, 8, 6, 4, 4],
-        [5, 6, 4, 4, 4, 4],
-        [5, 7, 8, 7, 8, 7, 6],
-        [5, 7, 1, 6, 4, 4],
-    ]
-    assert found.cut(["xq"]) == [["<a>", "x", "q", "<b>", "<f>", "<f>"]]
-    assert framed(unknown="left_out").cut(["xq"]) == [["<a>", "x", "<b>", "<f>", "<f>", "<f>"]]
-    assert found.decode(found.encode(["xy", ""])) == ["xy", ""]
-    again = read_subwords(found.model_bytes)
-    assert again.model_bytes == found.model_bytes
-    assert again.encode(["xy"]) == found.encode(["xy"])
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"nmt_vocabulary": 1}, "another version than 2"),
-        ({"frame": None}, "a frame that is none"),
-        ({"frame": {"before": [], "after": [], "fill": "x"}}, "a frame that is none"),
-        ({"frame": {"before": "<a>", "after": [], "fill": "x", "length": 3}}, "a frame that is none"),
-        ({"frame": {"before": ["q"], "after": [], "fill": "x", "length": 3}}, "units that are not listed"),
-        ({"frame": {"before": [], "after": [], "fill": "x", "length": 10**9}}, "not from 0 to 10,000"),
-        ({"frame": {"before": [], "after": [], "fill": "x", "length": True}}, "not from 0 to 10,000"),
-    ],
-)
-def test_a_damaged_frame_is_one_line(change, line):
-    values = json.loads(framed().model_bytes) | change
-    with pytest.raises(DataError, match=f"model.spm: must be a vocabulary, got .*{line}"):
-        read_subwords(json.dumps(values).encode(), "model.spm")
 
 
 @pytest.mark.parametrize(

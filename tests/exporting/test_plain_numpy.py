@@ -14,7 +14,6 @@ from nmt.exporting.to_numpy import save_numpy
 from nmt.storage.saved_model import load_saved_model
 from tests.importing.checks import imported
 from tests.importing.marian_files import Marian
-from tests.importing.onnx_files import Indonesian
 from tests.importing.test_e2k import METADATA, WORDS
 from tests.importing.test_e2k import arrays as e2k_arrays
 from tests.importing.test_toolkits import PAIRS, Joey, OpenNMT
@@ -62,12 +61,3 @@ def test_what_the_page_does_not_know_is_one_line(tmp_path):
     with pytest.raises(CheckpointError, match="model.encoder.rnn_type must be lstm or gru"):
         save_numpy(tmp_path / "out", other)
     assert not (tmp_path / "out").exists()
-
-
-def test_sources_are_filled_up_as_in_the_model(tmp_path):
-    translator = imported(Indonesian().save(tmp_path), tmp_path / "model")
-    save_numpy(tmp_path / "out", load_saved_model(tmp_path / "model"))
-    page = [sys.executable, "-I", str(tmp_path / "out" / "plain_numpy.py")]
-    done = subprocess.run(page, input="a b c\nc a b\n", capture_output=True, text=True, check=True)
-    said = [line.replace(" ", "").replace("\u2581", " ") for line in done.stdout.splitlines()]
-    assert said == translator.translate(["abc", "cab"])

@@ -31,15 +31,12 @@ from nmt.errors import NMTError
 from nmt.importing.g2p_en import PHONEMES
 from nmt.importing.sources import import_model
 from nmt.importing.writing import save_imported
-from tests.importing import test_e2k, test_g2p_en, test_g2p_fa, test_persian_g2p
-from tests.importing.keras_files import Khmer
+from tests.importing import test_e2k, test_g2p_en
 from tests.importing.marian_files import Marian
-from tests.importing.onnx_files import Indonesian
 from tests.importing.test_described import description
 from tests.importing.test_fairseq import Fairseq
 from tests.importing.test_nematus import save as save_nematus
 from tests.importing.test_toolkits import Joey, OpenNMT
-from tests.importing.torch_files import save as save_torch
 
 _SECONDS = 20
 _MOST_BYTES = 3 * 2**30
@@ -65,16 +62,6 @@ def _g2p_en(folder: Path) -> str:
     return "checkpoint.npz"
 
 
-def _persian_g2p(folder: Path) -> str:
-    np.save(folder / "checkpoint.npy", test_persian_g2p.arrays(), allow_pickle=True)
-    return "checkpoint.npy"
-
-
-def _g2p_fa(folder: Path) -> str:
-    save_torch(folder / "weights", test_g2p_fa.arrays())
-    return "weights"
-
-
 def _e2k(folder: Path) -> str:
     save_file(test_e2k.arrays(), folder / "model.safetensors", metadata=test_e2k.METADATA)
     return "model.safetensors"
@@ -95,10 +82,6 @@ def _described(folder: Path) -> str:
 KINDS: dict[str, Callable[[Path], str]] = {
     "g2p-en": _g2p_en,
     "e2k": _e2k,
-    "persiang2p": _persian_g2p,
-    "g2p-fa": _g2p_fa,
-    "g2p-id": lambda folder: Indonesian().save(folder).name,
-    "netra-transliterate": lambda folder: Khmer().save(folder).name,
     "opennmt-py": lambda folder: OpenNMT("mlp").save(folder).name,
     "joeynmt": _joeynmt,
     "marian": lambda folder: Marian("gru").save(folder).name,

@@ -75,7 +75,7 @@ def rewritten(path, change):
         (lambda m: m | {"archive/byteorder": b"big"}, "big-endian"),
         (lambda m: m | {"archive/data/0": b"1234"}, "beyond its numbers"),
         (lambda m: {k: v for k, v in m.items() if k != "archive/data/0"}, "a damaged one"),
-        (lambda m: m | {"archive/data.pkl": b"(ios\nmkdir\n."}, "a pickle with INST"),
+        (lambda m: m | {"archive/data.pkl": b"\x80\x02r\xff\xff\xff\x7f."}, "a damaged one"),
     ],
 )
 def test_damage_is_one_line(tmp_path, change, fact):
@@ -84,6 +84,25 @@ def test_damage_is_one_line(tmp_path, change, fact):
         read_torch(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_the_opcodes_of_old_pickles_make_inert_objects_too(tmp_path):
+    """INST and OBJ name a class and make it in one step."""
+    for content in (b"(X\x04\x00\x00\x00madeios\nmkdir\n.", b"(cos\nmkdir\nX\x04\x00\x00\x00madeo."):
+        path = rewritten(save(tmp_path / "model.pt", tensors()), lambda m, c=content: m | {"archive/data.pkl": c})
+        found = read_torch(path)
+        assert isinstance(found, Inert)
+        assert (found.name, found.arguments) == ("os.mkdir", ("made",))
+    assert not os.path.exists("made")
+
+
+def test_values_that_hold_themselves_and_shared_ones(tmp_path):
+    shared = tensors()["weight"]
+    found = read_torch(save(tmp_path / "model.pt", {"a": {"b": shared}, "c": (1, [2])}))
+    np.testing.assert_array_equal(found["a"]["b"], shared)
+    path = rewritten(tmp_path / "model.pt", lambda m: m | {"archive/data.pkl": b"\x80\x02]q\x00h\x00a."})
+    loop = read_torch(path)
+    assert loop[0] is loop
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\x80\x02.", b"\x80\x04\x95", b"PK\x03\x04", pickle.dumps({"a": 1})])

@@ -9,24 +9,12 @@ from nmt.storage.model_folder import load_folder_config
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.train.trainer import Trainer
-from tests.importing import test_g2p_fa
 from tests.importing.checks import imported
-from tests.importing.keras_files import Khmer
 from tests.importing.test_toolkits import PAIRS, Joey, OpenNMT
-from tests.importing.torch_files import save
 
-
-def g2p_fa(folder):
-    save(folder / "weights", test_g2p_fa.arrays())
-    return folder
-
-
-WORDS = [(word, "bde") for word in test_g2p_fa.WORDS[:3]]
 MODELS = {
     "joeynmt": (lambda folder: Joey("bridge").save(folder), PAIRS),
     "opennmt-py": (lambda folder: OpenNMT("mlp").save(folder), PAIRS),
-    "g2p-fa": (g2p_fa, WORDS),
-    "netra-transliterate": (lambda folder: Khmer().save(folder), [("abc", "khmer"), ("b", "k"), ("cc", "mm")]),
 }
 
 
