@@ -1,7 +1,7 @@
-"""What threads tell one another by, inside compiled code: numbers in memory, changed in one order for all, and locks.
+"""Synchronize threads inside compiled code: atomic 64-bit numbers, locks and condition variables.
 
-Addresses are int64. The locks and conditions are those of the system's own threads, so that whoever sleeps needs
-neither the interpreter nor its lock.
+Addresses are int64. Locks and conditions are those of the system's own threads, so a sleeping thread needs neither the
+interpreter nor its lock.
 """
 
 import ctypes
@@ -15,20 +15,20 @@ from nmt.rnn.kernels.kernel import LINE_BYTES
 from nmt.rnn.kernels.system import ON_WINDOWS, call_system, system_function
 
 WORD, LINE = 8, LINE_BYTES
-"""Bytes of a number, and of a cache line: what different threads write is kept on different lines."""
+"""Bytes of a number and of a cache line. What different threads write lies on different lines."""
 
 LOCK_BYTES = 128
-"""Room for a lock or a condition of any system."""
+"""Bytes that suffice for a lock or a condition of any system."""
 
-# Looks of a thread that waits before it lets others run between them: some microseconds. The one it waits for may have
-# been woken on the very same core, and would otherwise not run until this one's share of time is over.
-SELFISH_LOOKS = 200
-# How many looks such a call of the system is worth.
-YIELD_LOOKS = 20
-# Looks after which it leaves its core altogether between them: about a millisecond. Whoever is waited for has no core
-# then, for other work is running, and letting others run on this one does not bring it here; an idle core does.
-PATIENT_LOOKS = 40_000
-NAP_MICROSECONDS = 50
+# Spins before a waiting thread yields its core between spins: some microseconds. The thread that it waits for may have
+# been woken on this core and would otherwise not run until this time slice is over.
+SPINS_BEFORE_YIELD = 200
+# Spins that one such system call counts for.
+SPINS_PER_YIELD = 20
+# Spins before a waiting thread sleeps between spins: about a millisecond. The thread that it waits for has no core then
+# because other work is running; yielding this core does not give it one, an idle core does.
+SPINS_BEFORE_SLEEP = 40_000
+SLEEP_MICROSECONDS = 50
 
 _INT64 = ir.IntType(64)
 
@@ -38,8 +38,8 @@ def _word(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
 
 
 @intrinsic
-def exchange(typing_context: Any, place: Any, value: Any) -> Any:
-    """Put a number at an address; the one that was there."""
+def atomic_exchange(typing_context: Any, place: Any, value: Any) -> Any:
+    """Store a number at an address and return the former one (sequentially consistent)."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.atomic_rmw("xchg", _word(builder, args[0]), args[1], "seq_cst")
@@ -48,8 +48,8 @@ def exchange(typing_context: Any, place: Any, value: Any) -> Any:
 
 
 @intrinsic
-def look(typing_context: Any, place: Any) -> Any:
-    """The number at an address."""
+def atomic_load(typing_context: Any, place: Any) -> Any:
+    """Return the number at an address (sequentially consistent)."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.load_atomic(_word(builder, args[0]), "seq_cst", WORD)
@@ -58,8 +58,8 @@ def look(typing_context: Any, place: Any) -> Any:
 
 
 @intrinsic
-def arrive(typing_context: Any, place: Any) -> Any:
-    """Count one more at an address; how many that makes. What was written before can be read by whoever sees it."""
+def atomic_increment(typing_context: Any, place: Any) -> Any:
+    """Add 1 to the number at an address and return the new one (acquire and release)."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         one = ir.Constant(_INT64, 1)
@@ -69,8 +69,8 @@ def arrive(typing_context: Any, place: Any) -> Any:
 
 
 @intrinsic
-def arrived(typing_context: Any, place: Any) -> Any:
-    """How many were counted at an address."""
+def atomic_load_acquire(typing_context: Any, place: Any) -> Any:
+    """Return the number at an address (acquire): what was written before its release can be read."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.load_atomic(_word(builder, args[0]), "acquire", WORD)
@@ -80,7 +80,7 @@ def arrived(typing_context: Any, place: Any) -> Any:
 
 @intrinsic
 def address_in(typing_context: Any, pointer: Any) -> Any:
-    """A pointer as an address."""
+    """Return a pointer as an address."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.ptrtoint(args[0], _INT64)
@@ -90,7 +90,7 @@ def address_in(typing_context: Any, pointer: Any) -> Any:
 
 @intrinsic
 def pause(typing_context: Any) -> Any:
-    """Tell the core that this is a spinning loop."""
+    """Tell the core that this is a spin loop."""
     machine = platform.machine().lower()
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -110,20 +110,20 @@ def pause(typing_context: Any) -> Any:
 
 
 def make_lock(place: int) -> None:
-    """A lock, open, in zeroed memory at an address."""
+    """Make an open lock in zeroed memory at an address."""
     if not ON_WINDOWS and system_function("pthread_mutex_init")(ctypes.c_void_p(place), None):
         raise OSError("pthread_mutex_init failed")
 
 
 def make_condition(place: int) -> None:
-    """A condition in zeroed memory at an address."""
+    """Make a condition variable in zeroed memory at an address."""
     if not ON_WINDOWS and system_function("pthread_cond_init")(ctypes.c_void_p(place), None):
         raise OSError("pthread_cond_init failed")
 
 
 @intrinsic
-def let_others_run(typing_context: Any) -> Any:
-    """Leave the core to another thread that wants it; return at once where there is none."""
+def yield_core(typing_context: Any) -> Any:
+    """Let another thread run on this core; return at once if none is waiting for it."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         call_system(builder, "nmt_yield_processor")
@@ -133,9 +133,9 @@ def let_others_run(typing_context: Any) -> Any:
 
 
 @intrinsic
-def _nap(typing_context: Any) -> Any:
-    """Leave the core for a moment, even where no other thread wants it."""
-    length = 1 if ON_WINDOWS else NAP_MICROSECONDS  # milliseconds there
+def sleep_briefly(typing_context: Any) -> Any:
+    """Leave the core for a moment, even if no other thread is waiting for it."""
+    length = 1 if ON_WINDOWS else SLEEP_MICROSECONDS  # milliseconds there
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         call_system(builder, "nmt_sleep", ir.Constant(ir.IntType(32), length))
@@ -146,7 +146,7 @@ def _nap(typing_context: Any) -> Any:
 
 @intrinsic
 def lock(typing_context: Any, place: Any) -> Any:
-    """Take the lock at an address; nobody may have it for longer than some dozen instructions."""
+    """Take the lock at an address. Hold it for a few dozen instructions at most."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         call_system(builder, "nmt_lock", args[0])
@@ -157,7 +157,7 @@ def lock(typing_context: Any, place: Any) -> Any:
 
 @intrinsic
 def unlock(typing_context: Any, place: Any) -> Any:
-    """Give it back."""
+    """Release the lock at an address."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         call_system(builder, "nmt_unlock", args[0])
@@ -168,7 +168,7 @@ def unlock(typing_context: Any, place: Any) -> Any:
 
 @intrinsic
 def wait(typing_context: Any, condition: Any, lock: Any) -> Any:
-    """Give the lock back, sleep until somebody wakes the condition, or for no reason, and take the lock again."""
+    """Release the lock, sleep until the condition is signalled (or spuriously), and take the lock again."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         forever = [ir.Constant(ir.IntType(32), -1), ir.Constant(ir.IntType(32), 0)] if ON_WINDOWS else []
@@ -180,7 +180,7 @@ def wait(typing_context: Any, condition: Any, lock: Any) -> Any:
 
 @intrinsic
 def wake(typing_context: Any, condition: Any) -> Any:
-    """Wake all who sleep at a condition."""
+    """Wake all threads that wait for a condition."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         call_system(builder, "nmt_wake", args[0])
@@ -190,13 +190,13 @@ def wake(typing_context: Any, condition: Any) -> Any:
 
 
 @inner_kernel
-def look_away(looks):  # type: ignore[no-untyped-def]
-    """What a thread that waits does between two looks, after so many: how many looks it was worth."""
+def backoff(spins):  # type: ignore[no-untyped-def]
+    """Wait a little in a spin loop that has spun so often; return how many spins this was worth."""
     pause()
-    if looks < SELFISH_LOOKS:
+    if spins < SPINS_BEFORE_YIELD:
         return 1
-    if looks < PATIENT_LOOKS:
-        let_others_run()
+    if spins < SPINS_BEFORE_SLEEP:
+        yield_core()
     else:
-        _nap()
-    return YIELD_LOOKS
+        sleep_briefly()
+    return SPINS_PER_YIELD

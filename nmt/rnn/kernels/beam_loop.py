@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.kernels.barrier import begin_meetings, meet
+from nmt.rnn.kernels.barrier import barrier_reset, barrier_wait
 from nmt.rnn.kernels.beam_steps import (
     choose,
     extend,
@@ -79,7 +79,7 @@ def _run_part(one, rows, part, parts):  # type: ignore[no-untyped-def]
 def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
     """Wait for all threads; the goal of the next meeting."""
     if parts > 1:
-        meet(table, part, parts, goal)
+        barrier_wait(table, part, parts, goal)
     return goal + parts
 
 
@@ -118,12 +118,12 @@ def search_task(number: np.dtype) -> Any:
                 # Whoever runs a task leaves its table as if nobody had met: others may run it next.
                 for one, rows in (inputs, states, step):
                     if one.code != 0:
-                        begin_meetings(one.table, one.divisions[rows, 1])
+                        barrier_reset(one.table, one.divisions[rows, 1])
                 search.step_time += _lap(search)
             run_share(search.output_code, part, parts, search.output_parts, search.output_table)
             goal = _meet(table, part, parts, goal)
             if last:
-                begin_meetings(search.output_table, search.output_parts)
+                barrier_reset(search.output_table, search.output_parts)
                 search.output_time += _lap(search)
 
     return task(beam_loop)

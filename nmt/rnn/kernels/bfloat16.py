@@ -15,7 +15,7 @@ from llvmlite import ir
 from nmt.rnn.kernels.arrays import array_at
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.jit import cgutils, external, inlined, inner_kernel, intrinsic, numba_types
-from nmt.rnn.kernels.moves import advance, exchange
+from nmt.rnn.kernels.moves import advance, swap_lanes
 
 __all__ = [
     "PAIR_LANES",
@@ -174,7 +174,7 @@ def pair_block(typing_context: Any, target: Any, target_stride: Any, source: Any
             vectors.append(_neighbours(builder, _load(builder, at, kind), _load(builder, at, kind, 4 * lanes)))
         distance = lanes // 2
         while distance:
-            vectors = exchange(builder, vectors, distance)
+            vectors = swap_lanes(builder, vectors, distance)
             distance //= 2
         for row, vector in enumerate(vectors):
             _store(builder, vector, builder.gep(args[0], [builder.mul(args[1], ir.Constant(_INT64, 4 * row))]))

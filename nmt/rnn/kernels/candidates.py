@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt.rnn.device import CandidateLists
 from nmt.rnn.kernels.arrays import array_at, release, scratch
-from nmt.rnn.kernels.barrier import meet
+from nmt.rnn.kernels.barrier import barrier_wait
 from nmt.rnn.kernels.jit import inner_kernel, kernel, task
 from nmt.rnn.kernels.output_task import OUTPUT, OutputTask, output_sizes
 from nmt.rnn.kernels.pool import run_parallel
@@ -169,7 +169,7 @@ def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
         lists, longest, first = given.row_lists, given.longest, given.first_token
         left, goal = multiplied(table, part, parts, given.y, given.weights, given.rounded)
         _store_logits(part, parts, left, given.weights, given.columns, logits)
-        meet(table, part, parts, goal)
+        barrier_wait(table, part, parts, goal)
         _best(part, parts, logits, bias, ids, places, starts, lists, longest, first, given.tokens, given.scores)
 
     return task(best_of_lists)

@@ -157,7 +157,11 @@ class _Writer(Names):
         A lone kind of work needs no meeting: each thread reads what it has written itself.
         """
         body: list[str] = []
-        meeting = ["        if units:", "            goal += parts", "            meet(table, part, parts, goal)"]
+        meeting = [
+            "        if units:",
+            "            goal += parts",
+            "            barrier_wait(table, part, parts, goal)",
+        ]
         mixed = len({isinstance(step, Product) for step in self.steps}) == 2
         for n, step in enumerate(self.steps):
             is_product = isinstance(step, Product)

@@ -29,7 +29,7 @@ from llvmlite import ir
 
 from nmt.rnn.kernels.activations import FUNCTIONS
 from nmt.rnn.kernels.arrays import allocate, free
-from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
+from nmt.rnn.kernels.barrier import COUNTER_WORDS, barrier_wait
 from nmt.rnn.kernels.bfloat16 import to_pairs
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import to_quads
@@ -59,7 +59,7 @@ _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: 
 @cache
 def _called() -> dict[str, Native]:
     """Functions with an address that a loop may call, by their names."""
-    found = meet, product_rows_f4, product_rows_f8, product_rows_bf16, product_rows_int8, to_pairs, to_quads
+    found = barrier_wait, product_rows_f4, product_rows_f8, product_rows_bf16, product_rows_int8, to_pairs, to_quads
     return {str(one.native.symbol).removeprefix("nmt_"): one.native for one in found}
 
 

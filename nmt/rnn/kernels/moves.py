@@ -82,7 +82,7 @@ def prefetch(b: ir.IRBuilder, at: ir.Value) -> None:
     b.call(function, [at, *(ir.Constant(_INT32, flag) for flag in (write, keep, data))])
 
 
-def exchange(b: ir.IRBuilder, vectors: list[ir.Value], distance: int) -> list[ir.Value]:
+def swap_lanes(b: ir.IRBuilder, vectors: list[ir.Value], distance: int) -> list[ir.Value]:
     """One stage of a transposition: swap the off-diagonal squares of side `distance`."""
     lanes, result = len(vectors), list(vectors)
     for i in range(lanes):
@@ -116,7 +116,7 @@ def _make_transpose(double: bool) -> Any:
                 vectors[-1].align = size
             distance = lanes // 2
             while distance:
-                vectors = exchange(builder, vectors, distance)
+                vectors = swap_lanes(builder, vectors, distance)
                 distance //= 2
             for row, vector in enumerate(vectors):
                 builder.store(vector, at(builder, args[0], args[1], row)).align = size

@@ -1,15 +1,15 @@
-"""The threads of the process: one pool, for compiled tasks and for Python functions, whoever asks.
+"""The threads of the process: one pool, for compiled tasks and for Python functions, shared by all callers.
 
-A worker looks at its mailbox, in compiled code and without the interpreter's lock, for some tens of microseconds after
-a part before it goes to sleep: calls in a row find the workers awake. A task whose parts meet (`run_team`) needs all
-its threads at once; it takes workers who have nothing to do, and waits in line where others have them. So two callers
-never share a worker, and nobody waits for a thread that is not there. Parts of a Python function (`run_parallel`) need
-not run at once: the caller does them one after another, and workers who have nothing to do help. A worker who runs
-Python may ask for threads as well; it is then not counted among those that others may have to wait for.
+After a task, a worker polls its mailbox for some tens of microseconds, in compiled code and without the interpreter's
+lock, before it goes to sleep: calls in a row find the workers awake. The parts of a task with barriers (`run_team`)
+must all run at once: the call takes idle workers, and queues if others hold them. So two callers never share a worker,
+and no part waits for a thread that is not running. The parts of a Python function (`run_parallel`) need not run at
+once: the caller does them one after another, and idle workers help. A worker that runs Python may itself use the pool;
+it is then not counted among the workers that others may have to wait for.
 
-Taking workers, waiting for them and giving them back is one call of compiled code: an exception that interrupts a
-caller (Ctrl-C) comes before it or after it, never while a worker writes to its arrays. A forked child has none of its
-parent's threads and begins with a pool of its own.
+One call of compiled code takes workers, waits for them and gives them back: an exception that interrupts a caller
+(Ctrl-C) comes before or after it, never while a worker writes to its arrays. A forked child has none of its parent's
+threads and starts with a pool of its own.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.atomics import LINE, WORD, make_condition, make_lock
 from nmt.rnn.kernels.kernel import Kernel
 from nmt.rnn.kernels.workers import (
-    END,
-    GUARD,
+    HAS_FINISHED,
+    HAS_WORK,
     LIMIT,
-    NEWS,
-    OWN_GUARD,
     PART_COUNT,
     POOL_BYTES,
-    WORK,
+    POOL_CHANGED,
+    POOL_LOCK,
     WORKER_BYTES,
-    attend,
-    call_helpers,
+    WORKER_LOCK,
+    add_worker,
+    claim_part,
     close_job,
-    end_part,
-    enlist,
-    next_part,
-    put_number,
-    rejoin,
+    finish_part,
+    return_worker,
     run_all,
     run_alone,
+    store_number,
+    wake_helpers,
+    worker_loop,
 )
 
 
@@ -62,37 +62,37 @@ class _Job:
 
     def work(self, pool: int) -> None:
         """Do parts until none is left."""
-        while (part := next_part.call(pool, self.address, 0)) >= 0:
+        while (part := claim_part.call(pool, self.address, 0)) >= 0:
             self._function(part, self._parts, *self._args)
 
     def help(self, pool: int) -> None:
-        """The same on a worker; an error is kept for the caller, and no part is begun after it."""
-        while (part := next_part.call(pool, self.address, 1)) >= 0:
+        """Do parts on a worker. Keep an error for the caller, and let no part begin after it."""
+        while (part := claim_part.call(pool, self.address, 1)) >= 0:
             try:
                 self._function(part, self._parts, *self._args)
             except BaseException as error:  # noqa: BLE001 - it is raised again where the work was asked for
                 self.errors[part] = error
                 self._state[PART_COUNT // WORD] = 0
             finally:
-                end_part.call(pool, self.address)
+                finish_part.call(pool, self.address)
 
 
 class _Pool:
-    """See above. Its memory is never freed: sleeping workers are in it until the process ends."""
+    """The pool. Its memory is never freed: workers sleep in it until the process ends."""
 
     def __init__(self) -> None:
         self.address = _zeroed(POOL_BYTES)
-        make_lock(self.address + GUARD)
-        make_condition(self.address + NEWS)
+        make_lock(self.address + POOL_LOCK)
+        make_condition(self.address + POOL_CHANGED)
         self._jobs: deque[_Job] = deque()
         self._making = forkable(Lock())
-        put_number.call(self.address + LIMIT, default_threads() - 1)
-        # To load them takes the interpreter, and so time to be interrupted, just where that must not be.
-        for function in (run_all, attend, rejoin, next_part, end_part, close_job, call_helpers):
+        store_number.call(self.address + LIMIT, default_threads() - 1)
+        # Load them now: loading runs Python code, which an exception could interrupt where that must not happen.
+        for function in (run_all, worker_loop, return_worker, claim_part, finish_part, close_job, wake_helpers):
             _ = function.call
 
     def make_workers(self, count: int) -> None:
-        """So many more; they are there when this returns. Raises NMTError: the system gives none."""
+        """Start `count` more workers and wait until they run. Raises NMTError: The system refuses."""
         with self._making:
             for _ in range(count):
                 there = Event()
@@ -105,32 +105,32 @@ class _Pool:
                 there.wait()
 
     def _serve(self, there: Event) -> None:
-        """A worker's life."""
+        """Run a worker until the process ends."""
         worker = _zeroed(WORKER_BYTES)
-        make_lock(worker + OWN_GUARD)
-        make_condition(worker + WORK)
-        make_condition(worker + END)
-        enlist.call(self.address, worker)
+        make_lock(worker + WORKER_LOCK)
+        make_condition(worker + HAS_WORK)
+        make_condition(worker + HAS_FINISHED)
+        add_worker.call(self.address, worker)
         there.set()
         while True:
-            attend.call(worker)
+            worker_loop.call(worker)
             try:
                 self._jobs.popleft().help(self.address)
             except IndexError:
                 pass  # the caller has done it all
             finally:
-                rejoin.call(self.address, worker)
+                return_worker.call(self.address, worker)
 
     def share(self, job: _Job, helpers: int) -> None:
-        """Have up to so many workers help with a job."""
+        """Let up to `helpers` workers help with a job."""
         self._jobs.extend([job] * helpers)
-        missing = call_helpers.call(self.address, helpers, 1)
+        missing = wake_helpers.call(self.address, helpers, 1)
         if missing > 0:
             self.make_workers(missing)
-            call_helpers.call(self.address, helpers, 0)
+            wake_helpers.call(self.address, helpers, 0)
 
     def forget(self, job: _Job) -> None:
-        """Whoever has not begun to help with it need not."""
+        """Withdraw a job from the workers that have not begun to help with it."""
         for _ in range(self._jobs.count(job)):
             try:
                 self._jobs.remove(job)
@@ -139,7 +139,7 @@ class _Pool:
 
 
 def _zeroed(size: int) -> int:
-    """The address of so many bytes of zero at the begin of a cache line, for as long as the process lives."""
+    """Return the address of zeroed bytes at the start of a cache line, kept for as long as the process lives."""
     give = ctypes.CDLL(None if os.name != "nt" else "msvcrt").calloc
     give.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_size_t]
     place = give(1, size + LINE)
@@ -170,8 +170,8 @@ def run_team(function: int, parts: int, table: int, keep: Any) -> None:
     Args:
         function: Address of the task.
         parts: Number of parts.
-        table: Address of its table of int64. It begins with the cache line of the parts' meetings, made ready here.
-        keep: What the table and its addresses are of; held until the end.
+        table: Address of its table of int64. It begins with the cache line of its barrier, which is reset here.
+        keep: The owner of the table and of what its addresses point to; held until the end.
     """
     if parts == 1:
         run_alone.call(function, table)
@@ -185,9 +185,9 @@ def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
     """Call `function(part, parts, *args)` for every part below `parts` and wait for all; the parts of a kernel run at
     once, as in `run_team`.
 
-    The calling thread takes one part after another, and so do workers who have nothing to do: parts must not wait for
-    one another. After an error, in whichever part, no further one is begun; it is raised here once nobody is at work
-    any more, so that no thread still writes to the arrays when the caller continues.
+    The calling thread does one part after another, and idle workers help: parts must not wait for one another. After an
+    error in any part no further one begins. The error is raised here once no thread is at work any more, so that none
+    still writes to the arrays when the caller continues.
     """
     if isinstance(function, Kernel):
         call = function.with_arguments(args)

@@ -9,7 +9,7 @@ import numpy as np
 from nmt.rnn.kernels import search_rules
 from nmt.rnn.kernels.activations import exp, log
 from nmt.rnn.kernels.arrays import array_at, release, scratch
-from nmt.rnn.kernels.barrier import meet
+from nmt.rnn.kernels.barrier import barrier_wait
 from nmt.rnn.kernels.jit import external, external_by_elements, inlined, inner_kernel, kernel, task
 from nmt.rnn.kernels.output_task import OUTPUT, OutputTask, output_sizes
 from nmt.rnn.kernels.packing import PANEL_BYTES
@@ -59,7 +59,7 @@ def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
 @inner_kernel
 def _round_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
     _round_share(part, parts, y, weights, rounded)
-    meet(table, part, parts, parts)
+    barrier_wait(table, part, parts, parts)
     return rounded, 2 * parts
 
 
@@ -274,7 +274,7 @@ def best_task(number: np.dtype, packed: np.dtype) -> Any:
         weights, bias, first, tops, totals = given.weights, given.bias, given.first_token, given.tops, given.totals
         left, goal = multiplied(table, part, parts, given.y, weights, given.rounded)
         _chunks(part, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
-        meet(table, part, parts, goal)
+        barrier_wait(table, part, parts, goal)
         if part == parts - 1:
             _merge(tokens, logits, counts, tops, totals, given.tokens, given.scores)
 

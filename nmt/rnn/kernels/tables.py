@@ -56,7 +56,7 @@ class Table:
         found.numbers[_START : _START + 2] = block.start, block.stop
         return found
 
-    def exchange(self, place: int, array: np.ndarray) -> None:
+    def replace_array(self, place: int, array: np.ndarray) -> None:
         """Read another array, of the same element type, as names[place]."""
         if array is not self.arrays[place]:
             self.numbers[_ADDRESSES + place] = address_of(array)

@@ -18,7 +18,7 @@ from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.device import CandidateLists, OutputLayer
 from nmt.rnn.kernels.ahead import offer
-from nmt.rnn.kernels.barrier import FLAT, LINES_WORD
+from nmt.rnn.kernels.barrier import FLAT_BARRIER_THREADS, GROUPS_WORD
 from nmt.rnn.kernels.beam_loop import search_task
 from nmt.rnn.kernels.beam_table import DONE, PARTS, RUNS, SEARCH, STEP_PART, TIMES, WANTS_WIDTH
 from nmt.rnn.kernels.candidates import BestCandidates
@@ -30,7 +30,7 @@ from nmt.rnn.kernels.search import BestTokens, best_task
 from nmt.rnn.kernels.search_rules import tokens_wanted
 from nmt.rnn.kernels.table_layout import NamedTable
 from nmt.rnn.kernels.tables import divisions
-from nmt.rnn.kernels.team import MeetingLines, address_of
+from nmt.rnn.kernels.team import GroupCounters, address_of
 from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.rnn.stepping.prepared_step import Call, Calls, StepInputs
@@ -59,7 +59,7 @@ class CompiledBeam:
         self._memory = NamedTable(SEARCH)
         self._joined: tuple[Call | OutputTask | None, ...] = ()  # what the tables are made of
         self._embedding_of: tuple[np.ndarray | Quantised, float] | None = None  # what its table is made of
-        self._lines = MeetingLines(_TASKS_THAT_MEET) if threads > FLAT else None
+        self._lines = GroupCounters(_TASKS_THAT_MEET) if threads > FLAT_BARRIER_THREADS else None
 
     @property
     def is_small(self) -> bool:
@@ -231,7 +231,7 @@ class CompiledBeam:
             tables = [None if call is None else call.table.numbers for call in calls]
             for which, table in enumerate([*tables, output.table.words]):
                 if table is not None:
-                    table[LINES_WORD] = self._lines.address(which)
+                    table[GROUPS_WORD] = self._lines.address(which)
         memory["starts"], memory["first_id"] = self._stepper.starts()
         memory["num_ids"] = len(memory["starts"])
         waiting = [address_of(a) for a in self._states] or [0] * len(self._continued)

@@ -60,12 +60,12 @@ class Call:
         """Of a run."""
         return self.rows * self.table.sharing.row_size
 
-    def exchange(self, name: str, array: np.ndarray) -> None:
+    def replace_array(self, name: str, array: np.ndarray) -> None:
         """Read another array under this name."""
         if self._given.get(name) is array:
             return
         for place in self.places.get(name, ()):
-            self.table.exchange(place, array)
+            self.table.replace_array(place, array)
         self._given[name] = array
 
     @property
@@ -142,10 +142,10 @@ class PreparedStep:
         of_inputs = self._shared(step, "inputs", inputs.given, inputs.word, U)
         of_states = self._shared(step, "states", inputs.states, inputs.parent, P)
         for name, array in self._sources.arrays.items():
-            step.exchange(name, array)
+            step.replace_array(name, array)
         if self._sources.arrays:
-            step.exchange("source_lengths", self._sources.lengths)
-            step.exchange("owner", self._sources.starts)
+            step.replace_array("source_lengths", self._sources.lengths)
+            step.replace_array("owner", self._sources.starts)
         return Calls(of_inputs, of_states, step)
 
     def _shared(
@@ -158,10 +158,10 @@ class PreparedStep:
             return None
         call = self.call(kind, count)
         for name in part.plan.trace.inputs:
-            call.exchange(name, values[name])
+            call.replace_array(name, values[name])
         for name, place in part.plan.outputs.items():
-            step.exchange(array_names.captured(name), call.arrays[place.name])
-            step.exchange(array_names.captured_index(name), index)
+            step.replace_array(array_names.captured(name), call.arrays[place.name])
+            step.replace_array(array_names.captured_index(name), index)
         return call
 
     @property

@@ -67,7 +67,7 @@ def natives():
     made += [candidates._candidates_task(F4, F4), team._run_in_turn_task]
     made += [beam_loop.search_task(F4), beam_loop.search_task(F8)]
     made += [embedding.embedding_task(F4, quantised=quantised) for quantised in (False, True)]
-    made += [workers.run_all, workers.attend]
+    made += [workers.run_all, workers.worker_loop]
     made += [packing.pack.native((f"{kind} 2", "int64", "int64", f"{kind} 1")) for kind in ("float32", "float64")]
     return [*made, *_BY_SYMBOL.values()]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn.kernels.arrays import array_at
-from nmt.rnn.kernels.barrier import COUNTER_WORDS, meet
+from nmt.rnn.kernels.barrier import COUNTER_WORDS, barrier_wait
 from nmt.rnn.kernels.jit import task
 from nmt.rnn.kernels.memory import number_in
 from nmt.rnn.kernels.pool import run_team
@@ -24,11 +24,11 @@ def _relay(part, parts, table):
     for n in range(rounds):
         written[part] = n + 1
         goal += parts
-        meet(table, part, parts, goal)
+        barrier_wait(table, part, parts, goal)
         for other in range(parts):
             seen[part] += written[other] == n + 1
         goal += parts
-        meet(table, part, parts, goal)
+        barrier_wait(table, part, parts, goal)
 
 
 def _late(part, parts, table):
