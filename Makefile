@@ -26,7 +26,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench test-gpu bench-gpu docs site wheel dist clean
+.PHONY: help setup demo test check format bench test-gpu bench-gpu docs pictures site wheel dist clean
 
 help:
 	@echo 'make demo    set up, make a corpus, train a small translator, translate, score (minutes)'
@@ -38,7 +38,8 @@ help:
 	@echo 'make bench-gpu  measure on a GPU, beside PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
 	@echo 'make dist    sdist, and the wheel from it, into dist/; built twice and compared'
-	@echo 'make docs    write docs/commands.md, the settings reference, the pictures and the links of the tour from the code'
+	@echo 'make docs    write docs/commands.md, the settings reference and the links of the tour from the code'
+	@echo 'make pictures   draw docs/pictures from the code, by Graphviz'
 	@echo 'make site    the documentation as a site, build/site/html/index.html; every link in it is checked'
 	@echo 'make setup   only make $(VENV) and install into it'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
@@ -129,6 +130,10 @@ dist: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py
+
+# Needs Graphviz.
+pictures: $(STAMP)
+	$(BIN)/python docs/build.py pictures
 
 # Reads the pages that `make docs` has written; needs no network.
 site: $(STAMP)

@@ -1,9 +1,9 @@
-"""Writes what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, the tests named in
-docs/engine-rows.md, the lines that docs/tour.md links to, the pictures of the compiler's passes, of the rooms and of
-the walks, manual pages and completion of shells, and the public interface, docs/interface.txt.
+"""Write what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, the tests named in
+docs/engine-rows.md, the files that docs/tour.md links to, manual pages and completion of shells, and the public
+interface, docs/interface.txt. With the argument `pictures`, draw docs/pictures by Graphviz instead.
 
-Run by `make docs`. tests/test_docs.py, tests/test_tour.py, tests/test_interface.py, tests/cli/test_cli_front.py,
-tests/rows/test_page.py and tests/rnn/test_show.py fail when something is missing from these files.
+Run by `make docs` and `make pictures`. tests/test_docs.py, tests/test_tour.py, tests/test_interface.py,
+tests/cli/test_cli_front.py and tests/rows/test_page.py fail when something is missing from these files.
 """
 
 import subprocess
@@ -21,6 +21,7 @@ import tour
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
 from nmt.files import write_bytes
+from nmt.rnn.show.dot import drawn
 
 ROOT = Path(__file__).resolve().parent.parent
 # The page must not depend on the terminal of whoever runs this.
@@ -62,8 +63,6 @@ def commands_page() -> str:
 def main() -> None:
     """Writes all files."""
     write_bytes(engine_rows.PAGE, engine_rows.refreshed(engine_rows.PAGE.read_text("utf-8")).encode())
-    passes.main()
-    rooms.main()
     tour.main()
     shell.main()
     interface.main()
@@ -73,5 +72,12 @@ def main() -> None:
         write_bytes(ROOT / "configs" / name, answer.stdout)
 
 
+def draw() -> None:
+    """Draw the pictures of the compiler's passes, of the rooms and of the walks. Raises NMTError: Without Graphviz."""
+    page = tour.PAGE.read_text("utf-8")
+    for name, source in (passes.pictures() | rooms.pictures() | tour.pictures(page)).items():
+        write_bytes(ROOT / "docs" / "pictures" / name, drawn(source).encode())
+
+
 if __name__ == "__main__":
-    main()
+    draw() if sys.argv[1:] == ["pictures"] else main()

@@ -1,13 +1,11 @@
-"""Draws what each pass of the compiler does to an LSTM's step: docs/pictures/*.svg, the graph before and after it.
+"""Describe what each pass of the compiler does to an LSTM's step: the graph before and after it, as DOT documents.
 
-Nothing is drawn by hand: the pictures are made from what the passes return. Run by `make docs`; tests/rnn/test_show.py
-fails when the pictures are not those of today's compiler. docs/compiler.md explains them.
+Nothing is drawn by hand: the pictures are made from what the passes return. `make pictures` draws them into
+docs/pictures by Graphviz; docs/compiler.md explains them.
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from nmt.files import write_bytes
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.compiler.direction import phases_of
 from nmt.rnn.compiler.plan import Plan, make_plan
@@ -16,13 +14,12 @@ from nmt.rnn.compiler.roots import forward_roots, leaf_places
 from nmt.rnn.compiler.share import cut_shared
 from nmt.rnn.compiler.trace import Trace, trace, trace_step
 from nmt.rnn.graph import Value, topological
-from nmt.rnn.show.drawing import Box, Frame, Key, Panel, document
+from nmt.rnn.show.dot import Box, Frame, Key, Panel, document
 from nmt.rnn.show.naming import Naming
 from nmt.rnn.show.picture import Board, is_copy, source_of, work_panel
 from nmt.rnn.show.reading import PHASES, Work, works
 from nmt.rnn.show.text import RUNS
 
-FOLDER = Path(__file__).resolve().parent / "pictures"
 LEAF = ("leaf", "read from memory")
 PHASE_LEGEND = [LEAF, *((phase, RUNS[phase].split(",")[0]) for phase in PHASES)]
 
@@ -258,7 +255,7 @@ def _reads(plan: Plan, work: Work) -> list[str]:
 
 
 def pictures() -> dict[str, str]:
-    """All SVG documents, by the names of their files."""
+    """Return all DOT documents, by the names of the files that they become."""
     return {
         "trace.svg": trace_picture(),
         "share.svg": share_picture(),
@@ -268,14 +265,3 @@ def pictures() -> dict[str, str]:
         **fuse_pictures(),
         "plan.svg": plan_picture(),
     }
-
-
-def main() -> None:
-    """Write all pictures."""
-    FOLDER.mkdir(exist_ok=True)
-    for name, picture in pictures().items():
-        write_bytes(FOLDER / name, picture.encode())
-
-
-if __name__ == "__main__":
-    main()

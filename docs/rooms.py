@@ -1,19 +1,17 @@
-"""Draws the rooms of nmt and of nmt/rnn and who imports whom: docs/pictures/rooms*.svg, from the files' imports.
+"""Describe the rooms of nmt and of nmt/rnn, and who imports whom, as DOT documents made from the files' imports.
 
 A room is a folder, or a file beside the folders. Imports go downwards. An arrow that a longer way through other rooms
-already says is left out: what is above may import all that it leads to. Run by `make docs`; tests/test_tour.py fails
-when the pictures are not those of today's files. ARCHITECTURE.md shows them.
+already says is left out: what is above may import all that it leads to. `make pictures` draws them; ARCHITECTURE.md
+shows them.
 """
 
 import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nmt.files import write_bytes
-from nmt.rnn.show.drawing import Box, Panel, document
+from nmt.rnn.show.dot import Box, Panel, document
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "docs" / "pictures"
 
 Graph = dict[str, set[str]]
 """Names of modules, and of those that each imports."""
@@ -166,18 +164,8 @@ def picture(package: str, title: str) -> str:
 
 
 def pictures() -> dict[str, str]:
-    """All SVG documents, by the names of their files."""
+    """Return all DOT documents, by the names of the files that they become."""
     return {
         "rooms.svg": picture("nmt", "The rooms of nmt, and who imports whom"),
         "rooms-rnn.svg": picture("nmt.rnn", "The rooms of nmt/rnn, and who imports whom"),
     }
-
-
-def main() -> None:
-    """Draw all pictures."""
-    for name, document_of in pictures().items():
-        write_bytes(FOLDER / name, document_of.encode())
-
-
-if __name__ == "__main__":
-    main()

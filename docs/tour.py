@@ -1,10 +1,10 @@
-"""docs/tour.md: renews the places that its links name, reads its stops, and draws each walk as a strip of them.
+"""Read docs/tour.md: check the functions that its links name, and describe each walk as a chain of its stops.
 
-A link to a function is `[`Class.function`](../nmt/file.py#L1)`; here it gets the line of today, and the file where the
-function lies today if it has moved and is the only one of its name. A stop is a heading `### 1. ` with such a link.
-Below it lines that begin with `In:` and `Out:` promise what the function is given and gives back, as Python expressions
-over its arguments, and `out` for its result: `` `x` float32 [T, B, D] ``. tests/test_tour.py runs the walks, looks
-whether they come by all stops in their order, and compares the promises.
+A link to a function is `[`Class.function`](../nmt/file.py#Class.function)`; `make docs` corrects the file where the
+function has moved and is the only one of its name. A stop is a heading `### 1. ` with such a link. Below it lines that
+begin with `In:` and `Out:` promise what the function is given and gives back, as Python expressions over its arguments,
+and `out` for its result: `` `x` float32 [T, B, D] ``. tests/test_tour.py runs the walks, checks that they come by all
+stops in their order, and compares the promises.
 """
 
 import ast
@@ -14,13 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from nmt.files import write_bytes
-from nmt.rnn.show.drawing import head_of, sheet, text_at
+from nmt.rnn.show.dot import Box, Panel, document
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "tour.md"
-PICTURES = ROOT / "docs" / "pictures"
 
-_LINK = re.compile(r"\[`(?P<name>[\w.]+)`\]\(\.\./(?P<file>nmt/[\w/]+\.py)#L(?P<line>\d+)\)")
+LINK = re.compile(r"\[`(?P<name>[\w.]+)`\]\(\.\./(?P<file>nmt/[\w/]+\.py)#(?P<anchor>[\w.]+)\)")
 _PROMISE = re.compile(r"`(?P<value>[^`]+)` (?P<kind>(?:bool|u?int|float|str)\d*)(?: \[(?P<axes>[^\]]*)\])?")
 
 
@@ -48,7 +47,7 @@ class Stop:
 
 @lru_cache(maxsize=512)
 def definitions(path: Path) -> dict[str, int]:
-    """The line of each function and class of a file, by its name below those around it."""
+    """Return the line of each function and class of a file, by its name below those around it."""
     found: dict[str, int] = {}
 
     def look(node: ast.AST, around: str) -> None:
@@ -63,25 +62,25 @@ def definitions(path: Path) -> dict[str, int]:
     return found
 
 
-def place_of(name: str, file: str) -> tuple[str, int]:
-    """File and line of a function that is expected in `file`. Raises LookupError: it is not there, and not in one other
-    file alone."""
-    if (ROOT / file).is_file() and name in (there := definitions(ROOT / file)):
-        return file, there[name]
+def place_of(name: str, file: str) -> str:
+    """Return the file of a function that is expected in `file`. Raises LookupError: It is not there, and not in one
+    other file alone."""
+    if (ROOT / file).is_file() and name in definitions(ROOT / file):
+        return file
     others = [path for path in sorted((ROOT / "nmt").rglob("*.py")) if name in definitions(path)]
     if len(others) != 1:
         raise LookupError(f"docs/tour.md: {name} must be defined in {file}, got {len(others)} other files with it")
-    return str(others[0].relative_to(ROOT)), definitions(others[0])[name]
+    return str(others[0].relative_to(ROOT))
 
 
 def refreshed(page: str) -> str:
-    """The page with today's file and line in every link to a function."""
+    """Return the page with today's file in every link to a function."""
 
     def link(match: re.Match[str]) -> str:
-        file, line = place_of(match["name"], match["file"])
-        return f"[`{match['name']}`](../{file}#L{line})"
+        name = match["name"]
+        return f"[`{name}`](../{place_of(name, match['file'])}#{name})"
 
-    return _LINK.sub(link, page)
+    return LINK.sub(link, page)
 
 
 def stops(page: str) -> list[Stop]:
@@ -91,7 +90,7 @@ def stops(page: str) -> list[Stop]:
         walk = section.splitlines()[0]
         for part in re.split(r"(?m)^### (?=\d)", section)[1:]:
             heading, _, text = part.partition("\n")
-            match = _LINK.search(heading)
+            match = LINK.search(heading)
             if match is None:
                 raise LookupError(f"docs/tour.md: a stop must name a function, got {heading!r}")
             number = int(heading.split(".")[0])
@@ -112,7 +111,7 @@ def _promises(text: str, word: str) -> tuple[Promise, ...]:
 
 # ---------------------------------------------------------------- pictures
 
-# The columns of a strip, from what people touch to what the processor runs: by the first of these that a file is below.
+# The rooms that a walk passes, from what people touch to what the processor runs: the first that a file lies below.
 LANES = (
     ("cli, train, inference", ("nmt/cli/", "nmt/train/", "nmt/inference/", "nmt/storage/", "nmt/config/"), "plain"),
     ("data", ("nmt/data/", "nmt/lines.py"), "leaf"),
@@ -120,41 +119,25 @@ LANES = (
     ("rnn: arrays, scan, stepping", ("nmt/rnn/arrays/", "nmt/rnn/scan/", "nmt/rnn/stepping/"), "before"),
     ("rnn: kernels", ("nmt/rnn/",), "loop"),
 )
-_LANE, _STOP, _GAP, _LEFT = 226.0, 22.0, 8.0, 18.0
 
 
 def lane_of(file: str) -> int:
-    """The column of a file."""
+    """Return the column of a file."""
     return next(n for n, (_, folders, _) in enumerate(LANES) if file.startswith(folders))
 
 
 def strip(title: str, walk: list[Stop]) -> str:
-    """An SVG: stops from above to below, each in the column of its room; rooms without a stop are left out."""
-    top, parts, left = head_of(()) + 24, [], {}
-    for n, lane in enumerate(sorted({lane_of(stop.file) for stop in walk})):
-        left[lane] = _LEFT + n * _LANE
-        name, _, kind = LANES[lane]
-        parts.append(text_at(left[lane] + 4, top - 10, name, f"label ink-{kind}" if kind != "plain" else "label"))
-    corners = [(left[lane_of(stop.file)], top + n * (_STOP + _GAP)) for n, stop in enumerate(walk)]
-    for (x, y), (next_x, next_y) in zip(corners, corners[1:], strict=False):
-        start, middle = x + 14, y + _STOP + _GAP / 2
-        path = f"M{start:.1f} {y + _STOP:.1f}V{middle:.1f}H{next_x + 14:.1f}V{next_y:.1f}"
-        parts.append(f'<path d="{path}" class="edge"/>')
-    for stop, (x, y) in zip(walk, corners, strict=True):
-        kind = LANES[lane_of(stop.file)][2]
-        style = f'class="{kind}"' + (' stroke-dasharray="4 3"' if stop.is_compiled else "")
-        parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{_LANE - 14:.1f}" height="{_STOP:.1f}" rx="4" {style}/>')
-        parts.append(text_at(x + 7, y + 15, f"{stop.number} {_short(stop.name)}", "name"))
-    return sheet(title, parts, (), _LEFT + len(left) * _LANE - 14, corners[-1][1] + _STOP)
-
-
-def _short(name: str) -> str:
-    """A name that fits its box: without the class where both are too long."""
-    return name if len(name) <= 27 else name.rsplit(".", 1)[-1]
+    """Return a DOT document: the stops one below the other, in the colours of their rooms."""
+    boxes = [
+        Box(n, n, LANES[lane_of(stop.file)][2], f"{stop.number} {stop.name}", "compiled" if stop.is_compiled else "")
+        for n, stop in enumerate(walk)
+    ]
+    legend = [(kind, name) for n, (name, _, kind) in enumerate(LANES) if n in {lane_of(stop.file) for stop in walk}]
+    return document(title, [Panel("", boxes, [(n, n + 1) for n in range(len(walk) - 1)])], legend)
 
 
 def pictures(page: str) -> dict[str, str]:
-    """All SVG documents, by the names of their files, which the page shows in the section of the walk."""
+    """Return all DOT documents, by the names of the files that they become; the page shows them in their sections."""
     found, all_stops = {}, stops(page)
     for section in re.split(r"(?m)^## ", page)[1:]:
         walk = section.splitlines()[0]
@@ -164,12 +147,5 @@ def pictures(page: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Renew the page and draw its pictures."""
-    page = refreshed(PAGE.read_text("utf-8"))
-    write_bytes(PAGE, page.encode())
-    for name, picture in pictures(page).items():
-        write_bytes(PICTURES / name, picture.encode())
-
-
-if __name__ == "__main__":
-    main()
+    """Renew the page's links."""
+    write_bytes(PAGE, refreshed(PAGE.read_text("utf-8")).encode())

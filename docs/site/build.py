@@ -20,6 +20,10 @@ import charts
 import source_pages
 
 SITE = Path(__file__).resolve().parent
+sys.path.insert(0, str(SITE.parent))
+
+import tour  # noqa: E402 - lies beside
+
 ROOT = SITE.parents[1]
 OUT = ROOT / "build" / "site"
 PAGES = ("*.md", "docs/*.md", "docs/tutorials/*.md", "docs/notebooks/*.ipynb")
@@ -60,7 +64,8 @@ def linked(text: str, page: Path, sources: set[str]) -> str:
         name = path.relative_to(ROOT).as_posix()
         sources.add(name)
         words = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(link[1]))
-        line = re.sub(r"^L(\d+)$", r"#L-\1", anchor)
+        lines = tour.definitions(path) if path.suffix == ".py" else {}
+        line = f"#L-{lines[anchor]}" if anchor in lines else ""
         return f'<a href="{up}source/{name}.html{line}">{words}</a>'
 
     return outside_code(text, lambda part: LINK.sub(follow, part))

@@ -13,6 +13,7 @@ from nmt.errors import NMTError
 from nmt.files import write_bytes
 from nmt.rnn.arguments import whole_number
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
+from nmt.rnn.show.dot import drawn
 from nmt.rnn.show.loading import load_cell
 from nmt.rnn.show.report import Report
 
@@ -41,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--columns", type=int, metavar="N", help="width of the text, 60 to 200 (that of the terminal)")
     found.add_argument("--source", action="store_true", help="the generated loops as well")
-    found.add_argument("-o", "--output", metavar="FILE.svg", help="draw a picture into this file, too")
+    found.add_argument(
+        "-o", "--output", metavar="FILE", help="draw a picture into this file too: .dot, or .svg by Graphviz"
+    )
     return found
 
 
@@ -55,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
             load_cell(given.cell, *sizes), given.dtype, training=not given.inference, recompute=given.recompute
         )
         if given.output is not None:
-            _write(given.output, report.svg())
+            _write(given.output, report.dot())
         sys.stdout.write(report.text(columns))
         if given.source:
             sys.stdout.write("\n" + report.source())
@@ -79,9 +82,10 @@ def _columns(given: int | None) -> int:
     return given
 
 
-def _write(path: str, picture: str) -> None:
-    if not path.endswith(".svg"):
-        raise NMTError(f"show: output must be a file that ends in .svg, got {path}; give it that name")
+def _write(path: str, source: str) -> None:
+    if not path.endswith((".dot", ".svg")):
+        raise NMTError(f"show: output must be a file that ends in .dot or .svg, got {path}; give it that name")
+    picture = drawn(source) if path.endswith(".svg") else source
     try:
         write_bytes(Path(path), picture.encode())
     except OSError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.graph import Value
-from nmt.rnn.show.drawing import Box, Frame, Key, Panel, document
+from nmt.rnn.show.dot import Box, Frame, Key, Panel, document
 from nmt.rnn.show.naming import Naming, shape, through
 from nmt.rnn.show.reading import PHASES, Work, works
 from nmt.rnn.show.text import RUNS, sum_of, wrap
@@ -22,8 +22,8 @@ _LONGEST = 34
 
 
 def plan_picture(title: str, plans: Mapping[str, Plan]) -> str:
-    """An SVG document of plans, each with what its panels' titles begin with; one that has something there runs once,
-    not for every step."""
+    """Return a DOT document of plans by the word that begins the titles of their panels; one with a word runs once, not
+    for every step."""
     panels = []
     for word, plan in plans.items():
         runs = dict.fromkeys(PHASES, "once") if word else RUNS

@@ -55,8 +55,8 @@ class Report:
             found += plan_text(self.constant, columns, once=True) + "\n"
         return found + plan_text(self.plan, columns)
 
-    def svg(self) -> str:
-        """The picture, an SVG document."""
+    def dot(self) -> str:
+        """Return the picture as a DOT document of Graphviz."""
         plans = {"once per sequence, ": self.constant} if self.constant is not None else {}
         return plan_picture(self.title, {**plans, "": self.plan})
 
