@@ -48,7 +48,8 @@ def has_broken_letters(block: TextBlock) -> np.ndarray:
 
     codes = block.codes
     broken = block.marks(np.flatnonzero(codes == 0xFFFD))
-    pairs = np.flatnonzero(np.isin(codes[:-1], _LEADS) & np.isin(codes[1:], _TRAILS))
+    pairs = np.flatnonzero((codes[:-1] >= 0x80) & (codes[1:] >= 0x80))
+    pairs = pairs[np.isin(codes[pairs], _LEADS) & np.isin(codes[pairs + 1], _TRAILS)]
     for number in block.lines_of(pairs[block.follows(pairs)]).tolist():
         # To ftfy an f with a hook is a sign of Windows-1252; in Ewe it is a letter.
         broken[number] = broken[number] or is_bad(block.lines[number].replace("ƒ", "f"))
