@@ -22,12 +22,18 @@ _ENTITY = re.compile(r"&(?:[a-zA-Z][a-zA-Z0-9]{1,15}|#[0-9]{1,7}|#x[0-9a-fA-F]{1
 _FEW_CHARACTERS = 20
 """Pairs whose longer side has fewer say too little about their lengths."""
 _FEW_LETTERS = 5
-# UTF-8 that was read as Latin-1 or Windows-1252 begins its letters with these ...
-_LEADS = np.array([0xC2, 0xC3, 0xD0, 0xD1], dtype=np.uint32)
-_WINDOWS = "€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
-# ... and goes on with one of these. (0xC2 and 0xC3 are Â and Ã, which no word has before a sign.)
-_TRAILS = np.array(sorted({*range(0x80, 0xC0), *map(ord, _WINDOWS)}), dtype=np.uint32)
-_QUOTE_LEAD, _EURO = 0xE2, ord("€")
+_ENCODINGS = ("latin-1", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1257", "mac_roman", "cp437")
+
+
+def _read_as(first: int, last: int) -> np.ndarray:
+    """Return the characters that one of `_ENCODINGS` makes of these bytes, by their codes, but for ASCII."""
+    content = bytes(range(first, last + 1))
+    found = {ord(c) for encoding in _ENCODINGS for c in content.decode(encoding, "ignore")}
+    return np.array(sorted(code for code in found if code >= 0x80), np.uint32)
+
+
+# A letter of several bytes in UTF-8 begins with one of the first, and goes on with some of the others.
+_LEADS, _TRAILS = _read_as(0xC2, 0xF4), _read_as(0x80, 0xBF)
 
 
 def has_bad_bytes(block: TextBlock) -> np.ndarray:
@@ -36,14 +42,18 @@ def has_bad_bytes(block: TextBlock) -> np.ndarray:
 
 
 def has_broken_letters(block: TextBlock) -> np.ndarray:
-    """bool [N]: lines with signs of a wrong encoding: U+FFFD, or UTF-8 taken for Latin-1 (`Ã¤` for `ä`)."""
+    """Return bool [N]: lines with signs of a wrong encoding: U+FFFD, or UTF-8 read as another encoding, such as
+    `Ã¤` for `ä`, by the rules of ftfy."""
+    from ftfy.badness import is_bad
+
     codes = block.codes
-    broken = np.flatnonzero(codes == 0xFFFD)
-    leads = np.flatnonzero(np.isin(codes, _LEADS) | (codes == _QUOTE_LEAD))
-    leads = leads[block.follows(leads)]
-    after = codes[leads + 1]
-    wrong = np.where(codes[leads] == _QUOTE_LEAD, after == _EURO, np.isin(after, _TRAILS))
-    return block.marks(np.concatenate([broken, leads[wrong]]))
+    broken = block.marks(np.flatnonzero(codes == 0xFFFD))
+    pairs = np.flatnonzero((codes[:-1] >= 0x80) & (codes[1:] >= 0x80))
+    pairs = pairs[np.isin(codes[pairs], _LEADS) & np.isin(codes[pairs + 1], _TRAILS)]
+    for number in block.lines_of(pairs[block.follows(pairs)]).tolist():
+        # To ftfy an f with a hook is a sign of Windows-1252; in Ewe it is a letter.
+        broken[number] = broken[number] or is_bad(block.lines[number].replace("ƒ", "f"))
+    return broken
 
 
 def has_controls(block: TextBlock) -> np.ndarray:

@@ -65,11 +65,15 @@
     function bounds() {
       const [a, b] = span();
       let low = Infinity, high = -Infinity;
-      chart.curves.forEach((curve) => curve.forEach((point) => {
-        if (across(point) < a || across(point) > b || (logarithmic.checked && point[2] <= 0)) return;
-        low = Math.min(low, scaled(point[2]));
-        high = Math.max(high, scaled(point[2]));
-      }));
+      chart.curves.forEach((curve, run) => {
+        const widths = new Map(chart.bands[run] || []);
+        for (const point of curve) {
+          if (across(point) < a || across(point) > b || (logarithmic.checked && point[2] <= 0)) continue;
+          const width = widths.get(point[0]) || 0, least = point[2] - width;
+          low = Math.min(low, scaled(logarithmic.checked && least <= 0 ? point[2] : least));
+          high = Math.max(high, scaled(point[2] + width));
+        }
+      });
       if (!(low <= high)) return [0, 1];
       const pad = (high - low) * 0.06 || Math.abs(high) * 0.06 || 1;
       return [low - pad, high + pad];
