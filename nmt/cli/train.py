@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nmt.train.trainer import TrainingResult
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
+@click.command(cls=Command, functions=50, context_settings={"show_default": True})
 @click.argument("config_file", metavar="CONFIG.yaml")
 @click.option(
     "--set",

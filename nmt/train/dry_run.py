@@ -67,7 +67,6 @@ class DryRun:
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
-        say("compiling or loading the code, which the first run on a machine does for a minute or two")
         warm_up(self.model, self.task, self.num_threads)
         self.batch_size = self._choose(say)
         size = config.training.batch_multiplier
