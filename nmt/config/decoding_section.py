@@ -138,7 +138,12 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_groups(self) -> "DecodingConfig":
-        """Groups of equal size."""
+        """Groups of equal size, and a search by groups or samples."""
+        if self.sampling and self.beam_groups > 1:
+            raise ValueError(
+                f"beam_groups must be 1 with sampling: true, got {self.beam_groups}; a search has groups or draws "
+                "samples: leave one of them out"
+            )
         if self.beam_size % self.beam_groups:
             raise ValueError(
                 f"beam_groups must divide beam_size ({self.beam_size}), got {self.beam_groups}; change one of them"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.corpus import Side
     from nmt.data.subwords import Subwords
+    from nmt.rnn.device import Device
 
 
 @contextlib.contextmanager
@@ -85,6 +86,24 @@ def check_trainable(config: Config) -> None:
         from nmt.model.cells import check_cells
 
         check_cells(config)
+
+
+def check_decoding(config: Config, device: Device) -> None:
+    """Ask the search for what validations will ask it, before an hour of training is lost to its refusal.
+
+    Raises:
+        ConfigError: The settings of decoding do not go together.
+        DeviceError: They do not go on this GPU.
+    """
+    from nmt.inference.translation import chosen_settings, search_options
+
+    chosen = chosen_settings(config.decoding, {})
+    is_bounded = chosen["word_reward_bounded"] and chosen["word_reward"]
+    options = search_options(chosen, {"expected_lengths": [1]} if is_bounded else {})
+    if options is not None and device.name != "cpu":
+        from nmt.decode.device_beam import check_served
+
+        check_served(options, device)
 
 
 def save_config(folder: Path, config: Config) -> None:

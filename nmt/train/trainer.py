@@ -33,7 +33,7 @@ from nmt.train.memory import format_bytes, peak_bytes
 from nmt.train.moving_average import MovingAverage, averaged
 from nmt.train.optimizer import make_optimizer
 from nmt.train.parts import Parts
-from nmt.train.prepare import check_trainable, own_folder, save_config
+from nmt.train.prepare import check_decoding, check_trainable, own_folder, save_config
 from nmt.train.pretrained import put_embeddings
 from nmt.train.progress import Stopwatch, TrainingLog
 from nmt.train.ranks import Ranks
@@ -98,6 +98,7 @@ class Trainer:
         self.config = config
         self._ranks = ranks or Ranks()
         self._device = choose_device(device or config.device)
+        check_decoding(config, self._device)
         self.folder = Path(config.model_dir)
         if threads is None and config.threads is None:
             threads = self._ranks.threads

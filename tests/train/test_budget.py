@@ -78,5 +78,12 @@ def test_a_run_that_goes_on_measures_nothing(make_trainer):
     Trainer(config_from_dict(values)).run()
     again = fit_to_budget(config, "10m", never, lambda text: None)
     assert again.to_dict() == fitted.to_dict()
-    longer = fit_to_budget(config, "30m", never, lambda text: None).training
-    assert longer.max_minutes == 30 and longer.validation_freq == fitted.training.validation_freq
+    said = []
+    longer = fit_to_budget(config, "30m", never, said.append).training
+    before, times = fitted.training, 30 / fitted.training.max_minutes
+    assert longer.max_minutes == 30 and longer.validation_freq == round(times * before.validation_freq)
+    assert longer.learning_rate_warmup == before.learning_rate_warmup  # it may be over
+    shorter = fit_to_budget(config, "1m", never, said.append).training
+    assert shorter.learning_rate_warmup == round(before.learning_rate_warmup / before.max_minutes) > 0
+    assert shorter.validation_freq == round(before.validation_freq / before.max_minutes)
+    assert [line.partition(",")[0] for line in said] == ["budget: 30m", "budget: 1m"]
