@@ -87,7 +87,9 @@ def _one_line() -> Iterator[None]:
         raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
     except MemoryError:
         raise Refusal(
-            click.ClickException("memory: must hold the model and a batch, got too little; lower the batch size")
+            click.ClickException(
+                "memory: must hold the model and a batch, got too little; lower the batch size, or take a smaller model"
+            )
         ) from None
 
 

@@ -117,7 +117,7 @@ def fit_to_budget(
 def measured_pace(
     threads: int | None, device: str | None, say: Callable[[str], None]
 ) -> Callable[[Config, float], Pace]:
-    """What times updates on this machine, in a fresh model that is thrown away.
+    """What times updates on this machine, in a fresh model that is thrown away; its subwords are those of the run.
 
     Args:
         threads, device: As `Trainer` takes them.
@@ -128,7 +128,7 @@ def measured_pace(
         from nmt.train.dry_run import DryRun
 
         began = time.monotonic()
-        timing = DryRun(config, threads, say, device).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
+        timing = DryRun(config, threads, say, device, keep=True).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
         return Pace(timing.median, time.monotonic() - began)
 
     return measure

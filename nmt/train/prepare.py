@@ -147,10 +147,15 @@ def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[S
     return src, tgt
 
 
-def sides_of_dry_run(config: Config, say: Show) -> tuple[Side, Side]:
-    """The same without writing anything: new subwords stay in memory."""
+def sides_of_dry_run(config: Config, say: Show, *, keep: bool = False) -> tuple[Side, Side]:
+    """The same without writing anything: new subwords stay in memory. keep: A run in that folder follows at once, which
+    finds them there."""
+    folder = Path(config.model_dir)
+    if keep:
+        with own_folder(folder):
+            return sides_of_run(config, folder, say, tell_nobody)
     check_files(config)
-    return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)
+    return _found_sides(config, folder) or _new_sides(config, say)
 
 
 def check_files(config: Config) -> None:

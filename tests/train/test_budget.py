@@ -60,7 +60,7 @@ def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     fitted = fit_to_budget(make_trainer().config, "60s", lambda *_: Pace(0.25, 0.5), lambda text: None)
     result = Trainer(fitted).run()
-    assert "minutes (training.max_minutes)" in result.reason
+    assert "are over (training.max_minutes)" in result.reason
     events = [json.loads(line) for line in (Trainer(fitted).folder / "metrics.jsonl").read_text().splitlines()]
     rates = [event["learning_rate"] for event in events if "learning_rate" in event]
     elapsed = max(event["elapsed"] for event in events if "elapsed" in event)
