@@ -77,7 +77,7 @@ def doubts(config: Config, fixed: FixedTraining) -> list[str]:
     if fixed.updates is not None and fixed.learning_rate_warmup > fixed.updates:
         found.append(
             f"training.learning_rate_warmup is {fixed.learning_rate_warmup:,}, and training.updates ends the run at "
-            f"{fixed.updates:,}: the learning rate comes to {fixed.updates / fixed.learning_rate_warmup:.2g} of its value"
+            f"{fixed.updates:,}: the learning rate comes to {fixed.updates / fixed.learning_rate_warmup:.2g} of it"
         )
     training, sides = config.training, (config.model.encoder, config.model.decoder)
     drops = [training.src_word_dropout, training.tgt_word_dropout, training.scheduled_sampling]

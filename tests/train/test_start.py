@@ -152,14 +152,14 @@ def test_what_the_settings_leave_out_is_as_in_the_model(base: Trainer, tmp_path:
 def test_a_bundle_is_a_model_to_start_from(base: Trainer, tmp_path: Path) -> None:
     bundle = tmp_path / "model.nmt"
     save_bundle(bundle, load_saved_model(base.folder))
+    with pytest.raises(NMTError, match="must be a model folder with training.reset_optimizer: false, got a file"):
+        tuned(base, tmp_path, load_model=str(bundle), reset_optimizer=False)
     trainer, said = tuned(base, tmp_path, load_model=str(bundle))
     trainer.run()
     want, got = params(base.folder / "best.safetensors"), params(trainer.folder / "last.safetensors")
     for name, array in want.items():
         np.testing.assert_allclose(got[name], array, atol=1e-6)
     assert f"starting from {bundle}, with a fresh optimizer" in said.getvalue()
-    with pytest.raises(NMTError, match="must be a model folder with training.reset_optimizer: false, got a file"):
-        tuned(base, tmp_path, load_model=str(bundle), reset_optimizer=False)
 
 
 def test_what_is_frozen_stays_and_has_no_state(base: Trainer, tmp_path: Path) -> None:
