@@ -50,9 +50,10 @@ class TrainingBasics(Section):
 
     load_model: FilePath | None = Field(
         default=None,
-        description="Folder of a model to start from: a new run takes its subwords and the parameters of its best "
-        "checkpoint, then trains as these settings say (fine-tuning). Settings that give parameters their meaning must "
-        "be those of that model. A run that goes on has its own parameters.",
+        description="Model to start from, a folder or a file of nmt-bundle: a new run takes its subwords and the "
+        "parameters of its best checkpoint, then trains as these settings say (fine-tuning). Settings that give "
+        "parameters their meaning are those of that model where they are left out, and must be so. A run that goes on "
+        "has its own parameters.",
     )
     reset_optimizer: bool = Field(
         default=True,

@@ -202,7 +202,7 @@ class Tsv(_Table):
         places = self._named(next(lines, "")) if named else [int(cast(int, column)) - 1 for column in self.columns]
         least = max(places) + 1
         for number, line in enumerate(lines, start=1 + named):
-            cells = line.split("\t")
+            cells = line.split("\t") if line.strip() else [""] * least  # as a blank line of two files
             if len(cells) < least:
                 raise DataError(
                     f"{self.file}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "

@@ -70,7 +70,7 @@ def _memory(found: Forecast) -> list[str]:
 
 
 def _row(name: str, size: int, note: str) -> str:
-    return f"  {name:34}{size / (1 << 20):>10,.1f} MiB  {note}".rstrip()
+    return f"  {name:40}{size / (1 << 20):>8,.1f} MiB  {note}".rstrip()
 
 
 def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
