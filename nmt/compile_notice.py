@@ -95,7 +95,7 @@ class _Progress:
         made = self._found - self._first
         left = self._functions - self._found
         if left <= 0:
-            return f"{made} functions, {seconds:.0f} s"
+            return f"function {made + 1}, {seconds:.0f} s so far"
         each = (seconds + _USUAL_SECONDS * _USUAL_FUNCTIONS) / (made + _USUAL_FUNCTIONS)
         return f"{made} of about {made + left} functions, about {max(1, round(each * left))} s left"
 
