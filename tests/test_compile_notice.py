@@ -117,5 +117,5 @@ def test_a_command_tells_of_it_once_on_a_machine(tmp_path):
     command = [str(BIN / "nmt-translate"), str(model), str(text)]
     first, second = (subprocess.run(command, env=given, capture_output=True, text=True, check=True) for _ in range(2))
     assert first.stdout == second.stdout
-    assert first.stderr.count("\n") == first.stderr.count("compiling machine code, once on this machine") == 1
-    assert not second.stderr
+    assert first.stderr.count("compiling machine code, once on this machine") == 1
+    assert "compiling" not in second.stderr
