@@ -266,6 +266,55 @@ def test_a_mistake_is_one_line(name, value, line):
     assert complaint((name, value)).startswith(line)
 
 
+@pytest.mark.parametrize("value", [["s"], {"path": "s"}, 3, [4]])
+def test_a_text_that_is_named_in_another_way_is_answered_by_an_example(value):
+    assert (
+        "; write train: data/train, the prefix of two files such as data/train.de and data/train.en, or a list of "
+        "corpora, train: [{path: data/train}, {path: more.tsv}]"
+    ) in complaint(("data.train", value))
+
+
+def test_numbers_that_should_be_text_are_to_be_quoted():
+    assert complaint(("name", 2024)).endswith('got 2024; put it into quotes: "2024"')
+    assert complaint(("data.src.lang", True)).endswith('got true; put it into quotes: "true"')
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("training: {learning_rate: 1,5}", "training must have keys that are text, got 5; remove it (in {a: 1,5} the"),
+        ("1: 2", "the file must have keys that are text, got 1; remove it"),
+    ],
+)
+def test_keys_are_text(text, line, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(tmp_path, text))
+    assert str(caught.value).partition("run.yaml: ")[2].startswith(line)
+
+
+def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    files = {
+        "model_dir": "~/m",
+        "data.train": "~/t",
+        "data.dev": [{"path": "~/d"}],
+        "data.index": "~/i",
+        "training.load_model": "~/l",
+        "decoding.lm": "~/lm",
+    }
+    values = json.loads(json.dumps(MINIMAL))
+    for name, value in files.items():
+        section = values
+        *above, key = name.split(".")
+        for part in above:
+            section = section.setdefault(part, {})
+        section[key] = value
+    config = config_from_dict(values)
+    found = [config.model_dir, config.data.train, config.data.dev[0].path, config.data.index]
+    assert found == ["/home/me/m", "/home/me/t", "/home/me/d", "/home/me/i"]
+    assert (config.training.load_model, config.decoding.lm) == ("/home/me/l", "/home/me/lm")
+
+
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [

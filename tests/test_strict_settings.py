@@ -1,13 +1,16 @@
 """What a call may be given: the Python interface refuses what the commands and a config refuse, in one line."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from nmt.config import checked_value, config_from_dict
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, DeviceError
 from nmt.inference.generator import Generator
 from nmt.inference.translator import Translator, Wishes
 from nmt.rnn.cores import default_threads
+from nmt.train.prepare import check_decoding
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 LINES = sentences(3, seed=5)
@@ -194,3 +197,22 @@ def test_settings_of_a_call_that_were_allowed_once_allow_no_other_type(translato
             translator.translate(["a"], beam_size=value)
     with pytest.raises(ConfigError, match="decoding.beam_size"):
         translator.translate(["a"], beam_size=0)
+
+
+GPU, CPU = SimpleNamespace(name="cuda"), SimpleNamespace(name="cpu")
+
+
+def decoded_with(**decoding):
+    side = {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}
+    return config_from_dict({"model_dir": "x", "data": side, "decoding": decoding})
+
+
+@pytest.mark.parametrize(
+    ("decoding", "refused"),
+    [({"beam_groups": 5}, "beam_groups"), ({"word_reward": 1.0, "word_reward_bounded": True}, "expected_lengths")],
+)
+def test_what_a_gpu_does_not_search_with_is_refused_before_training(decoding, refused):
+    check_decoding(decoded_with(**decoding), CPU)
+    with pytest.raises(DeviceError, match=rf"{refused} must be left out or run on the processor, got the device cuda"):
+        check_decoding(decoded_with(**decoding), GPU)
+    check_decoding(decoded_with(), GPU)

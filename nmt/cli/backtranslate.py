@@ -46,15 +46,36 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
         nmt-backtranslate runs/large-de-en data/train.de -o data/distilled --beam-size 1
     """
     from nmt.cli.streams import check_apart, say, tell
-    from nmt.storage.model_folder import load_folder_config
+    from nmt.storage.saved_model import load_saved_model
 
-    data = load_folder_config(Path(model_dir)).data
+    data = load_saved_model(Path(model_dir), options["checkpoint"], task="translation").config.data
     copy, made = Path(f"{prefix}.{data.src.lang}"), Path(f"{prefix}.{data.tgt.lang}")
     check_apart({"-o": str(made)}, {"TEXT": text})
+    _check_output(prefix, made)
+    if text.removesuffix(".gz").removesuffix(".zst").endswith(f".{data.tgt.lang}"):
+        tell(
+            f"warning: {text}: TEXT must be {data.src.lang}, which the model translates from, and by its name this is "
+            f"{data.tgt.lang}"
+        )
     _translate(model_dir, text, made, options)
     count = _copy(text, copy, made)
     say(f"pairs\t{count}\t{copy}\t{made}")
     tell(f"data.train:\n  - path: {prefix}\n    tag: {tag}")
+
+
+def _check_output(prefix: str, made: Path) -> None:
+    """Raise DataError where the pairs cannot go to that place."""
+    from nmt.cli.resume import RECORD_SUFFIX
+    from nmt.errors import DataError
+
+    if prefix.endswith(("/", ".")) or not prefix or Path(prefix).is_dir():
+        raise DataError(f"-o: must be the beginning of two names, such as data/back, got {prefix!r}; add a name")
+    record = Path(f"{made}{RECORD_SUFFIX}")
+    if made.is_file() and made.stat().st_size and not record.exists():
+        raise DataError(
+            f"{made}: must be new, or what this command began, got a file without its record {record.name}; move it "
+            "away, or name another PREFIX"
+        )
 
 
 def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -> None:

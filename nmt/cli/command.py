@@ -12,6 +12,7 @@ from typing import IO, Any
 import click
 
 from nmt.cli.entry import end_by_signals
+from nmt.compile_notice import telling_of_compilation
 from nmt.errors import NMTError
 
 
@@ -20,7 +21,14 @@ class Command(click.Command):
 
     Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
     SIGINT, 143 by SIGTERM, 141 where whoever read standard output closed it.
+
+    Args:
+        functions: How many functions of machine code it needs, about (see nmt.compile_notice).
     """
+
+    def __init__(self, *arguments: Any, functions: int = 30, **extra: Any) -> None:
+        super().__init__(*arguments, **extra)
+        self._functions = functions
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Parse; --help and --version write here."""
@@ -31,9 +39,11 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        from nmt.cli.streams import tell
+
         former = end_by_signals()
         try:
-            with _one_line():
+            with _one_line(), telling_of_compilation(tell, self._functions):
                 return super().invoke(ctx)
         finally:
             for number, handler in former.items():
@@ -77,7 +87,9 @@ def _one_line() -> Iterator[None]:
         raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
     except MemoryError:
         raise Refusal(
-            click.ClickException("memory: must hold the model and a batch, got too little; lower the batch size")
+            click.ClickException(
+                "memory: must hold the model and a batch, got too little; lower the batch size, or take a smaller model"
+            )
         ) from None
 
 

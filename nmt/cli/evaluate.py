@@ -214,7 +214,7 @@ def _cleaning(side: SideConfig) -> str:
         done.append(f"in Unicode form {side.normalize.upper()}")
     if side.lowercase:
         done.append("lower-cased")
-    return f"references are compared {', '.join(done)}, as the model's config says"
+    return f"note: references are read {', '.join(done)}, as the texts that the model was trained on"
 
 
 def _check_counts(src: str, num_sources: int, ref: str, num_references: int) -> None:

@@ -56,7 +56,7 @@ def sweep(
     \b
     Examples:
         nmt-sweep configs/quickstart.yaml --grid training.learning_rate=1e-3,3e-3 --seeds 3
-        nmt-sweep configs/quickstart.yaml --grid model.dropout=0.1,0.3 --jobs 2 -o runs/dropout
+        nmt-sweep configs/quickstart.yaml --grid model.decoder.dropout=0.1,0.3 --jobs 2 -o runs/dropout
     """
     from nmt.rnn.cores import default_threads
     from nmt.train.sweep import parse_grid, plan
@@ -70,9 +70,20 @@ def sweep(
 def run_sweep(config_file: str, folder: Path, jobs: list[Job], options: list[str], *, processes: int) -> None:
     """Run what is planned and print the table. Ends with code 1 where a run failed, 128 + n after signal n."""
     from nmt.cli.streams import say, tell
+    from nmt.terminal import is_live, live
     from nmt.train.sweep import Sweep, summary
 
-    ended_by = Sweep(config_file, folder, jobs, [sys.executable, "-m", "nmt.cli.train"], options).run(processes, tell)
+    shows = is_live(sys.stderr)
+
+    def tell_anew(text: str) -> None:
+        if shows:
+            tell(live(""), end="")
+        tell(text)
+
+    work = Sweep(config_file, folder, jobs, [sys.executable, "-m", "nmt.cli.train"], options)
+    ended_by = work.run(processes, tell_anew, (lambda text: tell(live(text), end="")) if shows else None)
+    if shows:
+        tell(live(""), end="")
     say(summary(jobs))
     if ended_by is not None:
         sys.exit(128 + ended_by)

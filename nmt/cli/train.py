@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nmt.train.trainer import TrainingResult
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
+@click.command(cls=Command, functions=50, context_settings={"show_default": True})
 @click.argument("config_file", metavar="CONFIG.yaml")
 @click.option(
     "--set",
@@ -139,6 +139,7 @@ def train(
     from nmt.config import dump_config, load_config
     from nmt.heap import keep_little
     from nmt.train.launch import join_ranks  # what is slow to load waits until there is work to do
+    from nmt.train.start import with_model_of_start
 
     keep_little()
     own = {"preset": preset, "seed": seed}
@@ -147,6 +148,8 @@ def train(
     _check_alone(given, ranks.size)
     with ranks.together():
         config = load_config(config_file, overrides, tell if ranks.rank == 0 else None)  # one line, not one a seed
+        if seeds is None:
+            config = with_model_of_start(config)
         if seeds is not None:
             _train_seeds(config_file, overrides, seeds, threads, device)
         elif show_config:

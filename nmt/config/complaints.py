@@ -35,7 +35,7 @@ def complain(error: ValidationError, schema: dict[str, Any]) -> tuple[Path, str]
     An unknown key comes first: it is often the misspelt form of one then reported as missing.
     """
     found = error.errors(include_url=False)
-    first = min(found, key=lambda one: one["type"] != "extra_forbidden")
+    first = min(found, key=lambda one: one["type"] not in ("invalid_key", "extra_forbidden"))
     path: Path = first["loc"]
     line = complaint(path, first, schema)
     others = len(found) - 1
@@ -48,6 +48,11 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
     """One of pydantic's mistakes as one line that starts with the path of its key."""
     if mistake["type"] == "extra_forbidden":
         return _unknown_key(path, schema)
+    if mistake["type"] == "invalid_key":
+        return (
+            f"{dotted(path[:-1]) or 'the file'} must have keys that are text, got {shorten(mistake['input'])}; remove "
+            "it (in {a: 1,5} the comma begins another key: write 1.5)"
+        )
     if mistake["type"] == "value_error" and str(mistake["ctx"]["error"]):
         return dotted(path) + ("." if path else "") + str(mistake["ctx"]["error"])
     node = lookup(schema, path)
@@ -60,7 +65,22 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
     close = get_close_matches(got.lower(), choices, n=1, cutoff=0.4) if isinstance(got, str) else []
     if got == "None" and "null" in describe(node, schema):
         close = ["null"]
-    return line + (f"; did you mean {close[0]}?" if close else "")
+    if close:
+        return f"{line}; did you mean {close[0]}?"
+    return line + _advice(path, got, node)
+
+
+def _advice(path: Path, got: Any, node: dict[str, Any]) -> str:
+    """What to write instead, where that can be shown; with its semicolon."""
+    if dotted(path).partition("[")[0] in ("data.train", "data.dev", "data.test") and "." not in dotted(path[2:]):
+        key = path[1]
+        return (
+            f"; write {key}: data/{key}, the prefix of two files such as data/{key}.de and data/{key}.en, or a list of "
+            f"corpora, {key}: [{{path: data/{key}}}, {{path: more.tsv}}]"
+        )
+    if isinstance(got, int | float) and node.get("type") == "string":
+        return f'; put it into quotes: "{shorten(got)}"'
+    return ""
 
 
 def _unknown_key(path: Path, schema: dict[str, Any]) -> str:

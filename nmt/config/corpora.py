@@ -1,12 +1,13 @@
 """Where a text lies: the prefix of two files, or several corpora with formats, weights and tags."""
 
 from dataclasses import dataclass
+from os.path import expanduser
 from typing import Annotated, Any
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from nmt.config.section import PositiveInt, Section, Text
+from nmt.config.section import FilePath, PositiveInt, Section, Text
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ Column = Annotated[int | str, TextOr(PositiveInt)]
 class CorpusConfig(Section):
     """One corpus of several."""
 
-    path: Text = Field(
+    path: FilePath = Field(
         description="Prefix of two files with a sentence a line, as data.train by itself; or a table with a pair a "
         "row: a file that ends in .tsv, .jsonl or .parquet (extra [parquet]). Any but Parquet may be packed, .gz or "
         ".zst (extra [zstd]). A pattern such as parts/*.tsv.gz stands for all files that match, in the order of their "
@@ -73,5 +74,9 @@ class CorpusConfig(Section):
 
 
 _Several = Annotated[tuple[CorpusConfig, ...], Field(strict=False)]
-Corpora = Annotated[str | tuple[CorpusConfig, ...], TextOr(_Several)]
+Corpora = Annotated[
+    str | tuple[CorpusConfig, ...],
+    TextOr(_Several),
+    AfterValidator(lambda value: expanduser(value) if isinstance(value, str) else value),
+]
 """A prefix, or corpora."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from nmt.config.corpora import Corpora, CorpusConfig
-from nmt.config.section import PositiveInt, Section, Text, WholeOrAuto
+from nmt.config.section import FilePath, PositiveInt, Section, Text, WholeOrAuto
 
 VocabSize = Annotated[int | Literal["auto"], WholeOrAuto(5, 1_000_000)]
 
@@ -67,17 +67,17 @@ class SubwordsConfig(Section):
         "0.9995 for "
         "scripts of thousands of characters; the rest become unknown.",
     )
-    model_file: Text | None = Field(
+    model_file: FilePath | None = Field(
         default=None,
         description="A sentencepiece model to use as it is, for both languages (needs joint: "
         "true): "
         "none is trained then, and type, vocab_size and character_coverage have no effect.",
     )
-    src_model_file: Text | None = Field(
+    src_model_file: FilePath | None = Field(
         default=None,
         description="As model_file, for the source language alone (needs joint: false).",
     )
-    tgt_model_file: Text | None = Field(
+    tgt_model_file: FilePath | None = Field(
         default=None,
         description="As model_file, for the target language alone (needs joint: false).",
     )
@@ -147,7 +147,7 @@ class DataConfig(Section):
     test: Corpora | None = Field(
         default=None, description="The same of the test text, scored once when training has ended."
     )
-    index: Text | None = Field(
+    index: FilePath | None = Field(
         default=None,
         description="Folder of indexes of the training text, which are made once and used by every run with the same "
         "files, subwords and settings of text. null: text of more than 1 GiB gets one in the folder index beside "
@@ -162,7 +162,7 @@ class DataConfig(Section):
         description="The language to translate into; with task: lm the one language there is.",
         examples=[{"lang": "en"}],
     )
-    alignment: Text | None = Field(
+    alignment: FilePath | None = Field(
         default=None,
         description="File of word alignments of the training pairs, for training.guided_alignment: line n for pair n, "
         "as fast_align writes them (0-0 1-2: source word, target word, from 0). Words are what stands between spaces.",

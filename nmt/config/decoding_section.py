@@ -6,12 +6,12 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from nmt.config.section import (
     AnyFloat,
+    FilePath,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     Section,
     Seed,
-    Text,
 )
 
 # Each is a row of the decoder's states and a place in the beam's memory.
@@ -76,7 +76,7 @@ class DecodingConfig(Section):
         default=0.0,
         description="Beta of GNMT's penalty for source subwords that got little attention (Wu et al. 2016, 7).",
     )
-    lm: Text | None = Field(
+    lm: FilePath | None = Field(
         default=None,
         description="Folder or file of a language model (task: lm) with the target's subwords, which has a say in the "
         "search (shallow fusion, Gulcehre et al. 2015, 4.1). Training does not use it, nor does a model of nmt-bundle.",
@@ -138,7 +138,12 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_groups(self) -> "DecodingConfig":
-        """Groups of equal size."""
+        """Groups of equal size, and a search by groups or samples."""
+        if self.sampling and self.beam_groups > 1:
+            raise ValueError(
+                f"beam_groups must be 1 with sampling: true, got {self.beam_groups}; a search has groups or draws "
+                "samples: leave one of them out"
+            )
         if self.beam_size % self.beam_groups:
             raise ValueError(
                 f"beam_groups must divide beam_size ({self.beam_size}), got {self.beam_groups}; change one of them"

@@ -9,7 +9,7 @@ from nmt.config.data_section import DataConfig
 from nmt.config.decoding_section import DecodingConfig
 from nmt.config.model_section import ModelConfig
 from nmt.config.presets import Preset
-from nmt.config.section import Section, Seed, Text
+from nmt.config.section import FilePath, Section, Seed, Text
 from nmt.config.training_methods import TrainingConfig
 
 
@@ -48,7 +48,7 @@ class Config(Section):
         "int8, for translating alone, takes a quarter or less on processors since 2019 (AVX-512 VNNI, AVX-VNNI, Arm "
         "dot products).",
     )
-    model_dir: Text = Field(
+    model_dir: FilePath = Field(
         description="Folder for the model, its checkpoints and logs. If it holds an unfinished run, that is resumed.",
         examples=["runs/model"],
     )

@@ -1,9 +1,10 @@
 """What every section of a configuration shares: strictness, and the types that carry a bound."""
 
 from dataclasses import dataclass
+from os.path import expanduser
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 MOST = 10**9
@@ -20,6 +21,8 @@ Width = Annotated[int, Field(ge=1, le=65_536)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Text = Annotated[str, Field(min_length=1)]
+FilePath = Annotated[Text, AfterValidator(expanduser)]
+"""Where something lies; `~` at its beginning is the home folder, as a shell has it."""
 
 
 @dataclass(frozen=True)

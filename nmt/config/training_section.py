@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from nmt.config.section import (
     CountOrAuto,
+    FilePath,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
@@ -47,11 +48,12 @@ BatchSize = Annotated[int | Literal["auto"], WholeOrAuto(1, 10_000_000)]
 class TrainingBasics(Section):
     """How the weights are found, and when to stop looking."""
 
-    load_model: Text | None = Field(
+    load_model: FilePath | None = Field(
         default=None,
-        description="Folder of a model to start from: a new run takes its subwords and the parameters of its best "
-        "checkpoint, then trains as these settings say (fine-tuning). Settings that give parameters their meaning must "
-        "be those of that model. A run that goes on has its own parameters.",
+        description="Model to start from, a folder or a file of nmt-bundle: a new run takes its subwords and the "
+        "parameters of its best checkpoint, then trains as these settings say (fine-tuning). Settings that give "
+        "parameters their meaning are those of that model where they are left out, and must be so. A run that goes on "
+        "has its own parameters.",
     )
     reset_optimizer: bool = Field(
         default=True,
@@ -64,13 +66,13 @@ class TrainingBasics(Section):
         "characters that are unknown, then pieces that shorten it most. A new unit starts as the mean of the units "
         "that its text was cut into before.",
     )
-    src_embeddings: Text | None = Field(
+    src_embeddings: FilePath | None = Field(
         default=None,
         description="Vectors that source embeddings start from: a text file as word2vec, fastText and GloVe write them "
         "(gzip, zstd), of embedding_dim numbers a word. Units that it does not have start as without it; the log says "
         "how many it has (docs/methods.md).",
     )
-    tgt_embeddings: Text | None = Field(
+    tgt_embeddings: FilePath | None = Field(
         default=None,
         description="The same for target embeddings, and for the output layer where tied_embeddings makes it the same "
         "table.",
@@ -210,8 +212,8 @@ class TrainingBasics(Section):
     )
     validation_freq: CountOrAuto = Field(
         default="auto",
-        description="Updates from one validation to the next; auto: an eighth of `updates`, or where that is null one "
-        "pass over the corpus, 2,000 updates at most.",
+        description="Updates from one validation to the next; auto: an eighth of `updates`, 25 at least, or where that "
+        "is null one pass over the corpus, 2,000 updates at most.",
     )
     logging_freq: PositiveInt = Field(default=50, description="Updates from one line of progress to the next.")
     shuffle: bool = Field(

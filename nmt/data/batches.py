@@ -146,7 +146,7 @@ def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
             order = np.random.default_rng([seed, number, turn, _OF_PARTS]).permutation(size)
             found.append(first + order[places[places // size == turn] % size])
         first += size
-    return np.concatenate(found)
+    return np.concatenate(found) if found else np.arange(0)
 
 
 class TrainBatches:

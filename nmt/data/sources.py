@@ -62,6 +62,20 @@ class Source:
             raise DataError(f"{self.path}: must have columns that are all numbers or all names, got {_listed(chosen)}")
         return [_TABLES[form](file, tuple(langs), tuple(chosen)) for file in found]
 
+    def check_prefix(self, langs: Sequence[str]) -> None:
+        """Raise DataError where one of two files is named in the place of their prefix."""
+        if format_of(self.path) != "lines" or has_magic(self.path) or not Path(self.path).is_file():
+            return
+        if any(_is_text(f"{self.path}.{lang}") for lang in langs):
+            return
+        plain = self.path
+        for ending in (*PACKED, *(f".{lang}" for lang in langs)):
+            plain = plain.removesuffix(ending)
+        raise DataError(
+            f"{self.path}: must be a prefix, P for {' and '.join(f'P.{lang}' for lang in langs)}, got a file; "
+            + (f"write {plain}" if plain != self.path else "name the files so, or give a table, NAME.tsv")
+        )
+
     def _prefixes(self, lang: str) -> list[str]:
         """The prefix itself, or those that match it."""
         if not has_magic(self.path):
@@ -90,8 +104,13 @@ def name_of(corpora: str | Sequence[CorpusConfig]) -> str:
 def check_sources(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -> None:
     """Find a missing file. Raises DataError."""
     for source in sources_of(corpora):
+        source.check_prefix(langs)
         for part in source.parts(langs):
             part.check()
+
+
+def _is_text(path: str) -> bool:
+    return any(Path(f"{path}{packed}").is_file() for packed in ("", *PACKED))
 
 
 def format_of(path: str) -> str:
@@ -183,7 +202,7 @@ class Tsv(_Table):
         places = self._named(next(lines, "")) if named else [int(cast(int, column)) - 1 for column in self.columns]
         least = max(places) + 1
         for number, line in enumerate(lines, start=1 + named):
-            cells = line.split("\t")
+            cells = line.split("\t") if line.strip() else [""] * least  # as a blank line of two files
             if len(cells) < least:
                 raise DataError(
                     f"{self.file}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "

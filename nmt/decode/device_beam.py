@@ -54,13 +54,7 @@ class BlockSearch:
     options: SearchOptions
 
     def __post_init__(self) -> None:
-        usual = SearchOptions()
-        asked = {f.name for f in fields(usual) if _asked(getattr(self.options, f.name), getattr(usual, f.name))}
-        if refused := sorted(asked - KNOWN):
-            raise DeviceError(
-                f"search: {' and '.join(refused)} must be left out or run on the processor, got the device "
-                f"{self.model.device.name}; use --device cpu"
-            )
+        check_served(self.options, self.model.device)
 
     @property
     def device(self) -> Device:
@@ -153,6 +147,17 @@ class BlockSearch:
             forbidden=options.forbidden,
             prefixes=prefixes,
             drawing=drawing,
+        )
+
+
+def check_served(options: SearchOptions, device: Device) -> None:
+    """Raise DeviceError where a search on this GPU cannot do what was asked for."""
+    usual = SearchOptions()
+    asked = {f.name for f in fields(usual) if _asked(getattr(options, f.name), getattr(usual, f.name))}
+    if refused := sorted(asked - KNOWN):
+        raise DeviceError(
+            f"search: {' and '.join(refused)} must be left out or run on the processor, got the device "
+            f"{device.name}; use --device cpu"
         )
 
 

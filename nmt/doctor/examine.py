@@ -95,8 +95,7 @@ def _examine(
     result.counts = {text.prefix: text.total for text in (*trains, *held_out.values())}
     if sides is not None and not result.errors:
         make = made.result if made is not None else partial(sides, sample.lines)
-        asked = data.subwords.vocab_size
-        result.findings += _subwords(make, trains, sample, list(held_out.values()), kept, asked)
+        result.findings += _subwords(make, trains, sample, list(held_out.values()), kept, config)
     result.seconds = time.monotonic() - began
     return result
 
@@ -150,19 +149,19 @@ def _subwords(
     sample: _Sample,
     held_out: list[Text],
     kept: dict[str, list[list[str]]],
-    asked: int | str,
+    config: Config,
 ) -> list[Finding]:
-    """What concerns the vocabulary, of which the settings ask for `asked` units."""
+    """What concerns the vocabulary."""
     try:
         both = sides()
     except DataError as error:
         return [Finding("vocabulary", "error", str(error), 1, 0, "")]
-    vocabulary = Vocabulary(both[2 - len(trains[0].sides) :])
+    vocabulary = Vocabulary(both[2 - len(trains[0].sides) :], config)
     told = []
     for train, lines in zip(trains, sample.of_each, strict=True):
         told += vocabulary.look(train, lines, training=True)
     share = sum(len(lines[0]) for lines in sample.of_each) / sum(train.total for train in trains)
-    told += vocabulary.absurd(trains[0], share, asked)
+    told += vocabulary.absurd(trains[0], share)
     for text in held_out:
         told += vocabulary.look(text, kept[text.prefix], training=False)
     return told

@@ -14,6 +14,7 @@ from nmt.doctor.findings import Finding, Tally, found
 from nmt.special_tokens import EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
+    from nmt.config import Config
     from nmt.data.corpus import Side
     from nmt.doctor.texts import Text
 
@@ -31,10 +32,12 @@ class Vocabulary:
 
     Args:
         sides: With their subwords; both may have the same.
+        config: The settings, which say where the subwords are from.
     """
 
-    def __init__(self, sides: Sequence[Side]) -> None:
-        self._sides = sides
+    def __init__(self, sides: Sequence[Side], config: Config) -> None:
+        self._sides, self._is_given = sides, config.training.load_model is not None
+        self._asked = config.data.subwords
         self._counts = [np.zeros(side.subwords.vocab_size, dtype=np.int64) for side in sides]
 
     def look(self, text: Text, lines: Sequence[Sequence[str]], *, training: bool) -> list[Finding]:
@@ -49,14 +52,22 @@ class Vocabulary:
             if training:
                 tokens = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
                 counts += np.bincount(tokens, minlength=len(counts))
-            told.append(_unknown(side, file, these, rows, unknown))
+            told.append(_unknown(side, file, these, rows, unknown, self._advice))
         if training:
             told.append(_long(text, too_long, lines))
         return found(told)
 
-    def absurd(self, text: Text, share: float, asked: int | str) -> list[Finding]:
-        """Vocabularies of which most units are hardly ever seen; `share` of the training text was looked at, `asked` is
-        data.subwords.vocab_size."""
+    @property
+    def _advice(self) -> str:
+        """What to do about characters that are unknown."""
+        if self._is_given:
+            return "training.extend_vocabulary adds units to those of training.load_model"
+        more = "" if self._asked.character_coverage == 1 else "raise data.subwords.character_coverage, or "
+        return f"{more}use units smaller than words, of a text that has these characters"
+
+    def absurd(self, text: Text, share: float) -> list[Finding]:
+        """Vocabularies of which most units are hardly ever seen; `share` of the training text was looked at."""
+        asked = self._asked.vocab_size
         told = []
         groups: dict[int, list[int]] = {}
         for number, side in enumerate(self._sides):
@@ -69,6 +80,8 @@ class Vocabulary:
                 what = f"of the vocabulary are seen less than {_RARE} times in the training text"
                 smaller = f"a number below {len(counts):,}" if asked == "auto" else "a smaller one, or auto,"
                 advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; {smaller} learns more"
+                if self._is_given:
+                    advice = "too few to learn a vector from; they stay as the model of training.load_model has them"
                 told.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))
         return told
 
@@ -83,7 +96,9 @@ def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
     return [list(subwords.unit_ids(row)) for row in rows] if subwords.factor_sizes else rows
 
 
-def _unknown(side: Side, file: str, lines: Sequence[str], rows: list[list[int]], marked: np.ndarray) -> Finding | None:
+def _unknown(
+    side: Side, file: str, lines: Sequence[str], rows: list[list[int]], marked: np.ndarray, advice: str
+) -> Finding | None:
     """Units that are not in the vocabulary, where they are more than a few."""
     units = sum(map(len, rows))
     count = sum(row.count(UNK_ID) for row in rows)
@@ -97,7 +112,6 @@ def _unknown(side: Side, file: str, lines: Sequence[str], rows: list[list[int]],
         unknown.update(piece.strip("▁") for piece, unit in zip(pieces, rows[number], strict=True) if unit == UNK_ID)
     often = " ".join(piece for piece, _ in unknown.most_common(_SHOWN))
     what = f"are unknown to the vocabulary, most often {often}"
-    advice = "raise data.subwords.character_coverage, or use units smaller than words"
     return Finding("unknown", "warning", file, count, units, what, "units", tuple(examples.examples), advice)
 
 

@@ -25,10 +25,10 @@ def shortlist_tensors(shortlist: Shortlist) -> dict[str, np.ndarray]:
 
 def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path) -> Shortlist | None:
     """What `shortlist_tensors` gave; None where it is not there. Raises CheckpointError, which names `where`."""
-    from nmt.decode.shortlist import Shortlist
-
     if not any(name.startswith(PREFIX) for name in tensors):
         return None
+    from nmt.decode.shortlist import Shortlist
+
     try:
         starts, tokens, always = (tensors[PREFIX + name] for name in ("starts", "tokens", "always"))
         if [a.dtype for a in (starts, tokens, always)] != [np.int64, np.int32, np.int32] or starts.ndim != 1:

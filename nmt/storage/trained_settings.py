@@ -92,16 +92,22 @@ def check_settings(
         allowed: Says of a difference that the reader knows what to do about it.
 
     Raises:
-        CheckpointError: One that decides what the parameters mean is another one.
+        CheckpointError: Some that decide what the parameters mean are others; all of them are named.
     """
-    for one in differences(content.get("config"), config.to_dict()):
-        if one.changes_meaning and not (config.task == "lm" and one.matches(*_SOURCE)) and not allowed(one):
-            before, now = one.shown
-            name = checkpoint.name if checkpoint.parent == settings_path.parent else checkpoint
-            raise CheckpointError(
-                f"{settings_path}: {one.key} must be {before}, which {name} was trained with, got {now}; "
-                "set it back, or train a new model with it"
-            )
+    found = [
+        one
+        for one in differences(content.get("config"), config.to_dict())
+        if one.changes_meaning and not (config.task == "lm" and one.matches(*_SOURCE)) and not allowed(one)
+    ]
+    if not found:
+        return
+    (before, now), others = found[0].shown, [(one.key, *one.shown) for one in found[1:]]
+    name = checkpoint.name if checkpoint.parent == settings_path.parent else checkpoint
+    more = "".join(f", and {key} {wanted}, got {got}" for key, wanted, got in others)
+    raise CheckpointError(
+        f"{settings_path}: {found[0].key} must be {before}, which {name} was trained with, got {now}{more}; "
+        f"set {'them' if others else 'it'} back, or train a new model with {'them' if others else 'it'}"
+    )
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -62,7 +62,8 @@ def fit_to_budget(
     """The settings of a run of that time: as many updates as it allows, the learning rate at zero at its end, eight
     validations on the way, and no other limit.
 
-    A run that goes on keeps what was measured at its start; time that former runs took counts.
+    A run that goes on keeps what was measured at its start; time that former runs took counts. With another budget than
+    it had, validations and warm-up change in proportion, but the warm-up, which may be over, gets no longer.
 
     Args:
         config: The settings.
@@ -85,9 +86,16 @@ def fit_to_budget(
     folder = Path(config.model_dir)
     if (folder / LAST_NAME).exists():
         before = load_folder_config(folder).training.to_dict()
-        derived = {name: before[name] for name in _DERIVED}
         if before["max_minutes"] is not None and before["cooldown"] == COOLDOWN:
-            return _changed(config, {**timed, **derived, "max_minutes": _kept(seconds, before["max_minutes"])})
+            minutes = _kept(seconds, before["max_minutes"])
+            derived = _refitted(before, minutes / before["max_minutes"])
+            if minutes != before["max_minutes"]:
+                say(
+                    f"budget: {budget}, where the run had {before['max_minutes']:.3g} minutes: "
+                    f"{derived['learning_rate_warmup']:,} updates to warm up, validated after each "
+                    f"{derived['validation_freq']:,}; time that it took counts"
+                )
+            return _changed(config, {**timed, **derived, "max_minutes": minutes})
     # Warm-up and validations, which nothing of this is long enough for, are numbers: auto would be told as such.
     for_now = timed | {"learning_rate_warmup": 0, "validation_freq": 1}
     pace = measure(_changed(config, for_now), min(_MOST_MEASURED, _MEASURED_SHARE * seconds))
@@ -109,7 +117,7 @@ def fit_to_budget(
 def measured_pace(
     threads: int | None, device: str | None, say: Callable[[str], None]
 ) -> Callable[[Config, float], Pace]:
-    """What times updates on this machine, in a fresh model that is thrown away.
+    """What times updates on this machine, in a fresh model that is thrown away; its subwords are those of the run.
 
     Args:
         threads, device: As `Trainer` takes them.
@@ -120,7 +128,7 @@ def measured_pace(
         from nmt.train.dry_run import DryRun
 
         began = time.monotonic()
-        timing = DryRun(config, threads, say, device).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
+        timing = DryRun(config, threads, say, device, keep=True).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
         return Pace(timing.median, time.monotonic() - began)
 
     return measure
@@ -132,6 +140,15 @@ def _kept(wanted: float, before: float) -> float:
     minutes = wanted / 60
     is_same = before <= minutes and minutes - before <= max(_MEASURED_SHARE * minutes, 10.0) / 2
     return before if is_same else minutes
+
+
+def _refitted(before: dict[str, Any], times: float) -> dict[str, Any]:
+    """Updates between validations and to warm up, of a run whose budget is so many times what it was."""
+    freq, warmup = (before[name] for name in _DERIVED)
+    return {
+        "validation_freq": max(1, round(freq * times)),
+        "learning_rate_warmup": round(warmup * min(1.0, times)),
+    }
 
 
 def _changed(config: Config, training: dict[str, Any]) -> Config:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nmt.rnn.kernels.features import TARGET
 from nmt.train.batch_size import forecast
-from nmt.train.memory import format_bytes, peak_bytes, reset_peak
+from nmt.train.memory import peak_bytes, reset_peak
 from nmt.train.progress import format_seconds
 from nmt.train.ranks_plan import ranks_page
 
@@ -70,7 +70,7 @@ def _memory(found: Forecast) -> list[str]:
 
 
 def _row(name: str, size: int, note: str) -> str:
-    return f"  {name:34}{format_bytes(size):>14}  {note}".rstrip()
+    return f"  {name:40}{size / (1 << 20):>8,.1f} MiB  {note}".rstrip()
 
 
 def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
@@ -111,7 +111,7 @@ def _time(dry_run: DryRun, timing: Timing) -> list[str]:
     if settings.updates is not None:
         limits.append((f"{settings.updates:,} updates (training.updates)", settings.updates * per_update))
     if settings.max_minutes is not None:
-        limits.append((f"{settings.max_minutes:g} minutes (training.max_minutes)", settings.max_minutes * 60))
+        limits.append((f"{settings.max_minutes:.4g} minutes (training.max_minutes)", settings.max_minutes * 60))
     first = min(seconds for _, seconds in limits)
     lines = ["time to the limits, validations not counted"]
     for name, seconds in limits:

@@ -6,18 +6,21 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nmt.inference.loading import resolve_threads
 from nmt.rnn.devices import choose_device
 from nmt.rnn.profile import Profile, recording
+from nmt.storage.model_folder import LAST_NAME
 from nmt.train.batch_size import choose_batch_size, warm_up
 from nmt.train.dealing import Dealing, SingleBatch
 from nmt.train.lengths import auto_lengths, fixed_training
 from nmt.train.optimizer import make_optimizer
 from nmt.train.prepare import check_trainable
 from nmt.train.schedule import make_schedule
+from nmt.train.start import check_start, with_model_of_start
 from nmt.train.state import TrainingState
 from nmt.train.task import load_dry_run_task
 from nmt.train.update import Updater
@@ -51,23 +54,32 @@ class DryRun:
         threads: Cores to use; None takes the configured number, or all.
         say: Told what takes long and what was chosen.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
+        keep: Leave new subwords in the model folder, for the run that follows.
 
     Raises:
         NMTError: A text or a setting is not usable.
     """
 
     def __init__(
-        self, config: Config, threads: int | None, say: Callable[[str], None], device: str | None = None
+        self,
+        config: Config,
+        threads: int | None,
+        say: Callable[[str], None],
+        device: str | None = None,
+        *,
+        keep: bool = False,
     ) -> None:
+        config = with_model_of_start(config)
         check_trainable(config)
+        if not (Path(config.model_dir) / LAST_NAME).exists():
+            check_start(config)
         self.config = config
         self.num_threads = resolve_threads(threads, config)
-        self.task: Task = load_dry_run_task(config, say)
+        self.task: Task = load_dry_run_task(config, say, keep=keep)
         self.model: Network = self.task.build_model(choose_device(device or config.device))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
-        say("compiling or loading the code, which the first run on a machine does for a minute or two")
         warm_up(self.model, self.task, self.num_threads)
         self.batch_size = self._choose(say)
         size = config.training.batch_multiplier

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from nmt.compile_notice import stop_telling
 from nmt.errors import DeviceError
 from nmt.train.ranks import Ranks
 
@@ -36,6 +37,8 @@ def join_ranks() -> Ranks:
             f"{str(error).splitlines()[0]}; pip install 'recurrent-nmt[mpi]', or start nmt-train without it"
         ) from error
     ranks = MPIRanks()
+    if ranks.rank:
+        stop_telling()  # one line of compiling, not one a rank
     if ranks.size != size:
         raise DeviceError(
             f"mpiexec: the launcher must speak to the MPI library of mpi4py, got {size} processes of which each knows "

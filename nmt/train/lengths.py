@@ -14,7 +14,7 @@ from nmt.config.training_section import TO_ZERO
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nmt.config import TrainingConfig
+    from nmt.config import Config, TrainingConfig
     from nmt.train.dealing import Dealing
 
 PASSES = 12.5
@@ -23,6 +23,9 @@ LEAST_UPDATES = 500
 """... or so many updates where that is less: a model has to be found at all, however small the corpus is."""
 WARMUP_SHARE = 14
 VALIDATIONS = 8
+_DROPS = ("dropout", "drop_connect", "zoneout")
+LEAST_BETWEEN = 25
+"""Updates from one validation to the next, however short the run is: else it would do little but validate."""
 MOST_BETWEEN = 2000
 """Updates from one validation to the next, where no number of updates divides into VALIDATIONS parts."""
 
@@ -39,7 +42,9 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     warmup = _warmup(settings, min(at_most, updates or at_most))
     every = settings.validation_freq
     if every == "auto":
-        every = max(1, updates // VALIDATIONS if updates else min(a_pass, MOST_BETWEEN))
+        every = max(1, min(a_pass, MOST_BETWEEN))
+        if updates:
+            every = max(updates // VALIDATIONS, min(updates, LEAST_BETWEEN))
     if settings.scheduling in TO_ZERO and updates is not None and updates <= warmup:
         raise ConfigError(
             f"training.learning_rate_warmup must be below the {updates} updates that this corpus gets with updates: "
@@ -64,6 +69,27 @@ def auto_lengths(settings: TrainingConfig, fixed: FixedTraining, dealing: Dealin
     names = ("updates", "learning_rate_warmup", "validation_freq")
     chosen = [f"{name} {getattr(fixed, name):,}" for name in names if getattr(settings, name) == "auto"]
     return f"auto: {', '.join(chosen)}, by {dealing.num_updates(1):,} updates a pass" if chosen else None
+
+
+def doubts(config: Config, fixed: FixedTraining) -> list[str]:
+    """Settings that do nothing, or not what they are for, in a run of this length."""
+    found = []
+    if fixed.updates is not None and fixed.learning_rate_warmup > fixed.updates:
+        found.append(
+            f"training.learning_rate_warmup is {fixed.learning_rate_warmup:,}, and training.updates ends the run at "
+            f"{fixed.updates:,}: the learning rate comes to {fixed.updates / fixed.learning_rate_warmup:.2g} of it"
+        )
+    training, sides = config.training, (config.model.encoder, config.model.decoder)
+    drops = [training.src_word_dropout, training.tgt_word_dropout, training.scheduled_sampling]
+    for side in sides[config.task == "lm" :]:
+        values = {**side.to_dict(), "embeddings.dropout": side.embeddings.dropout}
+        drops += [value for key, value in values.items() if key.endswith(_DROPS) and isinstance(value, float)]
+    if fixed.r_drop and not any(drops):
+        found.append(
+            f"training.r_drop is {fixed.r_drop:g}, and no dropout is set: both readings of a batch are the same, which "
+            "takes twice the time for nothing"
+        )
+    return [f"warning: {text}" for text in found]
 
 
 def _auto_updates(a_pass: int, at_most: int) -> int:

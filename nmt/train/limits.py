@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nmt.train.progress import format_seconds
+
 if TYPE_CHECKING:
     from nmt.config import FixedTraining
     from nmt.train.schedule import Constant
@@ -32,9 +34,9 @@ def stop_reason(
     if state.epoch > settings.epochs:
         return f"{settings.epochs} epochs (training.epochs)"
     if settings.max_minutes is not None:
-        due = 0.0 if state.validated_update == state.update else validation_seconds
-        if elapsed >= _training_limit(settings.max_minutes, due):
-            return f"{settings.max_minutes:g} minutes (training.max_minutes)"
+        # Also right after a validation: there is no time for another one, and a last one follows every update.
+        if elapsed >= _training_limit(settings.max_minutes, validation_seconds):
+            return f"{format_seconds(settings.max_minutes * 60)} are over (training.max_minutes)"
     if schedule.finished:
         return f"learning rate below {settings.learning_rate_min:g} (training.learning_rate_min)"
     return _stalled(state, settings)

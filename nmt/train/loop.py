@@ -141,7 +141,8 @@ class Loop:
         if factor < 1 and not self._is_cooling:
             self._is_cooling = True
             self.parts.reporter.log.line(
-                f"cooldown: from update {self.state.update}, {done:.0%} of the run, the learning rate falls to zero"
+                f"cooldown: from update {self.state.update} on ({done:.0%} of the run is over) the learning rate "
+                "falls, to zero at the end of the run"
             )
         return self.parts.schedule.learning_rate(self.state.update, self.state.epoch) * factor
 

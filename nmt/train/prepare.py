@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.corpus import Side
     from nmt.data.subwords import Subwords
+    from nmt.rnn.device import Device
 
 
 @contextlib.contextmanager
@@ -87,6 +88,24 @@ def check_trainable(config: Config) -> None:
         check_cells(config)
 
 
+def check_decoding(config: Config, device: Device) -> None:
+    """Ask the search for what validations will ask it, before an hour of training is lost to its refusal.
+
+    Raises:
+        ConfigError: The settings of decoding do not go together.
+        DeviceError: They do not go on this GPU.
+    """
+    from nmt.inference.translation import chosen_settings, search_options
+
+    chosen = chosen_settings(config.decoding, {})
+    is_bounded = chosen["word_reward_bounded"] and chosen["word_reward"]
+    options = search_options(chosen, {"expected_lengths": [1]} if is_bounded else {})
+    if options is not None and device.name != "cpu":
+        from nmt.decode.device_beam import check_served
+
+        check_served(options, device)
+
+
 def save_config(folder: Path, config: Config) -> None:
     """Write the resolved settings, unless they are there already.
 
@@ -128,10 +147,15 @@ def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[S
     return src, tgt
 
 
-def sides_of_dry_run(config: Config, say: Show) -> tuple[Side, Side]:
-    """The same without writing anything: new subwords stay in memory."""
+def sides_of_dry_run(config: Config, say: Show, *, keep: bool = False) -> tuple[Side, Side]:
+    """The same without writing anything: new subwords stay in memory. keep: A run in that folder follows at once, which
+    finds them there."""
+    folder = Path(config.model_dir)
+    if keep:
+        with own_folder(folder):
+            return sides_of_run(config, folder, say, tell_nobody)
     check_files(config)
-    return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say)
+    return _found_sides(config, folder) or _new_sides(config, say)
 
 
 def check_files(config: Config) -> None:

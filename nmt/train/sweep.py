@@ -7,6 +7,7 @@ The record `sweep.json` says which have ended and with what; the same sweep goes
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import json
 import math
@@ -15,22 +16,29 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.files import explain, lock_alone, read_small, remedy, write_bytes
 from nmt.train.progress import format_seconds
+
+if TYPE_CHECKING:
+    from nmt.config import Config
 
 RECORD_NAME = "sweep.json"
 TABLE_NAME = "sweep.tsv"
 _MOST_RECORD_BYTES = 256 * 2**20
 _MOST_NAME = 120
 _POLL_SECONDS = 0.2
+_TOLD_SECONDS = 60.0
+"""Between lines of how far the runs are, where no terminal shows it all the time."""
+_MOST_LINE_BYTES = 4096
 
 Grid = Sequence[tuple[str, Sequence[str]]]
 """Settings by dotted key, each with its values as YAML."""
@@ -97,12 +105,13 @@ class Sweep:
     _running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = field(default_factory=dict)
     _signal: int | None = None
 
-    def run(self, processes: int, say: Callable[[str], None]) -> int | None:
+    def run(self, processes: int, say: Callable[[str], None], show: Callable[[str], None] | None = None) -> int | None:
         """Run what has not ended yet, so many at a time; a failure ends none of the others.
 
         Args:
             processes: Runs side by side.
-            say: Told when a run begins and ends.
+            say: Told when a run begins and ends, and without `show` once a minute how far the runs are.
+            show: Told that all the time.
 
         Returns:
             The signal that ended it; the runs under way have saved then. None where all have ended.
@@ -114,6 +123,7 @@ class Sweep:
             self._recall()
             waiting = [job for job in self.jobs if job.result is None]
             began, done_before = time.monotonic(), len(self.jobs) - len(waiting)
+            told = began
             if done_before:
                 say(f"sweep: {done_before} of {len(self.jobs)} runs have ended before")
             while waiting or self._running:
@@ -130,9 +140,19 @@ class Sweep:
                     say(f"sweep: ended {job.folder.name}: {what}; {done} of {len(self.jobs)}, left {left}")
                 if self._signal is not None and not self._running:
                     return self._signal
+                if show is not None:
+                    show(self._progress())
+                elif self._running and time.monotonic() - told >= _TOLD_SECONDS:
+                    told = time.monotonic()
+                    say(f"sweep: {self._progress()}")
                 time.sleep(_POLL_SECONDS)
             self._save()
         return None
+
+    def _progress(self) -> str:
+        """How far the runs under way are, by what they said last."""
+        words = {job.folder.name: _last_words(_log(job, "err")) for job, _, _ in self._running.values()}
+        return "; ".join(f"{name}: {said or 'begins'}" for name, said in words.items())
 
     def _start(self, job: Job) -> None:
         """Start a run; what it says goes into files beside its folder."""
@@ -145,6 +165,7 @@ class Sweep:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,  # a Ctrl-C is ours to hand on, once
+                preexec_fn=_end_with_parent,
             )
         self._running[process.pid] = (job, process, time.monotonic())
 
@@ -160,7 +181,7 @@ class Sweep:
                 job.result["minutes"] = round((time.monotonic() - began) / 60, 3)
                 job.error = ""
             else:
-                job.error = _last_line(_log(job, "err")) or f"exit code {code}"
+                job.error = _reason(_log(job, "err")) or f"exit code {code}"
             yield job
 
     @contextlib.contextmanager
@@ -242,19 +263,29 @@ def plan(
     """
     from nmt.config import load_config
 
-    base = load_config(config_file, overrides)
+    def checked(chosen: dict[str, str]) -> Config:
+        """The settings of a combination: by themselves, without the grid, they need not be possible."""
+        try:
+            return load_config(config_file, [*overrides, *(f"{key}={value}" for key, value in chosen.items())])
+        except ConfigError as error:
+            if not chosen:
+                raise
+            named = " ".join(f"{key}={value}" for key, value in chosen.items())
+            raise ConfigError(f"--grid: the combination {named} must be possible, got {error}") from None
+
+    names = [key for key, _ in grid]
+    first = checked({key: values[0] for key, values in grid})
     if seeds > 1:
-        if any(key == "seed" for key, _ in grid):
+        if "seed" in names:
             raise ConfigError("--seeds: must not be given with a grid over seed, got both; leave one out")
-        grid = [*grid, ("seed", [str(base.seed + number) for number in range(seeds)])]
-    place = folder or Path(base.model_dir)
+        grid = [*grid, ("seed", [str(first.seed + number) for number in range(seeds)])]
+        names.append("seed")
+    place = folder or Path(first.model_dir)
     jobs = []
     for values in product(*(values for _, values in grid)):
-        chosen = dict(zip((key for key, _ in grid), values, strict=True))
+        chosen = dict(zip(names, values, strict=True))
         own = place / _name(chosen)
-        settings = [f"{key}={value}" for key, value in chosen.items()]
-        config = load_config(config_file, [*overrides, *settings]).to_dict()
-        jobs.append(Job(chosen, own, {**config, "model_dir": str(own)}))
+        jobs.append(Job(chosen, own, {**checked(chosen).to_dict(), "model_dir": str(own)}))
     return place, jobs
 
 
@@ -311,13 +342,35 @@ def _name(values: dict[str, str]) -> str:
     return f"{name[:_MOST_NAME]}-{digest}"
 
 
+def _end_with_parent() -> None:
+    """Called in a run's process before its program begins: where the sweep is killed it gets SIGTERM, saves and ends,
+    and does not go on unseen. Linux alone can do that."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
 def _log(job: Job, kind: str) -> Path:
     return job.folder.with_name(f"{job.folder.name}.{kind}")
 
 
-def _last_line(path: Path) -> str:
+def _reason(path: Path) -> str:
+    """Why a run failed, by what it said: its error, else its last line. Another process may write there as well."""
     lines = path.read_text("utf-8", "replace").strip().splitlines()
-    return lines[-1].removeprefix("Error: ") if lines else ""
+    errors = [line for line in lines if line.startswith("Error: ")]
+    return (errors or lines or [""])[-1].removeprefix("Error: ")
+
+
+def _last_words(path: Path) -> str:
+    """The last line of what a run has said so far."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_LINE_BYTES))
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+    return ""
 
 
 def _result(output: str) -> dict[str, float]:

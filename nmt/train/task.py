@@ -135,19 +135,20 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
     return task
 
 
-def load_dry_run_task(config: Config, say: Callable[[str], None]) -> Task:
+def load_dry_run_task(config: Config, say: Callable[[str], None], *, keep: bool = False) -> Task:
     """Read the training text with the subwords it would be trained with, and write nothing.
 
     Args:
         config: The settings. Subwords of a run in its folder are used again, others trained in memory.
         say: Told what takes long.
+        keep: Leave new subwords in the model folder after all, for the run that follows.
 
     Raises:
         DataError: A text or subword model is missing, damaged or does not fit its partner.
     """
     from nmt.train.prepare import sides_of_dry_run
 
-    sides = sides_of_dry_run(config, say)
+    sides = sides_of_dry_run(config, say, keep=keep)
     if config.task == "translation":
         from nmt.train.translation_task import indexing_of
 

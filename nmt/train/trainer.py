@@ -26,14 +26,14 @@ from nmt.train.data_check import check_before_training
 from nmt.train.dealing import Dealing
 from nmt.train.explosion import LossLimit
 from nmt.train.interrupt import Interrupted, StopRequest
-from nmt.train.lengths import auto_lengths, fixed_training
+from nmt.train.lengths import auto_lengths, doubts, fixed_training
 from nmt.train.loop import Loop
 from nmt.train.machine import machine
 from nmt.train.memory import format_bytes, peak_bytes
 from nmt.train.moving_average import MovingAverage, averaged
 from nmt.train.optimizer import make_optimizer
 from nmt.train.parts import Parts
-from nmt.train.prepare import check_trainable, own_folder, save_config
+from nmt.train.prepare import check_decoding, check_trainable, own_folder, save_config
 from nmt.train.pretrained import put_embeddings
 from nmt.train.progress import Stopwatch, TrainingLog
 from nmt.train.ranks import Ranks
@@ -41,7 +41,7 @@ from nmt.train.report import Reporter, format_scores
 from nmt.train.restore import check_subwords, restore
 from nmt.train.resume import SavedRun, load_saved_run
 from nmt.train.schedule import make_schedule
-from nmt.train.start import start_from
+from nmt.train.start import check_start, start_from, with_model_of_start
 from nmt.train.state import TrainingState
 from nmt.train.task import load_task
 
@@ -94,10 +94,12 @@ class Trainer:
         stop_after: int | None = None,
         ranks: Ranks | None = None,
     ) -> None:
+        config = with_model_of_start(config)
         check_trainable(config)
         self.config = config
         self._ranks = ranks or Ranks()
         self._device = choose_device(device or config.device)
+        check_decoding(config, self._device)
         self.folder = Path(config.model_dir)
         if threads is None and config.threads is None:
             threads = self._ranks.threads
@@ -119,6 +121,8 @@ class Trainer:
             try:
                 ranks.watch(self.folder)
                 saved = load_saved_run(self.folder, self.config)
+                if saved is None:
+                    check_start(self.config)
                 if saved is None and self.config.data.check:
                     ranks.first_then_others(lambda: self._look(log))
                 task = load_task(self.config, self.folder, log, ranks)
@@ -204,6 +208,8 @@ class Trainer:
         )
         if chosen := auto_lengths(config.training, settings, dealing):
             log.line(chosen)
+        for doubt in doubts(config, settings):
+            log.line(doubt)
         if config.compute_dtype == "auto":
             log.line(f"compute_dtype: auto is {resolved_dtype('auto', self._device)} on this machine")
         log.line(

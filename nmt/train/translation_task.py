@@ -46,6 +46,7 @@ class TranslationTask:
         else:
             rules = training_filter(config.data, (src.config, tgt.config))
             self.corpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
+        _check_weights(self.corpus)
         self._length_model: LengthModel | None = None
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
@@ -164,6 +165,23 @@ def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
         return None
     rules = partial(training_filter, data, sides)
     return Indexing(folder, data.train, (src, tgt), rules, filter_key(data, sides))
+
+
+def _check_weights(corpus: ParallelCorpus | IndexedCorpus) -> None:
+    """Raise ConfigError where the weights of corpora leave nothing to learn from in some epoch."""
+    from nmt.data.index import IndexedCorpus
+    from nmt.errors import ConfigError
+
+    if isinstance(corpus, IndexedCorpus):
+        parts, unit = [(len(index.blocks), index.weight) for index in corpus.indexes], "block of pairs"
+    else:
+        parts, unit = list(corpus.parts), "pair"
+    shares = [size * weight for size, weight in parts]
+    if shares and max(shares) < 1:
+        raise ConfigError(
+            f"data.train: weights must leave at least one {unit} of a corpus in every epoch, got {max(shares):.3g} of "
+            "the largest; raise the weights"
+        )
 
 
 def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> None:

@@ -10,6 +10,7 @@ from nmt.cli.backtranslate import backtranslate
 from nmt.config import CorpusConfig
 from nmt.data.corpus import Side, load_parallel
 from nmt.storage.model_folder import load_folder_config, load_subwords
+from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests.saved_models import sentences, write_folder
 
 LINES = [*sentences(9, seed=3), "", *sentences(4, seed=5)]
@@ -57,6 +58,27 @@ def test_a_text_that_lies_at_its_place_is_not_copied(folder, tmp_path):
     before = (tmp_path / "a.xx").stat().st_mtime_ns
     assert run(folder, tmp_path / "a.xx", "-o", tmp_path / "a").exit_code == 0
     assert (tmp_path / "a.xx").stat().st_mtime_ns == before and (tmp_path / "a.yy").exists()
+
+
+def test_a_bundle_and_a_text_of_the_other_language(folder, tmp_path):
+    save_bundle(tmp_path / "model.nmt", load_saved_model(folder))
+    (tmp_path / "a.yy").write_text("\n".join(LINES) + "\n", "utf-8")
+    result = run(tmp_path / "model.nmt", tmp_path / "a.yy", "-o", tmp_path / "b")
+    assert result.exit_code == 0, result.output
+    assert "warning: " in result.stderr and "TEXT must be xx, which the model translates from" in result.stderr
+    assert (tmp_path / "b.yy").read_text("utf-8").splitlines() == Translator.load(folder, threads=1).translate(LINES)
+
+
+@pytest.mark.parametrize("output", ["there", "folder/", "folder"])
+def test_an_output_that_cannot_be(folder, tmp_path, output):
+    (tmp_path / "a.xx").write_text("\n".join(LINES) + "\n", "utf-8")
+    (tmp_path / "there.yy").write_text("mine\n")
+    (tmp_path / "folder").mkdir()
+    result = run(folder, tmp_path / "a.xx", "-o", f"{tmp_path}/{output}")
+    assert result.exit_code == 1
+    expected = "must be new, or what this command began" if output == "there" else "must be the beginning of two names"
+    assert expected in result.stderr and "--resume" not in result.stderr
+    assert (tmp_path / "there.yy").read_text() == "mine\n" and not list((tmp_path / "folder").iterdir())
 
 
 def test_mistakes_are_one_line(folder, tmp_path):

@@ -18,7 +18,7 @@ def test_model(model: Path, setup: Path, run: Run, tmp_path: Path) -> None:
         ["chrF2", "100.00"],
         ["TER", "0.00"],
     ]
-    assert "references are compared with single spaces, in Unicode form NFC" in result.err
+    assert "note: references are read with single spaces, in Unicode form NFC" in result.err
     assert (tmp_path / "out").read_text() == (setup / "test.yy").read_text()
 
 

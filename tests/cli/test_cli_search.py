@@ -63,7 +63,7 @@ MISTAKES = {
     "groups": (
         ["--beam-groups", "2", "--beam-size", "4", "--sampling"],
         1,
-        "must have one of sampling, groups and constraints",
+        "decoding.beam_groups must be 1 with sampling: true, got 2",
     ),
     "n best in text": (["--n-best", "3", "--output-format", "text"], 2, "--n-best 3 needs --output-format tsv or json"),
     "groups of a beam": (["--beam-groups", "2", "--beam-size", "5"], 1, "must divide beam_size (5), got 2"),

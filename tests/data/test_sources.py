@@ -10,6 +10,7 @@ from nmt.config import CorpusConfig, DataConfig, config_from_dict
 from nmt.data.batches import TrainBatches, rows_of_epoch
 from nmt.data.corpus import load_parallel
 from nmt.data.prepare import load_sides
+from nmt.data.sources import check_sources
 from nmt.data.text import load_text
 from nmt.data.training_text import training_text
 from nmt.errors import ConfigError, DataError
@@ -146,6 +147,24 @@ def test_a_bad_row_is_a_line_that_says_where(tmp_path, sides, name, text, settin
     path = write(tmp_path / name, text)
     line = line_of(lambda: load_parallel(corpus(path, **settings), *sides))
     assert line.startswith(f"{path}: ") and words in line
+
+
+def test_a_blank_line_of_a_table_is_skipped_as_in_two_files(tmp_path, sides):
+    lines = tsv().splitlines(keepends=True)
+    found = load_parallel((CorpusConfig(path=write(tmp_path / "a.tsv", "".join([*lines, "\n"]))),), *sides)
+    assert (found.total, found.skipped_empty) == (len(SRC) + 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("s.de", "write "), ("s.en.gz", "write "), ("s", "or give a table, NAME.tsv")]
+)
+def test_one_of_the_two_files_is_no_prefix(tmp_path, name, advice):
+    write(tmp_path / name, "a\n")
+    with pytest.raises(DataError) as caught:
+        check_sources(str(tmp_path / name), ["de", "en"])
+    line = str(caught.value)
+    assert line.startswith(f"{tmp_path / name}: must be a prefix, P for P.de and P.en, got a file; ")
+    assert line.endswith(f"write {tmp_path / 's'}" if "write" in advice else advice)
 
 
 def test_what_is_not_there(tmp_path, sides):

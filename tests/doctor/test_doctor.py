@@ -146,7 +146,10 @@ def test_subwords_that_do_not_fit(corpus):
     told = {finding.name: finding for finding in found.findings}
     assert told["vocabulary"].count == 600 and "less than 5 times" in told["vocabulary"].line()
     assert told["unknown"].where.endswith("dev.en") and lines_of(found, "unknown") == {5}
-    assert "ξένος" in told["unknown"].line()
+    assert "ξένος" in told["unknown"].line() and "character_coverage" not in told["unknown"].line()
+    less = check_data(config(folder, subwords={**words, "character_coverage": 0.99})).findings
+    lines = [finding.line() for finding in less if finding.name == "unknown"]
+    assert lines and all("raise data.subwords.character_coverage" in line for line in lines)
     assert told["long"].count > 400
     (error,) = check_data(config(folder, subwords={"type": "bpe", "vocab_size": 50_000})).errors
     assert error.line().startswith("data.subwords.vocab_size must be at most")

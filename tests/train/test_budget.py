@@ -60,7 +60,7 @@ def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     fitted = fit_to_budget(make_trainer().config, "60s", lambda *_: Pace(0.25, 0.5), lambda text: None)
     result = Trainer(fitted).run()
-    assert "minutes (training.max_minutes)" in result.reason
+    assert "are over (training.max_minutes)" in result.reason
     events = [json.loads(line) for line in (Trainer(fitted).folder / "metrics.jsonl").read_text().splitlines()]
     rates = [event["learning_rate"] for event in events if "learning_rate" in event]
     elapsed = max(event["elapsed"] for event in events if "elapsed" in event)
@@ -78,5 +78,12 @@ def test_a_run_that_goes_on_measures_nothing(make_trainer):
     Trainer(config_from_dict(values)).run()
     again = fit_to_budget(config, "10m", never, lambda text: None)
     assert again.to_dict() == fitted.to_dict()
-    longer = fit_to_budget(config, "30m", never, lambda text: None).training
-    assert longer.max_minutes == 30 and longer.validation_freq == fitted.training.validation_freq
+    said = []
+    longer = fit_to_budget(config, "30m", never, said.append).training
+    before, times = fitted.training, 30 / fitted.training.max_minutes
+    assert longer.max_minutes == 30 and longer.validation_freq == round(times * before.validation_freq)
+    assert longer.learning_rate_warmup == before.learning_rate_warmup  # it may be over
+    shorter = fit_to_budget(config, "1m", never, said.append).training
+    assert shorter.learning_rate_warmup == round(before.learning_rate_warmup / before.max_minutes) > 0
+    assert shorter.validation_freq == round(before.validation_freq / before.max_minutes)
+    assert [line.partition(",")[0] for line in said] == ["budget: 30m", "budget: 1m"]

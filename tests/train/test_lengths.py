@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from nmt.config import TrainingConfig, load_config
+from nmt.config import TrainingConfig, config_from_dict, load_config
 from nmt.errors import ConfigError
-from nmt.train.lengths import auto_lengths, fixed_training
+from nmt.train.lengths import auto_lengths, doubts, fixed_training
 from tests.test_config import CONFIGS
 
 
@@ -41,7 +41,7 @@ def test_the_recipe_is_what_was_tuned_by_hand():
 @pytest.mark.parametrize(
     ("count", "expected"),
     [
-        (1, (50, 3, 6)),  # no more than epochs allow
+        (1, (50, 3, 25)),  # no more than epochs allow
         (12, (500, 35, 62)),
         (53, (700, 50, 87)),
         (1500, (18_800, 1342, 2350)),
@@ -63,6 +63,27 @@ def test_numbers_stay_and_the_rest_follows_them():
 def test_a_warm_up_that_is_longer_than_the_corpus_allows():
     with pytest.raises(ConfigError, match=r"learning_rate_warmup must be below the 500 updates .* got 600; write auto"):
         lengths(12, scheduling="linear", updates="auto", learning_rate_warmup=600)
+
+
+@pytest.mark.parametrize(("updates", "every"), [(20, 20), (30, 25), (200, 25), (400, 50), (500, 62)])
+def test_a_short_run_does_not_validate_all_the_time(updates, every):
+    assert lengths(100, updates=updates, validation_freq="auto")[2] == every
+
+
+def told(training=None, **model):
+    values = {"model_dir": "x", "data": {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}}
+    config = config_from_dict({**values, "training": training or {}, "model": model})
+    return doubts(config, fixed_training(config.training, Batches(100)))
+
+
+def test_a_warm_up_that_never_ends_and_a_method_without_dropout_are_doubted():
+    (line,) = told({"learning_rate_warmup": 1_000_000, "updates": 10, "scheduling": "constant"})
+    assert line.startswith("warning: training.learning_rate_warmup is 1,000,000") and "1e-05" in line
+    assert not told({"learning_rate_warmup": 10, "updates": 10, "scheduling": "constant"})
+    (line,) = told({"r_drop": 5.0})
+    assert line.startswith("warning: training.r_drop is 5, and no dropout is set")
+    assert not told({"r_drop": 5.0}, decoder={"hidden_dropout": 0.1})
+    assert not told({"r_drop": 5.0}, encoder={"embeddings": {"dropout": 0.1}})
 
 
 def test_what_is_no_auto_is_not_told():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt.config import FixedTraining, TrainingConfig
-from nmt.train.limits import progress
+from nmt.train.limits import progress, stop_reason
 from nmt.train.schedule import cooldown_factor, make_schedule
 from nmt.train.state import TrainingState
 
@@ -96,6 +96,19 @@ def test_progress_leaves_time_for_the_last_validation() -> None:
     state = TrainingState(update=1, position=1)
     shares = [progress(state, settings, num_batches=10, elapsed=60, validation_seconds=s) for s in (20, 10_000)]
     assert shares == pytest.approx([0.6, 1.0]), "half of the time at most"
+
+
+def test_a_run_ends_where_there_is_no_time_for_another_validation() -> None:
+    """Also right after one: an update more would need one more."""
+    settings = fixed(max_minutes=2, learning_rate_min=0)
+    schedule = make_schedule(settings, 64)
+
+    def reason(elapsed: float) -> str | None:
+        state = TrainingState(update=360, validated_update=360)
+        return stop_reason(state, settings, schedule, elapsed=elapsed, validation_seconds=10)
+
+    assert reason(109) is None
+    assert reason(111) == "2m00s are over (training.max_minutes)"
 
 
 def rates(count: int, **settings: Any) -> list[float]:

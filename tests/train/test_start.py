@@ -12,6 +12,7 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.errors import NMTError
 from nmt.storage.model_folder import read_checkpoint
+from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.train.trainer import Trainer
 from tests.train import fake_model
 
@@ -88,7 +89,11 @@ def test_the_optimizer_is_kept_where_that_is_asked_for(base: Trainer, tmp_path: 
 
 MISTAKES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "nothing there": ({}, {"load_model": "nowhere"}, "nowhere: must be a folder that nmt-train wrote"),
-    "other vocabulary": ({"subwords": {"type": "word", "joint": False}}, {}, "joint: must be true as in the model"),
+    "other vocabulary": (
+        {"subwords": {"type": "word", "joint": False}},
+        {},
+        "joint must be true, which .*best.safetensors was trained with, got false",
+    ),
     "a file too": ({"subwords": {"model_file": "x.spm"}}, {}, "model_file: must be null with training.load_model"),
     "other optimizer": ({}, {"optimizer": "sgd", "reset_optimizer": False}, "must be adam, as in"),
     "lower-cased from now on": (
@@ -106,6 +111,55 @@ def test_what_does_not_fit_is_one_line(case: str, base: Trainer, tmp_path: Path)
     with pytest.raises(NMTError, match=message) as caught:
         tuned(base, tmp_path, data, **training)[0].run()
     assert "\n" not in str(caught.value)
+
+
+def test_all_that_differs_is_told_at_once_and_before_a_text_is_read(base: Trainer, tmp_path: Path) -> None:
+    sides = {"src": {"lang": "xx", "lowercase": True}, "tgt": {"lang": "yy", "normalize": "nfkc"}}
+    trainer, said = tuned(base, tmp_path, sides)
+    (tmp_path / "other.xx").unlink()  # of the training text
+    with pytest.raises(NMTError) as caught:
+        trainer.run()
+    line = str(caught.value)
+    assert "data.src.lowercase must be false, which" in line and "and data.tgt.normalize nfc, got nfkc" in line
+    assert line.endswith("; set them back, or train a new model with them")
+
+
+def test_what_the_settings_leave_out_is_as_in_the_model(base: Trainer, tmp_path: Path) -> None:
+    fake_model.write_corpus(tmp_path, "other", 80, seed=9)
+    settings = fake_model.write_setup(tmp_path, load_model=str(base.folder), updates=1)
+    values = {**settings, "model_dir": str(tmp_path / "tuned"), "data": {**settings["data"], "src": {"lang": "xx"}}}
+    values.pop("model", None)
+    trained = base.config.to_dict()
+    trained["model"]["encoder"]["hidden_size"] = 8
+    theirs = Trainer(config_from_dict({**trained, "model_dir": str(tmp_path / "theirs")}))
+    theirs.run()
+    values["training"]["load_model"] = str(theirs.folder)
+    given = config_from_dict(values)
+    tuning = Trainer(given)
+    assert given.model.encoder.hidden_size != 8 == tuning.config.model.encoder.hidden_size
+    tuning.run()
+    values["training"]["updates"] = 2
+    values["training"]["load_model"] = str(tmp_path / "gone")
+    assert Trainer(config_from_dict(values)).run().update == 2  # goes on, with the model that it began with
+    values |= {"model_dir": str(tmp_path / "other run"), "model": {"encoder": {"hidden_size": 16}}}
+    values["training"]["load_model"] = str(theirs.folder)
+    with pytest.raises(
+        NMTError, match="model.encoder.hidden_size must be 8, which .* was trained with, got 16; set it"
+    ):
+        Trainer(config_from_dict(values)).run()
+
+
+def test_a_bundle_is_a_model_to_start_from(base: Trainer, tmp_path: Path) -> None:
+    bundle = tmp_path / "model.nmt"
+    save_bundle(bundle, load_saved_model(base.folder))
+    with pytest.raises(NMTError, match="must be a model folder with training.reset_optimizer: false, got a file"):
+        tuned(base, tmp_path, load_model=str(bundle), reset_optimizer=False)
+    trainer, said = tuned(base, tmp_path, load_model=str(bundle))
+    trainer.run()
+    want, got = params(base.folder / "best.safetensors"), params(trainer.folder / "last.safetensors")
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, atol=1e-6)
+    assert f"starting from {bundle}, with a fresh optimizer" in said.getvalue()
 
 
 def test_what_is_frozen_stays_and_has_no_state(base: Trainer, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Sweeps: every combination once, resumed without repeating, failures and signals without loss."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,9 +13,10 @@ import yaml
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import lock_alone
-from nmt.train.sweep import Sweep, parse_grid, plan, summary
+from nmt.train.sweep import Sweep, _last_words, _reason, parse_grid, plan, summary
 from tests.train import fake_model
 
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, fake_model.__file__, "nmt-train"]
 
 
@@ -111,3 +113,61 @@ def test_a_signal_lets_runs_save_and_the_next_sweep_resumes(config: str, tmp_pat
     assert (tmp_path / "sweep" / "epochs=2000" / "last.safetensors").exists()
     record = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
     assert record["runs"]["epochs=2000"]["result"] is None
+
+
+def test_only_combinations_have_to_be_possible_and_the_impossible_one_is_named(config: str) -> None:
+    grid = parse_grid(["training.decay_length=1,2"])
+    _, jobs = plan(config, ("training.scheduling=decaying",), grid, 2, None)
+    assert [job.values["seed"] for job in jobs] == ["42", "43"] * 2
+    with pytest.raises(ConfigError) as caught:
+        plan(config, (), parse_grid(["training.scheduling=plateau,linear", "training.epochs=1,2"]), 1, None)
+    line = str(caught.value)
+    assert line.startswith("--grid: the combination training.scheduling=linear training.epochs=1 must be possible, got")
+    assert "updates must be a number" in line and "\n" not in line
+
+
+def test_examples_of_grids_are_settings() -> None:
+    pages = [ROOT / "docs" / "report.md", ROOT / "nmt" / "cli" / "sweep.py"]
+    found = [words for page in pages for words in re.findall(r"^ *nmt-sweep (\S+) (.*)$", page.read_text(), re.M)]
+    assert len(found) == 4
+    for path, options in found:
+        grid = [option.split()[0] for option in options.split("--grid ")[1:]]
+        assert plan(str(ROOT / path), (), parse_grid(grid), 1, None)[1]
+
+
+def test_the_reason_is_the_error_whoever_writes_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "x.err").write_text("subwords\nError: model_dir must not be in use\nepoch 20  update 450  left 8s\n")
+    assert _reason(tmp_path / "x.err") == "model_dir must not be in use"
+    (tmp_path / "x.err").write_text("Traceback\nValueError: x\n")
+    assert _reason(tmp_path / "x.err") == "ValueError: x"
+
+
+def test_how_far_the_runs_are_is_shown(config: str) -> None:
+    shown: list[str] = []
+    sweep = make(config, ["training.epochs=2"])
+    assert sweep.run(1, lambda text: None, shown.append) is None
+    assert any(text.startswith("epochs=2: ") for text in shown)
+    (sweep.folder / "epochs=2.err").write_text("old\nepoch 1  update 50\n")
+    assert _last_words(sweep.folder / "epochs=2.err") == "epoch 1  update 50"
+    assert _last_words(sweep.folder / "gone.err") == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what becomes of children is the system's")
+def test_a_sweep_that_is_killed_leaves_no_run_behind(config: str, tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from nmt.train.sweep import *\n"
+        f"folder, jobs = plan({config!r}, (), [('training.epochs', ['200000'])], 1, Path({str(tmp_path / 'sweep')!r}))\n"  # noqa: E501
+        f"Sweep({config!r}, folder, jobs, {COMMAND!r}).run(1, lambda text: None)"
+    )
+    folder = tmp_path / "sweep" / "epochs=200000"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        until = time.monotonic() + 60
+        while not ((folder / "metrics.jsonl").exists() and '"train"' in (folder / "metrics.jsonl").read_text()):
+            assert time.monotonic() < until and process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    until = time.monotonic() + 60
+    while "stopped at epoch" not in (folder / "train.log").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert (folder / "last.safetensors").exists()

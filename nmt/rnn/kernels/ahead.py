@@ -21,6 +21,7 @@ from time import sleep
 from typing import IO, Any
 
 import nmt
+from nmt.compile_notice import making_code
 from nmt.interruption import forkable
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels import native as natives
@@ -119,10 +120,9 @@ def _begin() -> bool:
 
 
 def _can_begin() -> bool:
-    folder = store().folder
     if os.environ.get("NMT_COMPILE_AHEAD") == "0" or default_threads() < 2:
         return False
-    if folder is None or not os.access(folder, os.W_OK):
+    if not store().keeps:
         return False
     # Else that would not be an interpreter, but somebody's program.
     return not getattr(sys, "frozen", False) and Path(sys.executable or "").name.startswith(("python", "pypy"))
@@ -140,11 +140,12 @@ def _await_other(native: Native) -> None:
     other, name = _others[0], str(native.code_name)
     if name not in other.asked or store().has(name) or other.take_back(name):
         return
-    while other.process.poll() is None and not store().has(name):
-        if (one := other.take_any()) is not None:
-            _ = one.address  # it will be needed as well
-        else:
-            sleep(_LOOK_SECONDS)
+    with making_code():
+        while other.process.poll() is None and not store().has(name):
+            if (one := other.take_any()) is not None:
+                _ = one.address  # it will be needed as well
+            else:
+                sleep(_LOOK_SECONDS)
 
 
 def serve() -> None:

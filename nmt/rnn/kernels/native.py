@@ -15,6 +15,7 @@ from itertools import count
 from threading import RLock
 from typing import Any
 
+from nmt.compile_notice import making_code, note_found
 from nmt.interruption import forkable, uninterrupted
 from nmt.rnn.kernels import machine_code
 from nmt.rnn.kernels.code_names import code_name, content_of, python_code, source_name, sources_are_unchanged
@@ -128,13 +129,15 @@ class Native(ABC):
         if found is None:
             for begin in when_compiling:
                 begin(self)
-            found = self.compile()
-            _load_called(found)
+            with making_code(store().keeps):
+                found = self.compile()
+                _load_called(found)
             if self.code_name is not None and sources_are_unchanged():
                 store().write(self.code_name, found)
         address = machine_code.load(found.code, found.facts["entry"])
         if self.symbol:
             machine_code.add_symbol(self.symbol, address)
+        note_found()
         return address
 
     def _shipped(self) -> Record | None:

@@ -55,6 +55,11 @@ class Store:
         self.folder = folder
         self._said = self._swept = False
 
+    @property
+    def keeps(self) -> bool:
+        """Whether something can be written."""
+        return self.folder is not None and os.access(self.folder, os.W_OK)
+
     def has(self, name: str) -> bool:
         """Whether there is a file of that name, whatever is in it."""
         return self.folder is not None and self._path(name).exists()

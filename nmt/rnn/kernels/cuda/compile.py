@@ -19,6 +19,7 @@ from threading import RLock
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+from nmt.compile_notice import making_code, note_found
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.cuda.kernel import Kernel
 from nmt.rnn.kernels.store import Record, store
@@ -56,15 +57,22 @@ def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
     name = f"{kernel.name}-{_key(kernel, capability)}"
     made = _read(name)
     if made is None:
-        ptx = to_ptx(kernel, capability)
-        entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
-        if entry is None:
-            raise RuntimeError(f"{kernel.name}: PTX without an entry point")
-        parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
-        cubin, log = _link(ptx, capability)
-        made = Compiled(entry[1], parameters, _resources(log), cubin)
+        with making_code(store().keeps):
+            made = _compile(kernel, capability)
         _write(name, made)
+    note_found()
     return made
+
+
+def _compile(kernel: Kernel, capability: Capability) -> Compiled:
+    """Its machine code, made anew."""
+    ptx = to_ptx(kernel, capability)
+    entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
+    if entry is None:
+        raise RuntimeError(f"{kernel.name}: PTX without an entry point")
+    parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
+    cubin, log = _link(ptx, capability)
+    return Compiled(entry[1], parameters, _resources(log), cubin)
 
 
 def to_ptx(kernel: Kernel, capability: Capability) -> str:

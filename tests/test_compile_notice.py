@@ -1,0 +1,121 @@
+"""A user is told that machine code is being made, where that takes long, and nobody else is told anything."""
+
+import io
+import os
+import subprocess
+import threading
+
+import pytest
+
+from nmt import compile_notice
+from nmt.compile_notice import making_code, note_found, stop_telling, telling_of_compilation
+from tests.saved_models import write_folder
+from tests.terminal import BIN
+
+
+class Told:
+    """What was written, and word of it."""
+
+    def __init__(self):
+        self.texts, self.came = [], threading.Event()
+
+    def __call__(self, text, end="\n"):
+        self.texts.append(text + end)
+        self.came.set()
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Tell after no time at all."""
+    monkeypatch.setattr(compile_notice, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(compile_notice, "_LOOK_SECONDS", 0.001)
+
+
+def make(functions, told):
+    """Make so many functions, and wait within the last until something is told."""
+    for _ in range(functions):
+        with making_code():
+            pass
+        note_found()
+    with making_code():
+        assert told.came.wait(30)
+    note_found()
+
+
+def test_one_line_says_what_takes_so_long(at_once):
+    told = Told()
+    with telling_of_compilation(told, 20):
+        make(2, told)
+        told.came.clear()
+        with making_code():
+            assert not told.came.wait(0.1)  # a pipe gets it once
+    (line,) = told.texts
+    assert line.startswith("compiling machine code, once on this machine: ")
+    assert "2 of about 20 functions, about " in line
+
+
+def test_what_was_there_is_not_counted_as_work(at_once):
+    told = Told()
+    with telling_of_compilation(told, 20):
+        for _ in range(15):
+            note_found()
+        make(0, told)
+    assert "0 of about 5 functions" in told.texts[0]
+
+
+def test_more_functions_than_were_thought(at_once):
+    told = Told()
+    with telling_of_compilation(told, 1):
+        make(3, told)
+    assert "about" not in told.texts[0]
+
+
+def test_a_terminal_has_an_empty_line_when_it_is_done(at_once, monkeypatch):
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    told = Told()
+    with telling_of_compilation(told, 20):
+        make(0, told)
+    assert len(told.texts) > 1
+    assert told.texts[-1] == "\r\x1b[K"
+
+
+def test_what_takes_no_time_is_not_told():
+    told = Told()
+    with telling_of_compilation(told, 20):
+        for _ in range(10):
+            with making_code():
+                pass
+            note_found()
+    assert not told.texts
+
+
+def test_nothing_is_told_of_work_outside_of_a_command_nor_of_another_process(at_once):
+    told = Told()
+    with making_code():
+        pass
+    with telling_of_compilation(told, 20):
+        stop_telling()
+        with making_code():
+            assert not told.came.wait(0.1)
+    assert not told.texts
+
+
+def test_where_nothing_is_kept_it_is_not_called_once(at_once):
+    told = Told()
+    with telling_of_compilation(told, 20), making_code(is_kept=False):
+        assert told.came.wait(30)
+    assert "once" not in told.texts[0] and "NMT_CACHE_DIR" in told.texts[0]
+
+
+def test_a_command_tells_of_it_once_on_a_machine(tmp_path):
+    model, text = write_folder(tmp_path / "model"), tmp_path / "in.txt"
+    text.write_text("ra su\n")
+    given = {**os.environ, "NMT_CACHE_DIR": str(tmp_path / "cache"), "NMT_SHIPPED_CODE": "0"}
+    command = [str(BIN / "nmt-translate"), str(model), str(text)]
+    first, second = (subprocess.run(command, env=given, capture_output=True, text=True, check=True) for _ in range(2))
+    assert first.stdout == second.stdout
+    assert first.stderr.count("compiling machine code, once on this machine") == 1
+    assert "compiling" not in second.stderr
