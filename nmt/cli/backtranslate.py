@@ -8,14 +8,23 @@ from typing import Any
 import click
 
 from nmt.cli.command import Command, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.path_types import InputPath, OutputPrefix
 
 _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "checkpoint", "sampling_topk")
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir")
-@click.argument("text", metavar="TEXT")
-@click.option("-o", "--output", "prefix", metavar="PREFIX", required=True, help="Prefix of the two files to write.")
+@click.argument("model_dir", type=InputPath())
+@click.argument("text", metavar="TEXT", type=InputPath())
+@click.option(
+    "-o",
+    "--output",
+    "prefix",
+    type=OutputPrefix(),
+    metavar="PREFIX",
+    required=True,
+    help="Prefix of the two files to write.",
+)
 @click.option(
     "--tag", metavar="WORD", default="<bt>", help="What the lines for the config name as the tag of these pairs."
 )

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from nmt.cli.command import Command, checkpoint_option, version_option
+from nmt.cli.path_types import InputPath, OutputPlace
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.argument("output", metavar="MODEL.nmt")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.argument("output", metavar="MODEL.nmt", type=OutputPlace())
 @checkpoint_option()
 @click.option(
     "--card", is_flag=True, help="Also write MODEL.md, a page that says what the model is, as model hubs have it."

@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from nmt.cli.command import Command, threads_option, version_option
+from nmt.cli.path_types import InputPath
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("work", type=click.Choice(["list", "clear", "fill"]), default="list")
-@click.argument("models", metavar="[MODEL_DIR]...", nargs=-1)
+@click.argument("models", metavar="[MODEL_DIR]...", nargs=-1, type=InputPath())
 @threads_option()
 @version_option()
 def cache(work: str, models: tuple[str, ...], threads: int | None) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from nmt.cli.command import Command, checkpoint_option, version_option
+from nmt.cli.path_types import InputPath, NewFolder
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.option("-o", "--output", metavar="DIR", required=True, help="New folder for what is written.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option("-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for what is written.")
 @click.option("--to", "form", type=click.Choice(["numpy", "onnx"]), required=True, help="What to write.")
 @checkpoint_option()
 @version_option()

@@ -7,11 +7,14 @@ from pathlib import Path
 import click
 
 from nmt.cli.command import Command, cells_option, checkpoint_option, version_option
+from nmt.cli.path_types import InputPath, NewFolder
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.option("-o", "--output", metavar="DIR", required=True, help="New folder for the model in int8.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option(
+    "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the model in int8."
+)
 @checkpoint_option()
 @cells_option()
 @version_option()

@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING
 import click
 
 from nmt.cli.command import Command, version_option
+from nmt.cli.path_types import InputPath, OutputFile
 
 if TYPE_CHECKING:
     from nmt.report import Run
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("folders", metavar="MODEL_DIR...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", default="report.html", help="The page to write; - is stdout.")
+@click.argument("folders", metavar="MODEL_DIR...", nargs=-1, required=True, type=InputPath())
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    metavar="FILE",
+    default="report.html",
+    help="The page to write; - is stdout.",
+)
 @click.option("--title", metavar="TEXT", default="Training report", help="The page's heading.")
 @click.option(
     "--attention",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.command import NumberSetting, Setting, WholeSetting
+from nmt.cli.path_types import InputPath
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
@@ -89,6 +90,7 @@ def language_model_options() -> Callable[[Any], Any]:
     def decorate(function: Any) -> Any:
         lm = click.option(
             "--lm",
+            type=InputPath(),
             metavar="MODEL",
             show_default="decoding.lm of the config, there none",
             help="Language model with the target's subwords that is heard too: a folder or a file of nmt-bundle.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option, version_option
+from nmt.cli.path_types import InputPath
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
@@ -24,11 +25,27 @@ Ids = tuple[list[list[int]], list[list[int]]]
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.option("--src", metavar="FILE", show_default="data.train of the config", help="Source text to learn from.")
-@click.option("--tgt", metavar="FILE", show_default="data.train of the config", help="Its translations.")
-@click.option("--dev-src", metavar="FILE", show_default="data.dev of the config", help="Source text to measure with.")
-@click.option("--dev-tgt", metavar="FILE", show_default="data.dev of the config", help="Its translations.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option(
+    "--src",
+    type=InputPath(),
+    metavar="FILE",
+    show_default="data.train of the config",
+    help="Source text to learn from.",
+)
+@click.option(
+    "--tgt", type=InputPath(), metavar="FILE", show_default="data.train of the config", help="Its translations."
+)
+@click.option(
+    "--dev-src",
+    type=InputPath(),
+    metavar="FILE",
+    show_default="data.dev of the config",
+    help="Source text to measure with.",
+)
+@click.option(
+    "--dev-tgt", type=InputPath(), metavar="FILE", show_default="data.dev of the config", help="Its translations."
+)
 @click.option("--pairs", type=click.IntRange(min=1), default=200_000, help="Pairs of lines to learn from, at most.")
 @click.option(
     "--translated",

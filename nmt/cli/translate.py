@@ -13,6 +13,7 @@ from nmt.cli.command import Command, WholeSetting, beam_options, running_options
 from nmt.cli.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.corpora import Shard, is_corpus
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
+from nmt.cli.path_types import InputPath, OutputFile, OutputFolder, OutputPlace
 from nmt.cli.phrases import phrase_pairs, phrases
 from nmt.cli.search_options import language_model_options, search_options, tell_unused
 
@@ -29,9 +30,16 @@ _CHUNK_BATCHES = 32
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.argument("inputs", metavar="[INPUT]...", nargs=-1)
-@click.option("-o", "--output", metavar="FILE", default="-", help="A file, or a folder (see above); - is stdout.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
+@click.option(
+    "-o",
+    "--output",
+    type=OutputPlace(),
+    metavar="FILE",
+    default="-",
+    help="A file, or a folder (see above); - is stdout.",
+)
 @click.option("--shard", type=Shard(), metavar="I/N", help="Translate part I of N of the input, into a folder.")
 @click.option(
     "--input-format",
@@ -63,20 +71,45 @@ _CHUNK_BATCHES = 32
     help="What INPUT is: a sentence a line, or a document (see above); auto goes by the ending of its name.",
 )
 @click.option("--split/--no-split", default=True, help="Cut a document's paragraphs into sentences, or lines are such.")
-@click.option("--alignments", metavar="FILE", help="Also write which words belong together, as 0-0 1-2 ...")
+@click.option(
+    "--alignments",
+    type=OutputFile(),
+    metavar="FILE",
+    help="Also write which words belong together, as 0-0 1-2 ...",
+)
 @click.option(
     "--alignment-type",
     type=click.Choice(["hard", "soft"]),
     default="hard",
     help="Pairs of words, or how much each word attends to every source word.",
 )
-@click.option("--plot-attention", metavar="DIR", help="Also write a picture of each line's attention, DIR/LINE.svg.")
+@click.option(
+    "--plot-attention",
+    type=OutputFolder(),
+    metavar="DIR",
+    help="Also write a picture of each line's attention, DIR/LINE.svg.",
+)
 @click.option("--replace-unk", is_flag=True, help="Put the source word attended to in the place of an unknown one.")
-@click.option("--dictionary", metavar="FILE", help="What --replace-unk puts for a word: lines of word, tab, word.")
+@click.option(
+    "--dictionary",
+    type=InputPath(),
+    metavar="FILE",
+    help="What --replace-unk puts for a word: lines of word, tab, word.",
+)
 @click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
-@click.option("--prefix", metavar="FILE", help="What each translation begins with, line by line, in whole words.")
+@click.option(
+    "--prefix",
+    type=InputPath(),
+    metavar="FILE",
+    help="What each translation begins with, line by line, in whole words.",
+)
 @click.option("--prefix-text", metavar="TEXT", show_default="none", help="What every translation begins with.")
-@click.option("--constraints", metavar="FILE", help="Phrases each translation must hold: in a line, between tabs.")
+@click.option(
+    "--constraints",
+    type=InputPath(),
+    metavar="FILE",
+    help="Phrases each translation must hold: in a line, between tabs.",
+)
 @click.option(
     "--constraint-text",
     metavar="TEXT",
@@ -84,11 +117,20 @@ _CHUNK_BATCHES = 32
     show_default="none",
     help="A phrase every translation must hold; may be repeated.",
 )
-@click.option("--glossary", metavar="FILE", help="Preferred translations: lines of a phrase, a tab, its translation.")
-@click.option("--forbid", metavar="FILE", help="Words or phrases that no translation holds, one a line.")
+@click.option(
+    "--glossary",
+    type=InputPath(),
+    metavar="FILE",
+    help="Preferred translations: lines of a phrase, a tab, its translation.",
+)
+@click.option(
+    "--forbid", type=InputPath(), metavar="FILE", help="Words or phrases that no translation holds, one a line."
+)
 @click.option("--no-unk", is_flag=True, help="Never produce the unknown subword (decoding.generate_unk: false).")
 @search_options()
-@click.option("--ensemble", metavar="DIR", multiple=True, help="Translate with this model too; may be repeated.")
+@click.option(
+    "--ensemble", type=InputPath(), metavar="DIR", multiple=True, help="Translate with this model too; may be repeated."
+)
 @click.option(
     "--ensemble-average",
     type=click.Choice(["log_prob", "prob"]),
