@@ -143,8 +143,11 @@ def read_small(path: Path, most: int) -> bytes:
     Raises:
         OSError: It cannot be read, or has more bytes, as a device without end has.
     """
-    with path.open("rb") as file:
-        content = file.read(most + 1)
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except ValueError:  # what open raises for it
+        raise OSError(errno.EINVAL, "a name with a NUL character", str(path)) from None
     if len(content) > most:
         raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
     return content

@@ -11,6 +11,7 @@ import numpy as np
 from nmt.errors import CheckpointError
 from nmt.exporting.page import about_of, check_exported
 from nmt.files import explain, new_folder, remedy, write_bytes
+from nmt.paths import check_new_folder
 from nmt.storage.model_folder import PARAMS_PREFIX
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def save_numpy(out: Path, saved: SavedModel) -> None:
             knows, or in int8.
     """
     check_exported(saved, _CELLS, "the page of NumPy")
+    check_new_folder(out)
     about = about_of(saved)
     arrays: dict[str, Any] = {
         name.removeprefix(PARAMS_PREFIX): np.asarray(array, np.float32) for name, array in saved.params.items()

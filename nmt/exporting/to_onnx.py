@@ -11,6 +11,7 @@ import numpy as np
 from nmt.errors import CheckpointError, ConfigError
 from nmt.exporting.page import about_of, check_exported
 from nmt.files import explain, new_folder, remedy, write_bytes
+from nmt.paths import check_new_folder
 from nmt.storage.model_folder import PARAMS_PREFIX
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def save_onnx(out: Path, saved: SavedModel) -> None:
     encoder, decoder = Graph("encoder"), Graph("decoder")
     writer.encoder(encoder)
     states = writer.decoder(decoder)
+    check_new_folder(out)
     about = about_of(saved) | {"states": states}
     page = (Path(__file__).parent / PAGE).read_bytes()
     try:

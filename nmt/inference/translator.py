@@ -98,11 +98,12 @@ class Translator(TranslationPipeline):
                 names a cell that is not allowed.
         """
         check_loading(threads, checkpoint, compute_dtype, device)
-        saved = load_saved_model(Path(model_dir), checkpoint, task="translation", cells=cells)
+        saved = load_saved_model(model_dir, checkpoint, task="translation", cells=cells)
         where = choose_device(device or saved.config.device)
         model, prior = saved.build(compute_dtype, where), None
-        if path := saved.config.decoding.lm if lm is None else lm:
-            prior = load_language_model(Path(path), saved, compute_dtype, where)
+        path = saved.config.decoding.lm if lm is None else lm
+        if path is not None and path is not False:
+            prior = load_language_model(path, saved, compute_dtype, where)
         num_threads = resolve_threads(threads, saved.config)
         return cls(
             model,

@@ -16,6 +16,7 @@ import nmt
 from nmt.data.sources import sources_of
 from nmt.errors import CheckpointError
 from nmt.files import explain, remedy, write_bytes
+from nmt.paths import exists, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
     Raises:
         CheckpointError: It is there already, or cannot be written.
     """
-    if path.exists():
+    if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
     try:
         write_bytes(path, model_card(saved, bundle).encode())
