@@ -173,6 +173,8 @@ def remedy(error: OSError) -> str:
         return "make room and run again"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "get leave to write there, or choose another place"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "allow more open files (ulimit -n)"
     return "choose another place"
 
 

@@ -108,9 +108,7 @@ def text_file(path: str | PathLike[str]) -> Path:
     if exists(plain):
         raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; give the path of a file")
     beside = " or ".join(shown(one.name) for one in packed)
-    raise DataError(
-        f"{shown(path)}: must be a text file, got nothing there, nor {beside} beside it{text_hint(path)}"
-    )
+    raise DataError(f"{shown(path)}: must be a text file, got nothing there, nor {beside} beside it{text_hint(path)}")
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
@@ -380,4 +378,3 @@ def _unreadable(name: str, error: OSError, number: int = 0) -> DataError:
     where = f" at line {number + 1}" if number else ""
     advice = "give a file that is open for reading" if error.errno == errno.EBADF else "give a file that can be read"
     return DataError(f"{name}: must be readable, got {explain(error)}{where}; {advice}")
-

@@ -69,8 +69,18 @@ class NewFolder(PathType):
     takes_streams = False
 
 
+def reads(*names: str, text: str, metavar: str = "FILE", **more: Any) -> Callable[[Any], Any]:
+    """Return an option that names something to read."""
+    return click.option(*names, type=InputPath(), metavar=metavar, help=text, **more)
+
+
+def writes(*names: str, text: str, metavar: str = "FILE", kind: PathType | None = None, **more: Any) -> Any:
+    """Return an option that names something to write, a file unless `kind` says something else."""
+    return click.option(*names, type=kind or OutputFile(), metavar=metavar, help=text, **more)
+
+
 def _called(param: click.Parameter | None) -> str:
     """What the user calls a parameter: `-o`, `MODEL_DIR`."""
     if param is None:
         return "path"
-    return param.opts[0] if isinstance(param, click.Option) else (param.human_readable_name)
+    return param.opts[0] if isinstance(param, click.Option) else param.human_readable_name.strip("[].")

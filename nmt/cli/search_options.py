@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from nmt.cli.command import NumberSetting, Setting, WholeSetting
 from nmt.cli.path_types import InputPath
@@ -80,6 +81,21 @@ def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
         if given.get(key) is not None and value == left_out:
             name = "--seed" if key == "sampling_seed" else "--" + key.replace("_", "-")
             tell(f"warning: {name} changes nothing without {needed}")
+
+
+def tell_needs(needs: Mapping[str, tuple[str, bool]]) -> None:
+    """Tell of each option of the running command that was typed and changes nothing.
+
+    Args:
+        needs: By the name of a parameter: what it does nothing without, and whether that was given.
+    """
+    from nmt.cli.streams import tell
+
+    context = click.get_current_context()
+    for param in context.command.params:
+        needed, is_there = needs.get(str(param.name), ("", True))
+        if not is_there and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+            tell(f"warning: {max(param.opts, key=len)} changes nothing without {needed}")
 
 
 def language_model_options() -> Callable[[Any], Any]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain
-from nmt.paths import is_file, is_folder, listed, named
 from nmt.importing import (
     described,
     e2k,
@@ -36,6 +35,7 @@ from nmt.importing.npy_file import read_npy
 from nmt.importing.onnx_file import SUFFIX as ONNX_SUFFIX
 from nmt.importing.onnx_file import read_onnx
 from nmt.importing.torch_file import read_torch
+from nmt.paths import is_file, is_folder, listed, named
 from nmt.storage.tensor_file import read_foreign_tensors
 
 SUFFIXES = (".npz", ".npy", ".safetensors", ".pt", ".ckpt", ".pth", ".bin", ONNX_SUFFIX, KERAS_SUFFIX)

@@ -105,7 +105,7 @@ class Translator(TranslationPipeline):
         if path is not None and path is not False:
             prior = load_language_model(path, saved, compute_dtype, where)
         num_threads = resolve_threads(threads, saved.config)
-        return cls(
+        found = cls(
             model,
             saved.src_subwords,
             saved.tgt_subwords,
@@ -115,6 +115,8 @@ class Translator(TranslationPipeline):
             lengths=saved.lengths,
             language_model=prior,
         )
+        found.place = str(model_dir)
+        return found
 
     def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
         """Translate sentences.
@@ -268,7 +270,7 @@ class Translator(TranslationPipeline):
                 self.src_subwords, self.tgt_subwords
             ):
                 raise CheckpointError(
-                    f"{other.config.model_dir}: must have the subwords of the first model of the ensemble, got other "
+                    f"{other.place}: must have the subwords of the first model of the ensemble, got other "
                     "ones; train its models on the same subwords"
                 )
         models: list[Any] = [self.model, *(other.model for other in others)]

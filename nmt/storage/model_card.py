@@ -16,7 +16,7 @@ import nmt
 from nmt.data.sources import sources_of
 from nmt.errors import CheckpointError
 from nmt.files import explain, remedy, write_bytes
-from nmt.paths import exists, shown
+from nmt.paths import exists
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -96,7 +96,9 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
     try:
         mapped, start, entries, metadata = _open(path)
     except OSError as error:  # nothing is known of what the file holds
-        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; let it be read and run again") from error
+        raise CheckpointError(
+            f"{path}: must be readable, got {explain(error)}; let it be read and run again"
+        ) from error
     except (_MalformedError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(
