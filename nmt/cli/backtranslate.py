@@ -55,15 +55,28 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
         nmt-backtranslate runs/large-de-en data/train.de -o data/distilled --beam-size 1
     """
     from nmt.cli.streams import check_apart, say, tell
+    from nmt.errors import DataError
+    from nmt.paths import exists
     from nmt.storage.model_folder import load_folder_config
 
     data = load_folder_config(Path(model_dir)).data
     copy, made = Path(f"{prefix}.{data.src.lang}"), Path(f"{prefix}.{data.tgt.lang}")
     check_apart({"-o": str(made)}, {"TEXT": text})
+    if exists(copy) and not _same_lines(copy, text):
+        raise DataError(f"{copy}: must be new or hold the lines of {text}, got another file; choose another PREFIX")
     _translate(model_dir, text, made, options)
     count = _copy(text, copy, made)
     say(f"pairs\t{count}\t{copy}\t{made}")
     tell(f"data.train:\n  - path: {prefix}\n    tag: {tag}")
+
+
+def _same_lines(copy: Path, text: str) -> bool:
+    """Return whether a file holds the lines of a text, no more and no fewer."""
+    from itertools import zip_longest
+
+    from nmt.lines import read_lines
+
+    return all(one == other for one, other in zip_longest(read_lines(copy), read_lines(text)))
 
 
 def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -> None:

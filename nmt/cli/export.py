@@ -23,6 +23,8 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
     alone, translates greedily and scores. It is slow, and there to be read: how a model is computed is no secret of
     this toolkit. It knows recurrent models of LSTM or GRU cells, in float32.
 
+    Both read and write units, as the .spm files beside them cut text: spm_encode --model=joint.spm --output_format=piece.
+
     --to onnx writes encoder.onnx, which reads a batch of sources, decoder.onnx, one step of the decoder, and
     run_onnx.py, one page that translates with them in ONNX Runtime. It needs the package onnx: pip install
     'recurrent-nmt[onnx]'.
@@ -39,7 +41,8 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
 
     out = Path(output)
     save = {"numpy": save_numpy, "onnx": save_onnx}[form]
-    save(out, load_saved_model(Path(model_dir), checkpoint))
+    save(out, load_saved_model(model_dir, checkpoint))
+    tell("its page takes units: cut text by the .spm files beside it, spm_encode --model=joint.spm")
     tell(f"{output}: {sum(file.stat().st_size for file in out.iterdir()):,} bytes as {form}")
 
 

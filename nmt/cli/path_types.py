@@ -74,7 +74,9 @@ def reads(*names: str, text: str, metavar: str = "FILE", **more: Any) -> Callabl
     return click.option(*names, type=InputPath(), metavar=metavar, help=text, **more)
 
 
-def writes(*names: str, text: str, metavar: str = "FILE", kind: PathType | None = None, **more: Any) -> Any:
+def writes(
+    *names: str, text: str, metavar: str = "FILE", kind: PathType | None = None, **more: Any
+) -> Callable[[Any], Any]:
     """Return an option that names something to write, a file unless `kind` says something else."""
     return click.option(*names, type=kind or OutputFile(), metavar=metavar, help=text, **more)
 

@@ -117,6 +117,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
         **kept,
         "miss_percent": {name: counted.rate for name, counted in misses.items()},
     }
+    _check_misses(folder / SHORTLIST_NAME, misses["translation"].rate, options)
     save_shortlist(folder / SHORTLIST_NAME, found, content)
     if translator.lengths is None:
         _save_lengths(folder / LENGTHS_NAME, lengths)
@@ -164,11 +165,24 @@ def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list
     return texts
 
 
+def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
+    """Raise DataError where a shortlist leaves out more than --most-missed allows, unless --frequent has been given."""
+    from nmt.errors import DataError
+
+    if options["frequent"] is None and rate > options["most_missed"]:
+        raise DataError(
+            f"{path}: must miss at most {options['most_missed']:g} % of what the model says (--most-missed), got "
+            f"{rate:.2f} % with all words of the text; nothing is written: look whether --src and --tgt are swapped, "
+            "give more text, or raise --most-missed"
+        )
+
+
 def _check_folder(folder: Path) -> None:
     """Raise CheckpointError for a bundle: a shortlist is written into a folder."""
     from nmt.errors import CheckpointError
+    from nmt.paths import is_folder
 
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise CheckpointError(
             f"{folder}: must be a model folder, got a file; learn the shortlist in the folder, then bundle it again"
         )

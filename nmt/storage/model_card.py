@@ -16,7 +16,7 @@ import nmt
 from nmt.data.sources import sources_of
 from nmt.errors import CheckpointError
 from nmt.files import explain, remedy, write_bytes
-from nmt.paths import exists
+from nmt.paths import exists, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
         f"# {config.name}",
         _purpose(saved),
         facts,
-        f"## Use\n\n```bash\npip install recurrent-nmt=={nmt.__version__}\n{_command(saved)} {bundle.name}\n```",
+        f"## Use\n\n```bash\npip install recurrent-nmt=={nmt.__version__}\n{_command(saved)} {shown(bundle.name)}\n```",
         f"## Scores\n\n{rows}",
         "The checkpoint was chosen by these scores; on a text by which nothing was chosen they are lower.",
         f"## Training\n\n```json\n{_settings(saved)}\n```",

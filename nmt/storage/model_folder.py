@@ -14,6 +14,7 @@ best-8000.safetensors, last-8000.safetensors
 lengths.json        how long translations are: see `LengthModel`
 shortlist.safetensors
                     which words translate which, where nmt-shortlist learned it
+.begun              a run began here and has not saved last.safetensors yet: a best one beside it is of that run
 train.log           the lines that went to the terminal, with times
 metrics.jsonl       the same events as one JSON object a line
 """
@@ -44,6 +45,7 @@ CONFIG_NAME = "config.yaml"
 CHECKPOINT_SUFFIX = ".safetensors"
 LAST_NAME = f"last{CHECKPOINT_SUFFIX}"
 FORMER_NAME = f"former{CHECKPOINT_SUFFIX}"
+BEGUN_NAME = ".begun"
 ROLLBACK_NAME = f"rollback{CHECKPOINT_SUFFIX}"
 BEST_NAME = f"best{CHECKPOINT_SUFFIX}"
 LENGTHS_NAME = "lengths.json"

@@ -174,7 +174,8 @@ class Sweep:
                     process.send_signal(signal.SIGTERM)
 
         try:
-            former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+            numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
+            former = {number: signal.signal(number, stop) for number in numbers}
         except ValueError:  # not the main thread: whoever called decides
             former = {}
         try:
@@ -316,8 +317,10 @@ def _log(job: Job, kind: str) -> Path:
 
 
 def _last_line(path: Path) -> str:
+    """Return the error that a run ended with, else the last line it wrote."""
     lines = path.read_text("utf-8", "replace").strip().splitlines()
-    return lines[-1].removeprefix("Error: ") if lines else ""
+    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+    return (errors or lines or [""])[-1]
 
 
 def _result(output: str) -> dict[str, float]:

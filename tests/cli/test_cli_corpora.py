@@ -87,7 +87,7 @@ def test_what_is_there_is_not_done_again(folder, expected, tmp_path):
     (tmp_path / "out" / "a.txt").write_text("as it is\n")
     (tmp_path / "out" / "b.txt").unlink()
     again = call(folder, tmp_path / "a.txt", tmp_path / "b.txt", "-o", tmp_path / "out")
-    assert "1 files translated, 1 were there already" in again.stderr
+    assert "1 file translated, 1 were there already" in again.stderr
     assert read_lines(tmp_path / "out" / "a.txt") == ["as it is"] and read_lines(tmp_path / "out" / "b.txt") == expected
     other = call(folder, tmp_path / "a.txt", tmp_path / "b.txt", "-o", tmp_path / "out", "--beam-size", 2, code=1)
     assert "must have files of this very run to go on with, got some made with another beam_size" in other.stderr
@@ -111,7 +111,7 @@ def test_bad_rows_are_told_of_in_their_place(folder, expected, tmp_path):
     }
     assert "must be a JSON object, got list" in errors[2] and "'text'" in errors[3] and "got int" in errors[4]
     assert "must not have 'translation' already" in errors[5] and "utf-8" in errors[7].lower()
-    assert "6 rows have an error" in result.stderr
+    assert "an error in 6 rows" in result.stderr
 
 
 @pytest.mark.parametrize("count", [1, 3])
