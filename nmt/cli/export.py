@@ -23,7 +23,7 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
     alone, translates greedily and scores. It is slow, and there to be read: how a model is computed is no secret of
     this toolkit. It knows recurrent models of LSTM or GRU cells, in float32.
 
-    Both read and write units, as the .spm files beside them cut text: spm_encode --model=joint.spm --output_format=piece.
+    Both read and write units, as the .spm files beside them cut text: spm_encode --model=joint.spm.
 
     --to onnx writes encoder.onnx, which reads a batch of sources, decoder.onnx, one step of the decoder, and
     run_onnx.py, one page that translates with them in ONNX Runtime. It needs the package onnx: pip install

@@ -214,7 +214,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     try:
         tensors, content = map_tensors(path)
     except CheckpointError as error:
-        if path.suffix == BUNDLE_SUFFIX:
+        if path.suffix == BUNDLE_SUFFIX or isinstance(error.__cause__, OSError):
             raise
         raise CheckpointError(
             f"{path}: must be a model folder, or a file of nmt-bundle (NAME{BUNDLE_SUFFIX}), got another file; check "
