@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import nmt
+from nmt.config import load_config
 from nmt.errors import CheckpointError, DataError, NMTError, PathError
 from nmt.exporting.to_numpy import save_numpy
 from nmt.importing.sources import import_model
@@ -15,7 +16,7 @@ from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
 from tests.saved_models import write_folder
 
-READERS = [nmt.load_config, nmt.Translator.load, Generator.load, load_saved_model, import_model]
+READERS = [load_config, nmt.Translator.load, Generator.load, load_saved_model, import_model]
 READERS += [text_file, read_lines, open_lines, read_text, named]
 BAD = ["", "x" * 300, "a\0b", "y/" * 3000 + "y"]
 

@@ -118,13 +118,8 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
     for command in (translate, quantize, bundle):
         more = {quantize: ["-o", tmp_path / "q"], bundle: [tmp_path / "b.nmt"]}.get(command, [tmp_path / "s"])
         assert call(command, other, *more, "--checkpoint", "best-80").exit_code == 0
-        result = call(
-            command,
-            other,
-            *[f"{one}2" if one not in ("-o",) else one for one in map(str, more)],
-            "--checkpoint",
-            "best-7",
-        )
+        more = {quantize: ["-o", tmp_path / "q2"], bundle: [tmp_path / "b2.nmt"]}.get(command, more)
+        result = call(command, other, *more, "--checkpoint", "best-7")
         assert result.exit_code == 1 and result.stderr.count("\n") == 1
         assert "must hold best-7.safetensors" in result.stderr and "got best, best-600, best-80;" in result.stderr
     names = ["--checkpoint", "best-600", "--checkpoint", other / "best-80.safetensors"]
