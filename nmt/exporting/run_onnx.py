@@ -105,9 +105,10 @@ def main() -> None:
     places = {unit: n for n, unit in enumerate(model.units["src"])}
     for line in sys.stdin:
         units = [unit for unit in line.rstrip("\r\n").split(" ") if unit]  # other white space may be part of one
-        if units and not any(unit in places for unit in units):
+        if sum(unit not in places for unit in units) * 2 > len(units):
             print(
-                f"warning: no unit of the model in {line.strip()!r}; cut text by the .spm files first", file=sys.stderr
+                f"warning: few units of the model in {line.strip()!r}; cut text by the .spm files first",
+                file=sys.stderr,
             )
         tokens = [places.get(unit, UNK) for unit in framed(units, model.frame)] if units else []
         print(" ".join(model.units["tgt"][token] for token in model.translate([tokens])[0]) if tokens else "")

@@ -116,7 +116,7 @@ def test_the_ensemble_names_the_model_as_it_was_given(place, tmp_path):
 def test_names_that_are_not_utf_8_come_through(place, tmp_path):
     card = call(place, bundle, "model", str(tmp_path / "b\udcff.nmt"), "--card")
     assert (tmp_path / "b\udcff.md").is_file() and card.exit_code == 0
-    write_folder(tmp_path / "mo\udcff")
+    write_folder(tmp_path / "m").rename(tmp_path / "mo\udcff")
     (tmp_path / "mo\udcff" / "metrics.jsonl").write_text('{"event": "train", "update": "x", "elapsed": [1]}\n')
     call(place, report, str(tmp_path / "mo\udcff"), "-o", str(tmp_path / "r.html"), "--attention", "0")
     assert "mo\ufffd" in (tmp_path / "r.html").read_text("utf-8")
@@ -131,6 +131,11 @@ def test_a_report_is_not_written_over_what_is_no_page(name, place):
     assert (place / name).read_bytes() == before
     call(place, report, "model", "-o", "page.html", "--attention", "0")
     call(place, report, "model", "-o", "page.html", "--attention", "0")
+
+
+def test_the_front_alone_writes_its_list_to_standard_output():
+    result = CliRunner().invoke(front, [])
+    assert result.exit_code == 0 and "translate" in result.stdout and not result.stderr
 
 
 def test_help_has_a_short_name():
