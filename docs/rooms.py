@@ -21,7 +21,10 @@ Graph = dict[str, set[str]]
 OWN = {("nmt.rnn.ops", "nmt.rnn.graph")}
 """What is not drawn: ops names the type of the values whose gradients it says, which graph builds with ops."""
 # What lies at the bottom of nmt beside the folders is one room; its files are of all others' use.
-GROUND = ("files", "lines", "notices", "errors", "heap", "interruption", "special_tokens", "terminal", "evaluate")
+GROUND = (
+    *("files", "paths", "lines", "notices", "errors", "heap", "interruption", "special_tokens", "terminal"),
+    "evaluate",
+)
 # Former places of modules, for who imports them by name; nothing of nmt does.
 FORMER = ("translator", "translation", "generator")
 # `python -m nmt`, a door to cli.

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from nmt.config import SideConfig
 
 
-_OF_A_MODEL = (
-    *("shortlist", "lm", "beam_size", "length_penalty", "batch_size", "checkpoint"),
-    *("compute_dtype", "threads", "device", "cells"),
-)
-"""Options that do nothing where no model translates."""
-
-
 class MetricNames(click.ParamType):
     """Names of metrics between commas."""
 
@@ -133,11 +126,7 @@ def evaluate(
     if compare and not ref:
         say(_beside(compare, options["as_json"]))
         return
-    needs = {name: ("MODEL_DIR", model_dir is not None) for name in _OF_A_MODEL}
-    tell_needs(
-        needs
-        | {"lm_weight": ("MODEL_DIR and --lm", model_dir is not None), "differences": ("--compare", bool(compare))}
-    )
+    tell_needs()
     given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
     given |= {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
     inputs: dict[str, str | list[Path]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -83,19 +83,36 @@ def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
             tell(f"warning: {name} changes nothing without {needed}")
 
 
-def tell_needs(needs: Mapping[str, tuple[str, bool]]) -> None:
-    """Tell of each option of the running command that was typed and changes nothing.
+_OF_A_MODEL = (
+    *("shortlist", "lm", "lm_weight", "beam_size", "length_penalty", "batch_size", "checkpoint"),
+    *("compute_dtype", "threads", "device", "cells"),
+)
+_NEEDED_BESIDE: dict[str, tuple[str, str | None]] = {
+    "column": ("a table", None),
+    "output_column": ("a table", None),
+    "alignment_type": ("--alignments", "alignments"),
+    "split": ("--format", "form"),
+    "ensemble_average": ("--ensemble", "ensemble"),
+    "glossary_bonus": ("--glossary", "glossary"),
+    "differences": ("--compare", "compare"),
+    **dict.fromkeys(_OF_A_MODEL, ("MODEL_DIR", "model_dir")),
+}
+"""By parameter: what it does nothing without, and the parameter that is; None where the command at work has none."""
 
-    Args:
-        needs: By the name of a parameter: what it does nothing without, and whether that was given.
-    """
+
+def tell_needs() -> None:
+    """Tell of each option of the running command that was typed and changes nothing without another one."""
     from nmt.cli.streams import tell
 
     context = click.get_current_context()
-    for param in context.command.params:
-        needed, is_there = needs.get(str(param.name), ("", True))
-        if not is_there and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
-            tell(f"warning: {max(param.opts, key=len)} changes nothing without {needed}")
+    typed = {one.name: one for one in context.command.params if _is_typed(context, one)}
+    for key, (needed, beside) in _NEEDED_BESIDE.items():
+        if key in typed and beside not in typed:
+            tell(f"warning: {max(typed[key].opts, key=len)} changes nothing without {needed}")
+
+
+def _is_typed(context: click.Context, param: click.Parameter) -> bool:
+    return context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
 
 
 def language_model_options() -> Callable[[Any], Any]:

@@ -138,16 +138,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         _translate_corpus(model_dir, inputs, options)
         return
     source = inputs[0] if inputs else "-"
-    tell_needs(
-        {
-            "column": ("a table", False),
-            "output_column": ("a table", False),
-            "alignment_type": ("--alignments", options["alignments"] is not None),
-            "split": ("--format", options["form"] != "lines"),
-            "ensemble_average": ("--ensemble", bool(options["ensemble"])),
-            "glossary_bonus": ("--glossary", options["glossary"] is not None),
-        }
-    )
+    tell_needs()
     from nmt.cli.documents import check_document_options
     from nmt.cli.meter import Meter
     from nmt.cli.resume import continued_lines, identity

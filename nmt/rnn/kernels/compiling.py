@@ -34,7 +34,7 @@ from nmt.rnn.kernels.machine_code import object_of
 from nmt.rnn.kernels.native import Compilable, Jitted
 from nmt.rnn.kernels.store import Record
 
-if numba.config.DISABLE_JIT:
+if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     raise DeviceError("NUMBA_DISABLE_JIT: must be 0 or unset, got 1, with which nothing is compiled; unset it")
 if hasattr(global_compiler_lock, "_lock"):
     forkable(global_compiler_lock._lock)
