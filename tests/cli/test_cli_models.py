@@ -254,3 +254,16 @@ def test_lines_beyond_the_positions_of_convolutions(tmp_path):
     (tmp_path / "s").write_text(given, "utf-8")
     scored = call(score, whole, "--src", tmp_path / "s", "--tgt", tmp_path / "s", "--threads", "1")
     assert (scored.exit_code, len(scored.stdout.splitlines())) == (0, len(lines)), scored.stderr
+
+
+def test_a_shortlist_that_leaves_out_too_much_is_not_written(tmp_path):
+    """As with the languages swapped. The one that was there stays."""
+    other = write_folder(tmp_path / "m")
+    call(shortlist, other, "--threads", "1", "--most-missed", "100", "--pairs", "50", "--translated", "20")
+    before = {path.name: path.read_bytes() for path in other.iterdir()}
+    (tmp_path / "none").write_text("kara\n")
+    pair = ["--src", tmp_path / "none", "--tgt", tmp_path / "none", "--translated", "0", "--per-source", "1"]
+    result = call(shortlist, other, *pair, "--threads", "1", "--most-missed", "0")
+    assert result.exit_code == 1 and "must miss at most 0 % of what the model says" in result.stderr
+    assert before == {path.name: path.read_bytes() for path in other.iterdir()}
+    assert call(shortlist, other, *pair, "--threads", "1", "--frequent", "2").exit_code == 0, "asked for by its number"

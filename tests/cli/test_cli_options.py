@@ -1,11 +1,14 @@
 """Options that are given twice, that do nothing, or that do not go together; and what a newcomer types."""
 
+import errno
 import os
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from nmt.cli.bundle import bundle
+from nmt.cli.command import Command
 from nmt.cli.evaluate import evaluate
 from nmt.cli.front import front
 from nmt.cli.quantize import quantize
@@ -141,3 +144,19 @@ def test_the_front_alone_writes_its_list_to_standard_output():
 def test_help_has_a_short_name():
     assert CliRunner().invoke(front, ["-h"]).exit_code == 0
     assert "MODEL_DIR" in CliRunner().invoke(front, ["translate", "-h"]).stdout
+
+
+@pytest.mark.parametrize("number", [errno.ENAMETOOLONG, errno.EACCES, errno.EMFILE])
+def test_what_the_system_refuses_is_one_line_and_a_bug_keeps_its_traceback(number):
+    @click.command(cls=Command)
+    def refused():
+        raise OSError(number, os.strerror(number), "a\nb")
+
+    @click.command(cls=Command)
+    def wrong():
+        raise FileNotFoundError(errno.ENOENT, "a bug")
+
+    result = CliRunner().invoke(refused, [])
+    assert result.exit_code == 1 and result.stderr.startswith("Error: a\\nb: must be usable, got")
+    assert result.stderr.count("\n") == 1
+    assert isinstance(CliRunner().invoke(wrong, []).exception, FileNotFoundError)

@@ -398,3 +398,22 @@ def test_a_run_killed_before_its_first_last_checkpoint_begins_again(
     assert (trainer.folder / "best.safetensors").exists() and not (trainer.folder / "last.safetensors").exists()
     make_trainer(early_stopping_metric="loss").run()
     assert_same(trainer.folder, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_that_are_ignored_from_the_start_stay_so(
+    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """As a script's jobs in the background ignore Ctrl-C."""
+    whole = fake.loss_and_gradients
+
+    def interrupting(self: Any, *arguments: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), number)
+        return whole(self, *arguments, **options)
+
+    monkeypatch.setattr(fake, "loss_and_gradients", interrupting)
+    former = signal.signal(number, signal.SIG_IGN)
+    try:
+        assert make_trainer().run().signal is None
+    finally:
+        signal.signal(number, former)

@@ -111,3 +111,11 @@ def test_a_signal_lets_runs_save_and_the_next_sweep_resumes(config: str, tmp_pat
     assert (tmp_path / "sweep" / "epochs=2000" / "last.safetensors").exists()
     record = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
     assert record["runs"]["epochs=2000"]["result"] is None
+
+
+def test_the_reason_of_a_failure_is_its_error_and_not_a_line_of_progress(config: str) -> None:
+    """As where another run, which a killed sweep has left, writes on into the same file."""
+    script = "import sys; print('Error: m: in use\\nepoch 20 update 450 left 8s', file=sys.stderr); sys.exit(1)"
+    folder, jobs = plan(config, (), parse_grid(["training.epochs=1"]), 1, Path(config).parent / "sweep")
+    Sweep(config, folder, jobs, [sys.executable, "-c", script]).run(1, lambda text: None)
+    assert jobs[0].error == "m: in use"
