@@ -138,19 +138,12 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         _translate_corpus(model_dir, inputs, options)
         return
     source = inputs[0] if inputs else "-"
-    tell_needs()
-    from nmt.cli.documents import check_document_options
     from nmt.cli.meter import Meter
     from nmt.cli.resume import continued_lines, identity
     from nmt.cli.streams import in_step, output_lines, telling_notices
     from nmt.lines import open_lines
-    from nmt.paths import check_output
 
-    if options["output"] != "-":
-        check_output(options["output"], "-o")
-    _check_files(source, model_dir, options)
-    if options["form"] != "lines":
-        check_document_options(source, options)
+    _check(source, model_dir, options)
     job = _job(options)
     if options["form"] != "lines":
         _translate_document(job, model_dir, source, options)
@@ -248,11 +241,19 @@ class _Job:
     number: int = 0  # of the next input line
 
 
-def _check_files(source: str, model_dir: str, options: dict[str, Any]) -> None:
-    """Raise DataError where one file is written over another that is read."""
+def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
+    """Raise DataError where -o cannot be written, or one file is written over another that is read; UsageError for
+    options that are not of documents. Tell of those that change nothing."""
+    from nmt.cli.documents import check_document_options
     from nmt.cli.streams import check_apart
+    from nmt.paths import check_output
     from nmt.storage.model_folder import model_files
 
+    tell_needs()
+    if options["form"] != "lines":
+        check_document_options(source, options)
+    if options["output"] != "-":
+        check_output(options["output"], "-o")
     beside = ("prefix", "constraints", "glossary", "forbid", "dictionary")
     inputs: dict[str, str | list[Path]] = {"INPUT": source}
     inputs |= {f"--{name}": options[name] for name in beside if options[name] is not None}

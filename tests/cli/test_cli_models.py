@@ -189,7 +189,7 @@ MISTAKES = {
     "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must hold 2 checkpoints"),
     "another name": (bundle, ["{f}", "x.bin"], 1, "must end in .nmt"),
     "no model": (bundle, ["{f}/nothing", "x.nmt"], 1, "got nothing there"),
-    "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "must be written"),
+    "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "must be writable"),
     "half": (shortlist, ["{f}", "--src", "x"], 2, "Give --src with --tgt"),
     "dictionary": (translate, ["{f}", "--dictionary", "x"], 2, "--dictionary needs --replace-unk"),
 }
