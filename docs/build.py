@@ -55,6 +55,7 @@ def commands_page() -> str:
             info_name=f"nmt-{name}",
             terminal_width=HELP_WIDTH,
             max_content_width=HELP_WIDTH,
+            help_option_names=["-h", "--help"],
         )
         sections.append(f"\n## nmt-{name}\n\n```text\n{context.get_help()}\n```\n")
     return HEADER + "".join(sections)

@@ -20,14 +20,7 @@ OWN = {("nmt.rnn.ops", "nmt.rnn.graph")}
 """What is not drawn: ops names the type of the values whose gradients it says, which graph builds with ops."""
 # What lies at the bottom of nmt beside the folders is one room; its files are of all others' use.
 GROUND = (
-    "files",
-    "lines",
-    "notices",
-    "errors",
-    "heap",
-    "interruption",
-    "compile_notice",
-    "special_tokens",
+    *("files", "paths", "lines", "notices", "compile_notice", "errors", "heap", "interruption", "special_tokens"),
     "terminal",
     "evaluate",
 )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from nmt.errors import ConfigError, DataError
+from nmt.paths import named
 
 if TYPE_CHECKING:
     from nmt.inference.translation import SearchSettings
@@ -110,7 +111,7 @@ class BatchTranslator:
         from nmt.inference.loading import check_loading
         from nmt.inference.translation import chosen_settings
 
-        self.model, self.column, self.output = os.path.abspath(model), column, output
+        self.model, self.column, self.output = os.path.abspath(named(model, "model")), column, output
         self.errors, self.scores = errors or output + ERRORS_SUFFIX, scores
         names = [column, output, self.errors, *([scores] if scores else [])]
         if len(set(names)) < len(names):
@@ -169,6 +170,10 @@ class BatchTranslator:
 def _mistake(value: Any, translator: Translator) -> str:
     """What is wrong with the value of a row, nothing where it is a text that the model can read."""
     if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            return f"must be text, got half of a surrogate pair, U+{ord(value[error.start]):04X}"
         return translator.mistake_in(value)
     if value is None or value != value:  # NaN, as pandas has it for nothing
         return "must be text, got nothing"

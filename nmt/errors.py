@@ -24,5 +24,9 @@ class CheckpointError(NMTError):
     """A model folder or checkpoint cannot be read or written."""
 
 
+class PathError(DataError, CheckpointError):
+    """A path that was named cannot be used: empty, too long, not to be looked at, not to be written."""
+
+
 class DeviceError(NMTError):
     """The machine lacks what was asked for."""

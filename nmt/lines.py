@@ -7,6 +7,7 @@ all memory. Whatever cannot be read as lines is a DataError that names the file 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import io
@@ -24,8 +25,9 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, BinaryIO, Generic, TypeVar, cast
 
-from nmt.errors import DataError
+from nmt.errors import DataError, PathError
 from nmt.files import explain
+from nmt.paths import exists, is_file, is_folder, kind, named, shown, text_hint
 
 T = TypeVar("T")
 
@@ -40,6 +42,17 @@ PACKED = (".gz", ".zst")
 STDIN = "-"
 _STDIN_NAME = "standard input"
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
+_OTHERS = (
+    (b"PK\x03\x04", "a zip archive, as .docx is one; for a document give its --format, else unpack it"),
+    (b"\x1f\x8b", "a gzip archive without .gz at the end of its name; rename it"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive without .zst at the end of its name; rename it"),
+    (b"BZh", "a bzip2 archive; unpack it: bunzip2 FILE"),
+    (b"\xfd7zXZ\x00", "an xz archive; unpack it: unxz FILE"),
+    (b"%PDF-", "a PDF document; convert it to text"),
+    (b"\xff\xfe\x00\x00", "UTF-32; convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"),
+    (b"\x00\x00\xfe\xff", "UTF-32; convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"),
+)
+"""How files begin that are no lines of text, and what they are."""
 _BLOCK_BYTES = 2**16
 
 
@@ -84,17 +97,18 @@ def chunks(lines: Iterable[T], size: int) -> Iterator[list[T]]:
 
 def text_file(path: str | PathLike[str]) -> Path:
     """The path itself, or with `.gz` or `.zst` when only that file is there. Raises DataError where there is none."""
-    plain = Path(path)
-    if plain.is_file():
+    plain = named(path, "a text file")
+    if is_file(plain):
         return plain
     packed = [Path(f"{path}{end}") for end in PACKED]
     for one in packed:
-        if one.is_file():
-            return one
-    if plain.exists():
-        raise DataError(f"{path}: must be a text file, got {_kind(plain)}; give the path of a file")
-    beside = " or ".join(one.name for one in packed)
-    raise DataError(f"{path}: must be a text file, got nothing there, nor {beside} beside it")
+        with contextlib.suppress(PathError):  # a name that is too long with its ending
+            if is_file(one):
+                return one
+    if exists(plain):
+        raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; give the path of a file")
+    beside = " or ".join(shown(one.name) for one in packed)
+    raise DataError(f"{shown(path)}: must be a text file, got nothing there, nor {beside} beside it{text_hint(path)}")
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
@@ -170,13 +184,13 @@ def open_lines(source: str) -> Lines[str]:
     """
     if source == STDIN:
         return _standard_input()
-    path = Path(source)
-    if path.is_file() or path.is_dir() or not path.exists():
-        return read_lines(path)
+    path = named(source, "a text file")
+    if is_file(path) or is_folder(path) or not exists(path):
+        return read_lines(source)
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError as error:
-        what = f"{source}: must be a text file, got {_kind(path)} that cannot be opened ({explain(error)})"
+        what = f"{source}: must be a text file, got {kind(path)} that cannot be opened ({explain(error)})"
         raise DataError(f"{what}; give the path of a file") from None
     return _arriving(handle, source, owned=True)
 
@@ -336,6 +350,8 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
 def _checked_start(raw: bytes, name: str) -> bytes:
     """The first line without a byte-order mark. Raises DataError where it shows that the text is in no lines of UTF-8
     at all, which would be answered as one line of nonsense."""
+    if (what := next((name for start, name in _OTHERS if raw.startswith(start)), None)) is not None:
+        raise DataError(f"{name}: must be lines of UTF-8, got {what}")
     if raw.startswith(_MARKS) or _has_wide_characters(raw):
         raise DataError(
             f"{name}: must be UTF-8, got what looks like UTF-16; convert it: iconv -f UTF-16 -t UTF-8 OLD > NEW"
@@ -362,8 +378,3 @@ def _unreadable(name: str, error: OSError, number: int = 0) -> DataError:
     where = f" at line {number + 1}" if number else ""
     advice = "give a file that is open for reading" if error.errno == errno.EBADF else "give a file that can be read"
     return DataError(f"{name}: must be readable, got {explain(error)}{where}; {advice}")
-
-
-def _kind(path: Path) -> str:
-    kinds = {"a folder": path.is_dir, "a socket": path.is_socket, "a pipe": path.is_fifo}
-    return next((name for name, holds in kinds.items() if holds()), "a device")

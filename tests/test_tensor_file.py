@@ -169,3 +169,16 @@ def test_what_is_not_aligned_is_copied(tmp_path):
     (tmp_path / "m").write_bytes(file_of(header, data))
     tensors, _ = map_tensors(tmp_path / "m")
     assert tensors["b"].flags.aligned and tensors["b"].tolist() == [1.5, -2]
+
+
+def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    """Who removes it, as is advised for a damaged one, loses a good model."""
+    write_tensors(tmp_path / "m.safetensors", {"a": np.zeros(3, np.float32)}, {})
+
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(CheckpointError, match="must be readable, got permission denied") as caught:
+        map_tensors(tmp_path / "m.safetensors")
+    assert "damaged" not in str(caught.value) and "remove" not in str(caught.value)

@@ -7,16 +7,20 @@ from pathlib import Path
 import click
 
 from nmt.cli.command import Command, version_option
+from nmt.cli.path_types import InputPath, NewFolder
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.option("-o", "--output", metavar="DIR", required=True, help="New folder for the averaged model.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option(
+    "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the averaged model."
+)
 @click.option("--last", type=click.IntRange(min=1), help="Average so many of the newest checkpoints.")
 @click.option("--best", type=click.IntRange(min=1), help="Average so many of the best checkpoints.")
 @click.option(
     "--checkpoint",
     "files",
+    type=InputPath(),
     metavar="NAME",
     multiple=True,
     show_default="none",

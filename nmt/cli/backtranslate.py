@@ -8,14 +8,23 @@ from typing import Any
 import click
 
 from nmt.cli.command import Command, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.path_types import InputPath, OutputPrefix
 
 _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "checkpoint", "sampling_topk")
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir")
-@click.argument("text", metavar="TEXT")
-@click.option("-o", "--output", "prefix", metavar="PREFIX", required=True, help="Prefix of the two files to write.")
+@click.argument("model_dir", type=InputPath())
+@click.argument("text", metavar="TEXT", type=InputPath())
+@click.option(
+    "-o",
+    "--output",
+    "prefix",
+    type=OutputPrefix(),
+    metavar="PREFIX",
+    required=True,
+    help="Prefix of the two files to write.",
+)
 @click.option(
     "--tag", metavar="WORD", default="<bt>", help="What the lines for the config name as the tag of these pairs."
 )
@@ -46,6 +55,8 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
         nmt-backtranslate runs/large-de-en data/train.de -o data/distilled --beam-size 1
     """
     from nmt.cli.streams import check_apart, say, tell
+    from nmt.errors import DataError
+    from nmt.paths import exists
     from nmt.storage.saved_model import load_saved_model
 
     data = load_saved_model(Path(model_dir), options["checkpoint"], task="translation").config.data
@@ -57,6 +68,8 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
             f"warning: {text}: TEXT must be {data.src.lang}, which the model translates from, and by its name this is "
             f"{data.tgt.lang}"
         )
+    if exists(copy) and not _same_lines(copy, text):
+        raise DataError(f"{copy}: must be new or hold the lines of {text}, got another file; choose another PREFIX")
     _translate(model_dir, text, made, options)
     count = _copy(text, copy, made)
     say(f"pairs\t{count}\t{copy}\t{made}")
@@ -76,6 +89,15 @@ def _check_output(prefix: str, made: Path) -> None:
             f"{made}: must be new, or what this command began, got a file without its record {record.name}; move it "
             "away, or name another PREFIX"
         )
+
+
+def _same_lines(copy: Path, text: str) -> bool:
+    """Return whether a file holds the lines of a text, no more and no fewer."""
+    from itertools import zip_longest
+
+    from nmt.lines import read_lines
+
+    return all(one == other for one, other in zip_longest(read_lines(copy), read_lines(text)))
 
 
 def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from nmt.cli.command import Command, checkpoint_option, version_option
+from nmt.cli.path_types import InputPath, OutputPlace
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.argument("output", metavar="MODEL.nmt")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.argument("output", metavar="MODEL.nmt", type=OutputPlace())
 @checkpoint_option()
 @click.option(
     "--card", is_flag=True, help="Also write MODEL.md, a page that says what the model is, as model hubs have it."
@@ -35,16 +34,20 @@ def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> N
     """
     from nmt.cli.streams import tell
     from nmt.errors import CheckpointError
+    from nmt.paths import check_prefix, exists
     from nmt.storage.model_card import write_card
     from nmt.storage.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
 
-    path = Path(output)
+    path = check_prefix(output, "MODEL.nmt")
     if path.suffix != BUNDLE_SUFFIX:
         raise CheckpointError(f"{output}: must end in {BUNDLE_SUFFIX}, got another name; rename it")
     page = path.with_suffix(".md")
-    if card and page.exists():
-        raise CheckpointError(f"{page}: must be a new file, got one that is there; remove it, or choose another name")
-    saved = load_saved_model(Path(model_dir), checkpoint)
+    for there in [path, *([page] if card else [])]:
+        if exists(there):
+            raise CheckpointError(
+                f"{there}: must be a new file, got one that is there; remove it, or choose another name"
+            )
+    saved = load_saved_model(model_dir, checkpoint)
     save_bundle(path, saved)
     parts = ["parameters", "subwords"]
     parts += ["shortlist"] if saved.shortlist is not None else []

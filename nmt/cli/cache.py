@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from nmt.cli.command import Command, threads_option, version_option
+from nmt.cli.path_types import InputPath
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("work", type=click.Choice(["list", "clear", "fill"]), default="list")
-@click.argument("models", metavar="[MODEL_DIR]...", nargs=-1)
+@click.argument("models", metavar="[MODEL_DIR]...", nargs=-1, type=InputPath())
 @threads_option()
 @version_option()
 def cache(work: str, models: tuple[str, ...], threads: int | None) -> None:
@@ -34,6 +36,7 @@ def cache(work: str, models: tuple[str, ...], threads: int | None) -> None:
         nmt-cache fill runs/de-en
     """
     from nmt.errors import NMTError
+    from nmt.paths import kind
     from nmt.rnn.kernels.store import store
 
     kept = store()
@@ -42,6 +45,11 @@ def cache(work: str, models: tuple[str, ...], threads: int | None) -> None:
     if kept.folder is None:
         raise NMTError(
             "nmt-cache: there must be a folder for machine code, got none; set NMT_CACHE_DIR to one of yours"
+        )
+    wanted = os.environ.get("NMT_CACHE_DIR")
+    if wanted and Path(wanted) not in kept.folder.parents:
+        raise NMTError(
+            f"{wanted}: NMT_CACHE_DIR must be a folder that can be written, got {kind(Path(wanted))}; set another"
         )
     if work == "clear":
         _clear(kept.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import math
 import signal
@@ -29,6 +30,17 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, functions: int = 30, **extra: Any) -> None:
         super().__init__(*arguments, **extra)
         self._functions = functions
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, and refuse an option given twice that takes one value: the first would be passed over in silence."""
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            for param in order:
+                once = isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count)
+                if once and order.count(param) > 1:
+                    raise click.UsageError(f"{max(param.opts, key=len)} must be given once, got it twice.", ctx)
+        return super().parse_args(ctx, args)
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Parse; --help and --version write here."""
@@ -91,6 +103,26 @@ def _one_line() -> Iterator[None]:
                 "memory: must hold the model and a batch, got too little; lower the batch size, or take a smaller model"
             )
         ) from None
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            raise
+        from nmt.files import explain, remedy
+        from nmt.paths import shown
+
+        where = shown(error.filename) if isinstance(error.filename, str) else "the system"
+        raise Refusal(
+            click.ClickException(f"{where}: must be usable, got {explain(error)}; {remedy(error)}")
+        ) from error
+
+
+_OF_THE_MACHINE = frozenset(
+    getattr(errno, name, None)
+    for name in (
+        *("EACCES", "EPERM", "EROFS", "ENAMETOOLONG", "ELOOP", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "EIO", "ENOMEM"),
+        "EAGAIN",
+    )
+) - {None}
+"""What the system refuses whatever a program does right."""
 
 
 class Setting(click.ParamType):

@@ -19,6 +19,7 @@ from nmt.cli.streams import check_apart, tell, write_errors
 from nmt.cli.tables import FORMATS, Columns, Part, Translate, count_rows, format_of, translate_part
 from nmt.errors import DataError
 from nmt.files import explain, read_small, write_bytes
+from nmt.paths import check_folder, check_output, ends_in_slash, exists, is_file, is_folder, kind, listed, named, shown
 
 RECORD_NAME = ".nmt-translate.json"
 _MOST_RECORD_BYTES = 16 * 2**20
@@ -63,7 +64,7 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
     """
     found: dict[Path, Path] = {}
     for place in inputs:
-        for source, relative in _files(Path(place)):
+        for source, relative in _files(named(place)):
             if relative in found:
                 raise DataError(
                     f"{source}: must have a name of its own below {output}, got that of {found[relative]}; rename it, "
@@ -97,12 +98,12 @@ class Work:
     size: int
 
 
-def translate_all(inputs: Sequence[str], output: Path, shard: tuple[int, int] | None, work: Work, run: Any) -> None:
+def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | None, work: Work, run: Any) -> None:
     """Translate files, or this shard of them, into a folder; one table that is not divided into a file.
 
     Args:
         inputs: Files and folders.
-        output: Where to write.
+        place: Where to write; a name that ends in a slash is a folder's.
         shard: Number and how many there are; None for all in one.
         work: What to do with rows.
         run: All that translations depend on, which the folder records.
@@ -110,20 +111,42 @@ def translate_all(inputs: Sequence[str], output: Path, shard: tuple[int, int] | 
     Raises:
         DataError: A file cannot be read or written, or the folder holds something else.
     """
-    if shard is None and len(inputs) == 1 and Path(inputs[0]).is_file() and not output.is_dir():
-        source = Path(inputs[0])
-        check_apart({"-o": str(output)}, {"INPUT": str(source)})
-        _translate(Task(source, output, 0, 1), work)
+    one = named(inputs[0])
+    if shard is None and len(inputs) == 1 and is_file(one) and not (ends_in_slash(place) or is_folder(Path(place))):
+        target = check_output(place, "-o")
+        check_apart({"-o": place}, {"INPUT": inputs[0]})
+        _translate(Task(one, target, 0, 1), work)
         return
+    output = check_folder(place, "-o")
     tasks = tasks_of(inputs, output, shard or (0, 1))
     check_record(output, run)
-    done = bad = 0
+    done = bad = there = 0
+    failed: list[DataError] = []
     for task in tasks:
         check_apart({"-o": str(task.target)}, {"INPUT": str(task.source)})
-        if task.target.exists():
+        if exists(task.target):
+            there += 1
             continue
-        done, bad = done + 1, bad + _translate(task, work)
-    tell(f"{done:,} files translated, {len(tasks) - done:,} were there already; {bad:,} rows with errors")
+        try:
+            bad += _translate(task, work)
+        except DataError as error:
+            if isinstance(error.__cause__, OSError):  # it cannot be written: nor can the others
+                raise
+            failed.append(error)
+            tell(f"warning: {error}")
+        else:
+            done += 1
+    tell(f"{_counted(done, 'file')} translated, {there:,} were there already; {_counted(bad, 'row')} with errors")
+    if failed:
+        raise DataError(
+            f"{place}: must get a translation of each file, got {len(failed)} of {len(tasks)} that could not be "
+            f"translated, the first: {failed[0]}"
+        )
+
+
+def _counted(number: int, what: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _translate(task: Task, work: Work) -> int:
@@ -137,7 +160,7 @@ def _translate(task: Task, work: Work) -> int:
     part = Part(task.source, first, end)
     errors = translate_part(part, form, task.target, work.columns, work.translate, work.size)
     if errors:
-        tell(f"warning: {task.target}: {errors:,} rows have an error, which column {work.columns.errors} tells")
+        tell(f"warning: {task.target}: an error in {_counted(errors, 'row')}, told in the column {work.columns.errors}")
     return errors
 
 
@@ -167,19 +190,25 @@ def check_record(output: Path, run: dict[str, Any]) -> None:
 def is_corpus(inputs: Sequence[str], form: str | None, shard: tuple[int, int] | None) -> bool:
     """Whether whole files are asked for, and not lines as they come."""
     table = (form or format_of(Path(inputs[0]))) in FORMATS[1:]
-    return len(inputs) > 1 or shard is not None or table or Path(inputs[0]).is_dir()
+    return len(inputs) > 1 or shard is not None or table or is_folder(named(inputs[0]))
 
 
 def _files(path: Path) -> list[tuple[Path, Path]]:
     """The files that an argument stands for, with their names below the output. Raises DataError where there is
     none."""
-    if path.is_file():
+    if is_file(path):
         return [(path, Path(path.name))]
-    if not path.is_dir():
-        raise DataError(f"{path}: must be a file or a folder, got nothing there; give what is to be translated")
-    inside = [one for one in sorted(path.rglob("*")) if one.is_file()]
-    found = [(one, one.relative_to(path)) for one in inside]
+    if not is_folder(path):
+        raise DataError(
+            f"{shown(path)}: must be a file or a folder, got {kind(path)}; give what is to be translated, and name "
+            "what is to be written by -o"
+        )
+    found = [(one, one.relative_to(path)) for one in listed(path)]
     found = [(one, name) for one, name in found if not any(part.startswith((".", "_")) for part in name.parts)]
+    for one, _ in found:
+        if not exists(one):
+            tell(f"warning: {shown(one)}: left out, a link to nothing")
+    found = [(one, name) for one, name in found if is_file(one)]
     if not found:
         raise DataError(f"{path}: must hold files to translate, got none; give another folder")
     return found

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 2**28
 _CHUNK_BATCHES = 32
-_FOR_LINES = ("scores", "output_format", "alignments", "plot_attention", "prefix", "constraints", "resume")
+_FOR_LINES = ("scores", "n_best", "output_format", "alignments", "plot_attention", "prefix", "constraints", "resume")
 """Options that are of lines, by their names."""
 
 
 def check_document_options(source: str, options: dict[str, Any]) -> None:
     """Raise UsageError for what means nothing for a document."""
-    given = [f"--{name.replace('_', '-')}" for name in _FOR_LINES if options[name]]
+    given = [f"--{name.replace('_', '-')}" for name in _FOR_LINES if options.get(name)]
     if given:
         raise click.UsageError(f"--format {options['form']} goes without {', '.join(given)}, which are for lines.")
     if options["form"] == "auto" and source == STDIN:

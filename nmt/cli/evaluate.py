@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.command import Command, beam_options, running_options
-from nmt.cli.search_options import language_model_options
+from nmt.cli.path_types import InputPath, OutputFile
+from nmt.cli.search_options import language_model_options, tell_needs
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
 
 if TYPE_CHECKING:
@@ -31,20 +32,27 @@ class MetricNames(click.ParamType):
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="[MODEL_DIR]", required=False)
-@click.option("--src", metavar="FILE", help="Source text: to translate with MODEL_DIR, or to show beside --hyp.")
-@click.option("--hyp", metavar="FILE", help="Translations to score, instead of MODEL_DIR and --src.")
+@click.argument("model_dir", metavar="[MODEL_DIR]", required=False, type=InputPath())
+@click.option(
+    "--src", type=InputPath(), metavar="FILE", help="Source text: to translate with MODEL_DIR, or to show beside --hyp."
+)
+@click.option("--hyp", type=InputPath(), metavar="FILE", help="Translations to score, instead of MODEL_DIR and --src.")
 @click.option(
     "--compare",
+    type=InputPath(),
     metavar="A B",
     nargs=2,
     help="Translations of two systems, tested against each other; or two files of --json, set beside each other.",
 )
 @click.option(
-    "--ref", metavar="FILE", multiple=True, help="What a person wrote, line by line; may be repeated.  [required]"
+    "--ref",
+    type=InputPath(),
+    metavar="FILE",
+    multiple=True,
+    help="What a person wrote, line by line; may be repeated.  [required]",
 )
 @click.option("--ref-separator", metavar="TEXT", help="What stands between several references in one line of --ref.")
-@click.option("-o", "--output", metavar="FILE", help="Also write the translations to this file.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Also write the translations to this file.")
 @click.option("--lowercase", is_flag=True, help="Compare without regard to case.")
 @click.option(
     "--tokenize",
@@ -62,14 +70,24 @@ class MetricNames(click.ParamType):
 )
 @click.option("--confidence", is_flag=True, help="Also 95 % confidence intervals, by bootstrap over the lines.")
 @click.option("--buckets", is_flag=True, help="Also by length of the reference, and by frequency of words.")
-@click.option("--frequencies", metavar="FILE", help="With --buckets: the text whose words are counted, not --ref.")
+@click.option(
+    "--frequencies",
+    type=InputPath(),
+    metavar="FILE",
+    help="With --buckets: the text whose words are counted, not --ref.",
+)
 @click.option(
     "--differences",
     type=click.IntRange(min=0),
     default=10,
     help="With --compare: sentences to show, those that differ most in chrF.",
 )
-@click.option("--tsv", metavar="FILE", help="Also write source, translation, references as columns, for other metrics.")
+@click.option(
+    "--tsv",
+    type=OutputFile(),
+    metavar="FILE",
+    help="Also write source, translation, references as columns, for other metrics.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of tables.")
 @click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
 @language_model_options()
@@ -108,6 +126,7 @@ def evaluate(
     if compare and not ref:
         say(_beside(compare, options["as_json"]))
         return
+    tell_needs()
     given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
     given |= {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
     inputs: dict[str, str | list[Path]] = {

@@ -12,7 +12,7 @@ from typing import Any
 from nmt.errors import DataError
 from nmt.evaluate import Score, format_table, score_translations, split_references
 from nmt.evaluate.compare import Bucket, PairedScore, by_frequency, by_length, compare, differences
-from nmt.lines import open_lines, read_text
+from nmt.lines import Lines, open_lines, read_text
 
 
 @dataclass
@@ -20,11 +20,13 @@ class Evaluation:
     """References, sources where there are any, and what is asked for.
 
     references: Texts of them; None where a line has no more. sources: Lines, or none. options: Of the command.
+    frequencies: A text of whose words there are numbers, open.
     """
 
     references: list[list[str | None]]
     sources: list[str]
     options: dict[str, Any]
+    frequencies: Lines[str] | None
 
     @classmethod
     def reading(
@@ -41,7 +43,8 @@ class Evaluation:
         references: list[list[str | None]] = [[*text] for text in texts]
         if separator:
             references = split_references(references, separator)
-        return cls(references, [] if src is None else read_text(src), options)
+        frequencies = None if options["frequencies"] is None else open_lines(options["frequencies"])
+        return cls(references, [] if src is None else read_text(src), options, frequencies)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
         """The translations of files. Raises DataError where one has another number of lines than the sources."""
@@ -108,7 +111,7 @@ class Evaluation:
         if not self.options["buckets"]:
             return {}
         text = self.options["frequencies"]
-        lines = None if text is None else open_lines(text)
+        lines = self.frequencies
         return {
             "chrF by words of the reference": by_length(systems, self.references, **self._how()),
             "F1 of words by how often they are in the " + ("references" if text is None else text): by_frequency(

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from nmt.cli.command import Command, checkpoint_option, version_option
+from nmt.cli.path_types import InputPath, NewFolder
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.option("-o", "--output", metavar="DIR", required=True, help="New folder for what is written.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option("-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for what is written.")
 @click.option("--to", "form", type=click.Choice(["numpy", "onnx"]), required=True, help="What to write.")
 @checkpoint_option()
 @version_option()
@@ -21,6 +22,8 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
     --to numpy writes weights.npz, model.json with settings and units, and plain_numpy.py: one page that needs NumPy
     alone, translates greedily and scores. It is slow, and there to be read: how a model is computed is no secret of
     this toolkit. It knows recurrent models of LSTM or GRU cells, in float32.
+
+    Both read and write units, as the .spm files beside them cut text: spm_encode --model=joint.spm.
 
     --to onnx writes encoder.onnx, which reads a batch of sources, decoder.onnx, one step of the decoder, and
     run_onnx.py, one page that translates with them in ONNX Runtime. It needs the package onnx: pip install
@@ -38,7 +41,8 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
 
     out = Path(output)
     save = {"numpy": save_numpy, "onnx": save_onnx}[form]
-    save(out, load_saved_model(Path(model_dir), checkpoint))
+    save(out, load_saved_model(model_dir, checkpoint))
+    tell("its page takes units: cut text by the .spm files beside it, spm_encode --model=joint.spm")
     tell(f"{output}: {sum(file.stat().st_size for file in out.iterdir()):,} bytes as {form}")
 
 

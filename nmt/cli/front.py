@@ -35,6 +35,13 @@ class Front(Command, click.Group):
     """A group whose commands are those of `entry.COMMANDS`, each imported when it is asked for: `nmt train` loads what
     `nmt-train` does, and the list of commands loads all, which import nothing heavy."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; without a word show the list of commands."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order in which they are defined: training comes first."""
         return list(COMMANDS)

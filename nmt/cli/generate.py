@@ -13,6 +13,7 @@ import click
 
 from nmt.cli.command import Command, WholeSetting, beam_options, running_options
 from nmt.cli.formats import FORMATS, finite, output_of
+from nmt.cli.path_types import InputPath, OutputFile
 from nmt.cli.search_options import search_options, tell_unused
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ _CHUNK_BATCHES = 8
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.argument("source", metavar="[PROMPTS]", required=False)
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.argument("source", metavar="[PROMPTS]", required=False, type=InputPath())
 @click.option("--prompt", metavar="TEXT", multiple=True, help="A beginning to go on with; may be repeated.")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - is stdout.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Where to write; - is stdout.")
 @click.option(
     "-n",
     "--samples",

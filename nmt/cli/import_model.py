@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from nmt.cli.command import Command, version_option
+from nmt.cli.path_types import InputPath, NewFolder
 
 
 @click.command("import", cls=Command, context_settings={"show_default": True})
-@click.argument("source", metavar="SOURCE")
-@click.option("-o", "--output", metavar="DIR", required=True, help="New folder for the model.")
+@click.argument("source", metavar="SOURCE", type=InputPath())
+@click.option("-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the model.")
 @click.option("--from", "kind", metavar="KIND", help="What SOURCE is; found out by itself if not given.")
 @click.option("--member", metavar="NAME", help="Which file of a folder or wheel, where there are several.")
 @click.option("--src-lang", metavar="NAME", default="src", help="What the source language is called.")

@@ -7,11 +7,14 @@ from pathlib import Path
 import click
 
 from nmt.cli.command import Command, cells_option, checkpoint_option, version_option
+from nmt.cli.path_types import InputPath, NewFolder
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.option("-o", "--output", metavar="DIR", required=True, help="New folder for the model in int8.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option(
+    "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the model in int8."
+)
 @checkpoint_option()
 @cells_option()
 @version_option()
@@ -28,11 +31,14 @@ def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[s
         nmt-evaluate runs/de-en-int8 --src test.de --ref test.en
     """
     from nmt.cli.streams import tell
+    from nmt.errors import CheckpointError
     from nmt.storage.model_folder import BEST_NAME
     from nmt.storage.quantised_model import save_quantised
     from nmt.storage.saved_model import load_saved_model
 
-    saved, out = load_saved_model(Path(model_dir), checkpoint, cells=cells), Path(output)
+    saved, out = load_saved_model(model_dir, checkpoint, cells=cells), Path(output)
+    if "quantization" in saved.content:
+        raise CheckpointError(f"{model_dir}: must be a model in float32, got one in int8; copy it, or use it as it is")
     save_quantised(out, saved)
     size = (out / BEST_NAME).stat().st_size
     former = sum(array.nbytes for array in saved.params.values())

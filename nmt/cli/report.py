@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING
 import click
 
 from nmt.cli.command import Command, version_option
+from nmt.cli.path_types import InputPath, OutputFile
 
 if TYPE_CHECKING:
     from nmt.report import Run
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("folders", metavar="MODEL_DIR...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", default="report.html", help="The page to write; - is stdout.")
+@click.argument("folders", metavar="MODEL_DIR...", nargs=-1, required=True, type=InputPath())
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    metavar="FILE",
+    default="report.html",
+    help="The page to write; - is stdout.",
+)
 @click.option("--title", metavar="TEXT", default="Training report", help="The page's heading.")
 @click.option(
     "--attention",
@@ -39,6 +47,7 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int) ->
     from nmt.cli.streams import output_lines, tell
     from nmt.report import read_run, report_page
 
+    _check_page(output)
     runs = [read_run(Path(folder)) for folder in dict.fromkeys(folders)]
     pictures = {run.name: _pictures(run, attention) for run in runs}
     page = report_page(runs, pictures, title)
@@ -46,6 +55,23 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int) ->
         writer.write(page.rstrip("\n"))
     if output != "-":
         tell(f"{output}: {len(runs)} run{'s' if len(runs) > 1 else ''}, {len(page.encode()):,} bytes")
+
+
+def _check_page(output: str) -> None:
+    """Raise DataError where the file to write is there and is no page: somebody's config, say."""
+    from nmt.errors import DataError
+    from nmt.files import explain
+    from nmt.paths import is_file, shown
+
+    try:
+        if output == "-" or not is_file(Path(output)):
+            return
+        with Path(output).open("rb") as file:
+            start = file.read(64).lstrip().lower()
+    except OSError as error:
+        raise DataError(f"{shown(output)}: must be writable, got {explain(error)}; choose another place") from None
+    if start and not start.startswith(b"<!doctype html"):
+        raise DataError(f"{shown(output)}: must be a page to write over, got another file; choose another name")
 
 
 def _pictures(run: Run, most: int) -> list[str]:
@@ -59,7 +85,7 @@ def _pictures(run: Run, most: int) -> list[str]:
     if not sources or run.settings.get("task") == "lm":
         return []
     try:
-        translator = Translator.load(run.name)
+        translator = Translator.load(run.folder)
         found = translator.translate_nbest(sources, n_best=1, details=True)
     except NMTError as error:
         tell(f"warning: {run.name}: no attention is drawn: {error}")

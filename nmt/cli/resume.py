@@ -14,12 +14,16 @@ import os
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nmt.cli.streams import LineWriter, Record, closing_quietly, write_errors
 from nmt.errors import DataError
 from nmt.files import lock_alone, read_small, write_bytes
 from nmt.lines import Lines
+from nmt.paths import named
+
+if TYPE_CHECKING:
+    from nmt.inference.translator import Translator
 
 RECORD_SUFFIX = ".resume.json"
 _MOST_RECORD_BYTES = 16 * 2**20
@@ -80,7 +84,7 @@ class Continued:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
         raise DataError(
-            f"{self._path}: must have been begun with --resume to be gone on with, got one without its record "
+            f"{self._path}: must be new or begun by this command, got one without its record "
             f"{self._record_path.name}; remove it, or write elsewhere"
         )
 
@@ -101,6 +105,33 @@ class Continued:
         )
 
 
+def identity(job: Any, translator: Translator, model_dir: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return all that answers depend on, besides the input: for the record of --resume. Threads, batch size and device
+    are not among it."""
+    from nmt.inference.translation import SearchSettings, chosen_settings
+    from nmt.rnn.devices import resolved_dtype
+    from nmt.storage.saved_model import load_saved_model
+
+    config = translator.config
+    lm = config.decoding.lm if options["lm"] is None else options["lm"]
+    settings = {name: value for name, value in job.search.items() if name in SearchSettings.__annotations__}
+    run = chosen_settings(config.decoding, settings)  # type: ignore[arg-type] # a dictionary of them
+    del run["batch_size"]
+    return run | {
+        "model": load_saved_model(model_dir, options["checkpoint"]).digest,
+        "ensemble": [load_saved_model(other, options["checkpoint"]).digest for other in options["ensemble"]],
+        "ensemble_average": options["ensemble_average"],
+        "language model": None if lm is None else load_saved_model(lm).digest,
+        "compute_dtype": resolved_dtype(options["compute_dtype"] or config.compute_dtype),
+        "output_format": job.form,
+        **{name: job.search[name] for name in ("n_best", "replace_unk", "shortlist", "dictionary")},
+        "glossary": job.glossary,
+        "forbid": job.forbidden,
+        "prefix_text": job.prefix,
+        "constraint_text": job.constraints,
+    }
+
+
 @contextlib.contextmanager
 def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *, tsv: bool) -> Iterator[Continued]:
     """Open a file that an earlier run may have begun, to write behind the last whole answer.
@@ -118,7 +149,8 @@ def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *,
         DataError: It cannot be written, is written by another run at this moment, or holds answers to other lines, of
             another model or with other settings; it is untouched then.
     """
-    path = Path(target)
+    path = named(target)
+    named(f"{target}{RECORD_SUFFIX}")  # may be too long where the name itself is not
     if path.exists() and not path.is_file():
         raise DataError(f"{target}: must be a file for --resume, got something else; name a file")
     with write_errors(target):

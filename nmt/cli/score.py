@@ -13,6 +13,7 @@ import click
 
 from nmt.cli.command import Command, WholeSetting, checkpoint_option, running_options
 from nmt.cli.formats import finite
+from nmt.cli.path_types import InputPath, OutputFile
 from nmt.cli.search_options import language_model_options
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ _CHUNK = 2048
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.option("--src", metavar="FILE", help="Source text, a sentence a line; a language model has none.")
-@click.option("--tgt", metavar="FILE", required=True, help="Its translations, line by line; or text.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option(
+    "--src", type=InputPath(), metavar="FILE", help="Source text, a sentence a line; a language model has none."
+)
+@click.option("--tgt", type=InputPath(), metavar="FILE", required=True, help="Its translations, line by line; or text.")
 @click.option("--independent", is_flag=True, help="Language models: score each line by itself, not after the others.")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write; - is stdout.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Where to write; - is stdout.")
 @click.option("--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Columns or JSON objects.")
 @click.option(
     "--batch-size",
@@ -69,11 +72,14 @@ def score(
     """
     from nmt.cli.streams import check_apart, output_lines, telling_notices
     from nmt.storage.model_folder import model_files
+    from nmt.storage.saved_model import load_saved_model
 
     if src is not None and independent:
         raise click.UsageError("--independent is for language models, which have no --src.")
     if src is None and (lm is not None or lm_weight is not None):
         raise click.UsageError("--lm and --lm-weight are for translations, which have --src.")
+    if src is None and load_saved_model(model_dir, loading["checkpoint"], cells=loading["cells"]).config.task != "lm":
+        raise click.UsageError("Give --src, the text that --tgt translates: MODEL_DIR holds a translator.")
     inputs: dict[str, str | list[Path]] = {"--tgt": tgt, "a file of the model": model_files(Path(model_dir))}
     check_apart({"-o": output}, inputs if src is None else {"--src": src, **inputs})
     name = src if src is not None else tgt

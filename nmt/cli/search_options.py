@@ -7,8 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from nmt.cli.command import NumberSetting, Setting, WholeSetting
+from nmt.cli.path_types import InputPath
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
@@ -81,6 +83,38 @@ def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
             tell(f"warning: {name} changes nothing without {needed}")
 
 
+_OF_A_MODEL = (
+    *("shortlist", "lm", "lm_weight", "beam_size", "length_penalty", "batch_size", "checkpoint"),
+    *("compute_dtype", "threads", "device", "cells"),
+)
+_NEEDED_BESIDE: dict[str, tuple[str, str | None]] = {
+    "column": ("a table", None),
+    "output_column": ("a table", None),
+    "alignment_type": ("--alignments", "alignments"),
+    "split": ("--format", "form"),
+    "ensemble_average": ("--ensemble", "ensemble"),
+    "glossary_bonus": ("--glossary", "glossary"),
+    "differences": ("--compare", "compare"),
+    **dict.fromkeys(_OF_A_MODEL, ("MODEL_DIR", "model_dir")),
+}
+"""By parameter: what it does nothing without, and the parameter that is; None where the command at work has none."""
+
+
+def tell_needs() -> None:
+    """Tell of each option of the running command that was typed and changes nothing without another one."""
+    from nmt.cli.streams import tell
+
+    context = click.get_current_context()
+    typed = {one.name: one for one in context.command.params if _is_typed(context, one)}
+    for key, (needed, beside) in _NEEDED_BESIDE.items():
+        if key in typed and beside not in typed:
+            tell(f"warning: {max(typed[key].opts, key=len)} changes nothing without {needed}")
+
+
+def _is_typed(context: click.Context, param: click.Parameter) -> bool:
+    return context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+
+
 def language_model_options() -> Callable[[Any], Any]:
     """Return the options of a language model beside the translator, which all commands that put probabilities to
     translations share."""
@@ -89,6 +123,7 @@ def language_model_options() -> Callable[[Any], Any]:
     def decorate(function: Any) -> Any:
         lm = click.option(
             "--lm",
+            type=InputPath(),
             metavar="MODEL",
             show_default="decoding.lm of the config, there none",
             help="Language model with the target's subwords that is heard too: a folder or a file of nmt-bundle.",

@@ -16,10 +16,11 @@ from nmt.cli.command import (
     threads_option,
     version_option,
 )
+from nmt.cli.path_types import InputPath
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=InputPath())
 @click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for the whole network.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, help="Port to listen on; 0 for any free one.")
 @threads_option()
@@ -28,7 +29,10 @@ from nmt.cli.command import (
 @click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each sentence.")
 @click.option("--split/--no-split", default=True, help="Cut paragraphs into sentences, or take each line as one.")
 @click.option(
-    "--keys", metavar="FILE", help="Answer only who has a key: lines of a key, and a tab and requests a minute."
+    "--keys",
+    type=InputPath(),
+    metavar="FILE",
+    help="Answer only who has a key: lines of a key, and a tab and requests a minute.",
 )
 @click.option("--requests-per-minute", type=click.IntRange(0), default=0, help="Of a client; 0 is no limit.")
 @click.option("--max-characters", type=click.IntRange(0), default=50_000, help="Of a request; 0 is no limit.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option, version_option
+from nmt.cli.path_types import InputPath
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
@@ -24,11 +25,27 @@ Ids = tuple[list[list[int]], list[list[int]]]
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.option("--src", metavar="FILE", show_default="data.train of the config", help="Source text to learn from.")
-@click.option("--tgt", metavar="FILE", show_default="data.train of the config", help="Its translations.")
-@click.option("--dev-src", metavar="FILE", show_default="data.dev of the config", help="Source text to measure with.")
-@click.option("--dev-tgt", metavar="FILE", show_default="data.dev of the config", help="Its translations.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option(
+    "--src",
+    type=InputPath(),
+    metavar="FILE",
+    show_default="data.train of the config",
+    help="Source text to learn from.",
+)
+@click.option(
+    "--tgt", type=InputPath(), metavar="FILE", show_default="data.train of the config", help="Its translations."
+)
+@click.option(
+    "--dev-src",
+    type=InputPath(),
+    metavar="FILE",
+    show_default="data.dev of the config",
+    help="Source text to measure with.",
+)
+@click.option(
+    "--dev-tgt", type=InputPath(), metavar="FILE", show_default="data.dev of the config", help="Its translations."
+)
 @click.option("--pairs", type=click.IntRange(min=1), default=200_000, help="Pairs of lines to learn from, at most.")
 @click.option(
     "--translated",
@@ -100,6 +117,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
         **kept,
         "miss_percent": {name: counted.rate for name, counted in misses.items()},
     }
+    _check_misses(folder / SHORTLIST_NAME, misses["translation"].rate, options)
     save_shortlist(folder / SHORTLIST_NAME, found, content)
     if translator.lengths is None:
         _save_lengths(folder / LENGTHS_NAME, lengths)
@@ -147,11 +165,24 @@ def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list
     return texts
 
 
+def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
+    """Raise DataError where a shortlist leaves out more than --most-missed allows, unless --frequent has been given."""
+    from nmt.errors import DataError
+
+    if options["frequent"] is None and rate > options["most_missed"]:
+        raise DataError(
+            f"{path}: must miss at most {options['most_missed']:g} % of what the model says (--most-missed), got "
+            f"{rate:.2f} % with all words of the text; nothing is written: look whether --src and --tgt are swapped, "
+            "give more text, or raise --most-missed"
+        )
+
+
 def _check_folder(folder: Path) -> None:
     """Raise CheckpointError for a bundle: a shortlist is written into a folder."""
     from nmt.errors import CheckpointError
+    from nmt.paths import is_folder
 
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise CheckpointError(
             f"{folder}: must be a model folder, got a file; learn the shortlist in the folder, then bundle it again"
         )

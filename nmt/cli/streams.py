@@ -40,7 +40,8 @@ class LineWriter:
     def write(self, text: str) -> None:
         """Write one line. Raises DataError if there is no room."""
         with write_errors(self._name):
-            self._stream.write(text.encode() + b"\n")
+            # Lone surrogates are bytes of a file's name that are not UTF-8: they are written as they are.
+            self._stream.write(text.encode(errors="surrogateescape") + b"\n")
 
     def flush(self) -> None:
         """Let the reader see what was written. Raises DataError if there is no room."""
@@ -143,7 +144,7 @@ def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path
         raise DataError(
             f"{' and '.join(streams)}: must not both be standard input, got - twice; give one of them as a file"
         )
-    taken: dict[tuple[int, int], str] = {}
+    taken: dict[tuple[int, int] | str, str] = {}
     for name, source in inputs.items():
         paths = [source, f"{source}.gz"] if isinstance(source, str) else source
         for path in paths:
@@ -161,12 +162,13 @@ def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path
         taken[known] = f"that of {name}"
 
 
-def _identity(path: str | Path, stream: int) -> tuple[int, int] | None:
-    """Which file on which disk a path, or `-` for a standard stream, leads to; None for what is no plain file."""
+def _identity(path: str | Path, stream: int) -> tuple[int, int] | str | None:
+    """Which file on which disk a path, or `-` for a standard stream, leads to; its whole name where nothing is there
+    yet; None for what is no plain file."""
     try:
         found = os.fstat(stream) if path == STDIN else os.stat(path)
     except OSError:
-        return None
+        return None if path == STDIN else os.path.realpath(path)
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 

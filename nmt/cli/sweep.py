@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from nmt.cli.command import Command, version_option
+from nmt.cli.path_types import InputPath, OutputFolder
 
 if TYPE_CHECKING:
     from nmt.train.sweep import Job
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("config_file", metavar="CONFIG.yaml")
+@click.argument("config_file", metavar="CONFIG.yaml", type=InputPath())
 @click.option(
     "--grid",
     metavar="KEY.PATH=V1,V2,...",
@@ -34,7 +35,14 @@ if TYPE_CHECKING:
 @click.option(
     "--threads", type=click.IntRange(min=1), show_default="all cores, divided by --jobs", help="Cores of each run."
 )
-@click.option("-o", "--output", metavar="DIR", show_default="model_dir of the config", help="For the runs' folders.")
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFolder(),
+    metavar="DIR",
+    show_default="model_dir of the config",
+    help="For the runs' folders.",
+)
 @version_option()
 def sweep(
     config_file: str,

@@ -78,36 +78,82 @@ def translate_part(part: Part, form: str, target: Path, columns: Columns, transl
         size: Rows at a time.
 
     Raises:
-        DataError: A file cannot be read or written, or is not of that form.
+        DataError: A file cannot be read or written, is not of that form, or has an error in every row: nothing is
+            written then.
     """
+    check_ending(target, form)
+    errors = _Errors()
     with write_errors(str(target)), replacing(target) as temporary:
         if form == "parquet":
-            return _translate_parquet(part, temporary, columns, translate, size)
-        with _packing(temporary, target.suffix == ".gz") as stream:
-            return (_translate_text if form == "text" else _translate_json)(part, stream, columns, translate, size)
+            _translate_parquet(part, temporary, columns, translate, size, errors)
+        else:
+            with _packing(temporary, target.suffix == ".gz") as stream:
+                work = _translate_text if form == "text" else _translate_json
+                work(part, stream, columns, translate, size, errors)
+        if errors.count and errors.count == errors.rows:
+            raise DataError(
+                f"{part.path}: must have a row that can be translated, got an error in all {errors.rows}, in the first "
+                f"one: {errors.first}; nothing is written"
+            )
+    return errors.count
 
 
-def _translate_text(part: Part, stream: BinaryIO, columns: Columns, translate: Translate, size: int) -> int:
+def check_ending(target: Path, form: str) -> None:
+    """Raise DataError where the name of a file says that it holds another form."""
+    named_form = format_of(target)
+    if named_form not in ("text", form):
+        raise DataError(
+            f"{target}: must end as INPUT does, got {form} in a file for {named_form}; the output has the form of INPUT"
+        )
+
+
+@dataclass
+class _Errors:
+    """How many rows there were, how many of them have an error, and the first of these errors."""
+
+    rows: int = 0
+    count: int = 0
+    first: str = ""
+
+    def note(self, errors: list[str]) -> None:
+        """Count rows with their errors, which are empty where there is none."""
+        self.rows += len(errors)
+        self.count += sum(map(bool, errors))
+        self.first = self.first or next(filter(None, errors), "")
+
+
+def _translate_text(
+    part: Part, stream: BinaryIO, columns: Columns, translate: Translate, size: int, errors: _Errors
+) -> None:
     lines = islice(read_lines(part.path), part.first, part.end)
     while chunk := list(islice(lines, size)):
         for text in translate(cast(list[Any], chunk)).texts:
             stream.write(text.encode() + b"\n")
-    return 0
 
 
-def _translate_json(part: Part, stream: BinaryIO, columns: Columns, translate: Translate, size: int) -> int:
-    """Each line an object; one that is none becomes an object with an error."""
-    lines, bad = islice(_raw_lines(part.path), part.first, part.end), 0
+def _translate_json(
+    part: Part, stream: BinaryIO, columns: Columns, translate: Translate, size: int, errors: _Errors
+) -> None:
+    """Each line an object; one that is none becomes an object with an error. What an object has stays."""
+    lines = islice(_raw_lines(part.path), part.first, part.end)
     while chunk := list(islice(lines, size)):
         records = [_record(line, columns) for line in chunk]
         rows = translate([None if error else record[columns.text] for record, error in records])
         for index, (record, error) in enumerate(records):
             added = columns.of(rows, index)
             if error:
+                added = {name: value for name, value in added.items() if name not in record}
                 added[columns.errors] = error
-            bad += bool(added[columns.errors])
-            stream.write(json.dumps(record | added, ensure_ascii=False).encode(errors="surrogatepass") + b"\n")
-    return bad
+            errors.note([added[columns.errors]])
+            stream.write(_line(record | added))
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    """An object as a line; where it holds half of a surrogate pair, which UTF-8 lacks, in escapes."""
+    try:
+        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(record).encode() + b"\n"
 
 
 def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
@@ -126,11 +172,13 @@ def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
     return record, ""
 
 
-def _translate_parquet(part: Part, temporary: Path, columns: Columns, translate: Translate, size: int) -> int:
+def _translate_parquet(
+    part: Part, temporary: Path, columns: Columns, translate: Translate, size: int, errors: _Errors
+) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    bad = at = 0
+    at = 0
     with _parquet(part.path) as file:
         schema = file.schema_arrow
         _check_columns(part.path, schema.names, columns)
@@ -147,11 +195,10 @@ def _translate_parquet(part: Part, temporary: Path, columns: Columns, translate:
                     continue
                 batch = batch.slice(begin, end - begin)
                 rows = translate(batch.column(columns.text).to_pylist())
-                bad += sum(map(bool, rows.errors))
+                errors.note(rows.errors)
                 added = [columns.of(rows, index) for index in range(len(batch))]
                 arrays = [pyarrow.array([one[field.name] for one in added], field.type) for field in fields]
                 writer.write_batch(pyarrow.RecordBatch.from_arrays([*batch.columns, *arrays], schema=schema))
-    return bad
 
 
 def _check_columns(path: Path, names: list[str], columns: Columns) -> None:
@@ -188,6 +235,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
             number = 0
             while line := stream.readline(MAX_LINE_BYTES + 1):
                 number += 1
+                line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
                 if len(line) > MAX_LINE_BYTES:
                     raise DataError(
                         f"{path}: line {number} must have at most {MAX_LINE_BYTES:,} bytes, got more; give an object a "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nmt.cli.command import Command, Setting, WholeSetting, device_option, threads_option, version_option
+from nmt.cli.path_types import InputPath
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, functions=50, context_settings={"show_default": True})
-@click.argument("config_file", metavar="CONFIG.yaml")
+@click.argument("config_file", metavar="CONFIG.yaml", type=InputPath())
 @click.option(
     "--set",
     "overrides",

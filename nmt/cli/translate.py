@@ -13,8 +13,9 @@ from nmt.cli.command import Command, WholeSetting, beam_options, running_options
 from nmt.cli.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.corpora import Shard, is_corpus
 from nmt.cli.formats import FORMATS, alignment_line, output_of, soft_alignment_line
+from nmt.cli.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
 from nmt.cli.phrases import phrase_pairs, phrases
-from nmt.cli.search_options import language_model_options, search_options, tell_unused
+from nmt.cli.search_options import language_model_options, search_options, tell_needs, tell_unused
 
 if TYPE_CHECKING:
     from nmt.cli.meter import Meter
@@ -29,9 +30,9 @@ _CHUNK_BATCHES = 32
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR")
-@click.argument("inputs", metavar="[INPUT]...", nargs=-1)
-@click.option("-o", "--output", metavar="FILE", default="-", help="A file, or a folder (see above); - is stdout.")
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
+@writes("-o", "--output", kind=OutputPlace(), default="-", text="A file, or a folder (see above); - is stdout.")
 @click.option("--shard", type=Shard(), metavar="I/N", help="Translate part I of N of the input, into a folder.")
 @click.option(
     "--input-format",
@@ -63,20 +64,25 @@ _CHUNK_BATCHES = 32
     help="What INPUT is: a sentence a line, or a document (see above); auto goes by the ending of its name.",
 )
 @click.option("--split/--no-split", default=True, help="Cut a document's paragraphs into sentences, or lines are such.")
-@click.option("--alignments", metavar="FILE", help="Also write which words belong together, as 0-0 1-2 ...")
+@writes("--alignments", text="Also write which words belong together, as 0-0 1-2 ...")
 @click.option(
     "--alignment-type",
     type=click.Choice(["hard", "soft"]),
     default="hard",
     help="Pairs of words, or how much each word attends to every source word.",
 )
-@click.option("--plot-attention", metavar="DIR", help="Also write a picture of each line's attention, DIR/LINE.svg.")
+@writes(
+    "--plot-attention",
+    kind=OutputFolder(),
+    metavar="DIR",
+    text="Also write a picture of each line's attention, DIR/LINE.svg.",
+)
 @click.option("--replace-unk", is_flag=True, help="Put the source word attended to in the place of an unknown one.")
-@click.option("--dictionary", metavar="FILE", help="What --replace-unk puts for a word: lines of word, tab, word.")
+@reads("--dictionary", text="What --replace-unk puts for a word: lines of word, tab, word.")
 @click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
-@click.option("--prefix", metavar="FILE", help="What each translation begins with, line by line, in whole words.")
+@reads("--prefix", text="What each translation begins with, line by line, in whole words.")
 @click.option("--prefix-text", metavar="TEXT", show_default="none", help="What every translation begins with.")
-@click.option("--constraints", metavar="FILE", help="Phrases each translation must hold: in a line, between tabs.")
+@reads("--constraints", text="Phrases each translation must hold: in a line, between tabs.")
 @click.option(
     "--constraint-text",
     metavar="TEXT",
@@ -84,11 +90,11 @@ _CHUNK_BATCHES = 32
     show_default="none",
     help="A phrase every translation must hold; may be repeated.",
 )
-@click.option("--glossary", metavar="FILE", help="Preferred translations: lines of a phrase, a tab, its translation.")
-@click.option("--forbid", metavar="FILE", help="Words or phrases that no translation holds, one a line.")
+@reads("--glossary", text="Preferred translations: lines of a phrase, a tab, its translation.")
+@reads("--forbid", text="Words or phrases that no translation holds, one a line.")
 @click.option("--no-unk", is_flag=True, help="Never produce the unknown subword (decoding.generate_unk: false).")
 @search_options()
-@click.option("--ensemble", metavar="DIR", multiple=True, help="Translate with this model too; may be repeated.")
+@reads("--ensemble", metavar="DIR", multiple=True, text="Translate with this model too; may be repeated.")
 @click.option(
     "--ensemble-average",
     type=click.Choice(["log_prob", "prob"]),
@@ -133,11 +139,11 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         return
     source = inputs[0] if inputs else "-"
     from nmt.cli.meter import Meter
-    from nmt.cli.resume import continued_lines
+    from nmt.cli.resume import continued_lines, identity
     from nmt.cli.streams import in_step, output_lines, telling_notices
     from nmt.lines import open_lines
 
-    _check_files(source, model_dir, options)
+    _check(source, model_dir, options)
     job = _job(options)
     if options["form"] != "lines":
         _translate_document(job, model_dir, source, options)
@@ -152,7 +158,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         translator = _load(model_dir, options)
         _settle(job, translator)
         if options["resume"]:
-            run = _identity(job, translator, model_dir, options)
+            run = identity(job, translator, model_dir, options)
             tsv = job.form == "tsv"
             job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
             job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
@@ -168,9 +174,8 @@ _LINES_ONLY = (
 
 def _translate_document(job: _Job, model_dir: str, source: str, options: dict[str, Any]) -> None:
     """What --format asks for."""
-    from nmt.cli.documents import check_document_options, translate_document
+    from nmt.cli.documents import translate_document
 
-    check_document_options(source, options)
     translator = _load(model_dir, options)
     _settle(job, translator)
     translate_document(translator, source, options, job.search, (job.glossary, job.forbidden))
@@ -181,13 +186,19 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
     from nmt.batch import Rows, translate_rows
     from nmt.cli.corpora import Work, translate_all
     from nmt.cli.meter import Meter
+    from nmt.cli.resume import identity
     from nmt.cli.tables import Columns
 
+    if options["form"] != "lines":
+        raise click.UsageError(f"--format {options['form']} is for one document, not for tables, folders and shards.")
+    if options["column"] == options["output_column"]:
+        raise click.UsageError(f"--output-column {options['column']} must be another column than --column.")
     wrong = [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]
     if wrong:
         raise click.UsageError(f"{wrong[0]} is for lines of one text, not for tables, folders and shards.")
     if options["output"] == "-":
-        raise click.UsageError("Tables, folders and shards need -o, the file or folder to write to.")
+        given = "Tables, folders and shards need" if len(inputs) < 2 else f"{len(inputs)} files to translate need"
+        raise click.UsageError(f"{given} -o, the file or folder to write to.")
     if "-" in inputs or not inputs:
         raise click.UsageError("Tables and shards need files, not standard input.")
     scores = options.pop("scores")
@@ -196,7 +207,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
     _settle(job, translator)
     new = options["output_column"]
     columns = Columns(options["column"], new, f"{new}_error", f"{new}_score" if scores else None)
-    run = _identity(job, translator, model_dir, options) | {"columns": [columns.text, new, scores]}
+    run = identity(job, translator, model_dir, options) | {"columns": [columns.text, new, scores]}
     left_out = ("n_best", "replace_unk", "details", "dictionary")
     settings = {name: value for name, value in job.search.items() if name not in left_out}
     with contextlib.closing(Meter()) as meter:
@@ -207,7 +218,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
             return rows
 
         work = Work(options["input_format"], columns, translated, _CHUNK_BATCHES * settings["batch_size"])
-        translate_all(inputs, Path(options["output"]), options["shard"], work, run)
+        translate_all(inputs, options["output"], options["shard"], work, run)
 
 
 @dataclass
@@ -230,11 +241,19 @@ class _Job:
     number: int = 0  # of the next input line
 
 
-def _check_files(source: str, model_dir: str, options: dict[str, Any]) -> None:
-    """Raise DataError where one file is written over another that is read."""
+def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
+    """Raise DataError where -o cannot be written, or one file is written over another that is read; UsageError for
+    options that are not of documents. Tell of those that change nothing."""
+    from nmt.cli.documents import check_document_options
     from nmt.cli.streams import check_apart
+    from nmt.paths import check_output
     from nmt.storage.model_folder import model_files
 
+    tell_needs()
+    if options["form"] != "lines":
+        check_document_options(source, options)
+    if options["output"] != "-":
+        check_output(options["output"], "-o")
     beside = ("prefix", "constraints", "glossary", "forbid", "dictionary")
     inputs: dict[str, str | list[Path]] = {"INPUT": source}
     inputs |= {f"--{name}": options[name] for name in beside if options[name] is not None}
@@ -250,6 +269,8 @@ def _job(options: dict[str, Any]) -> _Job:
     if n_best is not None and beam_size is not None and n_best > beam_size and not options["sampling"]:
         raise click.UsageError(f"--n-best {n_best} needs --beam-size {n_best} or more.")
     form = options["output_format"] or ("tsv" if options["scores"] or n_best is not None else "text")
+    if form == "text" and options["scores"]:
+        raise click.UsageError("--scores needs --output-format tsv or json; text is the best translation alone.")
     if form == "text" and (n_best or 1) > 1:
         raise click.UsageError(
             f"--n-best {n_best} needs --output-format tsv or json; text is the best translation alone."
@@ -305,33 +326,6 @@ def _settle(job: _Job, translator: Translator) -> None:
     if not (decoding.sampling if search["sampling"] is None else search["sampling"]):
         search["beam_size"] = max(search["beam_size"], search["n_best"])
     search["batch_size"] = search["batch_size"] or decoding.batch_size
-
-
-def _identity(job: _Job, translator: Translator, model_dir: str, options: dict[str, Any]) -> dict[str, Any]:
-    """All that answers depend on, besides the input: for the record of --resume. Threads, batch size and device are
-    not among it."""
-    from nmt.inference.translation import SearchSettings, chosen_settings
-    from nmt.rnn.devices import resolved_dtype
-    from nmt.storage.saved_model import load_saved_model
-
-    config = translator.config
-    lm = config.decoding.lm if options["lm"] is None else options["lm"]
-    settings = {name: value for name, value in job.search.items() if name in SearchSettings.__annotations__}
-    run = chosen_settings(config.decoding, settings)  # type: ignore[arg-type] # a dictionary of them
-    del run["batch_size"]
-    return run | {
-        "model": load_saved_model(Path(model_dir), options["checkpoint"]).digest,
-        "ensemble": [load_saved_model(Path(other), options["checkpoint"]).digest for other in options["ensemble"]],
-        "ensemble_average": options["ensemble_average"],
-        "language model": None if not lm else load_saved_model(Path(lm)).digest,
-        "compute_dtype": resolved_dtype(options["compute_dtype"] or config.compute_dtype),
-        "output_format": job.form,
-        **{name: job.search[name] for name in ("n_best", "replace_unk", "shortlist", "dictionary")},
-        "glossary": job.glossary,
-        "forbid": job.forbidden,
-        "prefix_text": job.prefix,
-        "constraint_text": job.constraints,
-    }
 
 
 def _run(job: _Job, source: str, records: Lines[Record], translator: Translator, meter: Meter) -> None:

@@ -14,6 +14,7 @@ from nmt.config.schema import Config, config_schema
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError
 from nmt.files import read_small
+from nmt.paths import shown
 
 _MOST_BYTES = 16 * 2**20
 """Of a settings file: what has more is none."""
@@ -31,7 +32,7 @@ def load_config(
     Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake
     in an override is reported with `--set a.b=value` in the place of the file.
     """
-    where = str(path)
+    where = shown(path)
     try:
         text = read_small(Path(path), _MOST_BYTES).decode("utf-8-sig")
     except OSError as error:

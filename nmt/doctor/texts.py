@@ -65,8 +65,8 @@ class Text:
         source = Source(source) if isinstance(source, str) else source
         self.source, self.prefix, self.sides = source, source.path, sides
         is_lines = format_of(source.path) == "lines"
-        self.files = [f"{self.prefix}.{side.lang}" if is_lines else self.prefix for side in sides]
-        self.where = ", ".join(dict.fromkeys(self.files))
+        self.files = [f"{self.prefix}.{side.lang}" if is_lines else f"{self.prefix} ({side.lang})" for side in sides]
+        self.where = ", ".join(self.files) if is_lines else self.prefix
         self.total = 0
         """Pairs, or lines, that were read."""
         self.counts = [0] * len(sides)

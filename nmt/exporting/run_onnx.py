@@ -95,7 +95,12 @@ def main() -> None:
     model = Model(Path(__file__).parent)
     places = {unit: n for n, unit in enumerate(model.units["src"])}
     for line in sys.stdin:
-        units = line.split()
+        units = [unit for unit in line.rstrip("\r\n").split(" ") if unit]  # other white space may be part of one
+        if sum(unit not in places for unit in units) * 2 > len(units):
+            print(
+                f"warning: few units of the model in {line.strip()!r}; cut text by the .spm files first",
+                file=sys.stderr,
+            )
         tokens = [places.get(unit, UNK) for unit in units]
         print(" ".join(model.units["tgt"][token] for token in model.translate([tokens])[0]) if tokens else "")
 

@@ -11,7 +11,8 @@ import numpy as np
 from nmt.errors import CheckpointError
 from nmt.exporting.page import about_of, check_exported
 from nmt.files import explain, new_folder, remedy, write_bytes
-from nmt.storage.model_folder import PARAMS_PREFIX
+from nmt.paths import check_new_folder
+from nmt.storage.model_folder import PARAMS_PREFIX, save_subwords
 
 if TYPE_CHECKING:
     from nmt.storage.saved_model import SavedModel
@@ -30,6 +31,7 @@ def save_numpy(out: Path, saved: SavedModel) -> None:
             knows, or in int8.
     """
     check_exported(saved, _CELLS, "the page of NumPy")
+    check_new_folder(out)
     about = about_of(saved)
     arrays: dict[str, Any] = {
         name.removeprefix(PARAMS_PREFIX): np.asarray(array, np.float32) for name, array in saved.params.items()
@@ -40,6 +42,7 @@ def save_numpy(out: Path, saved: SavedModel) -> None:
             with (folder / WEIGHTS_NAME).open("wb") as file:
                 np.savez(file, **arrays)
             write_bytes(folder / ABOUT_NAME, json.dumps(about, ensure_ascii=False, indent=1).encode())
+            save_subwords(folder, saved.src_subwords, saved.tgt_subwords, joint=saved.config.data.subwords.joint)
             write_bytes(folder / PAGE, page, sync=True)
     except OSError as error:
         raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error

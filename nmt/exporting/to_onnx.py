@@ -11,7 +11,8 @@ import numpy as np
 from nmt.errors import CheckpointError, ConfigError
 from nmt.exporting.page import about_of, check_exported
 from nmt.files import explain, new_folder, remedy, write_bytes
-from nmt.storage.model_folder import PARAMS_PREFIX
+from nmt.paths import check_new_folder
+from nmt.storage.model_folder import PARAMS_PREFIX, save_subwords
 
 if TYPE_CHECKING:
     from nmt.exporting.onnx_graph import Graph
@@ -43,6 +44,7 @@ def save_onnx(out: Path, saved: SavedModel) -> None:
     encoder, decoder = Graph("encoder"), Graph("decoder")
     writer.encoder(encoder)
     states = writer.decoder(decoder)
+    check_new_folder(out)
     about = about_of(saved) | {"states": states}
     page = (Path(__file__).parent / PAGE).read_bytes()
     try:
@@ -50,6 +52,7 @@ def save_onnx(out: Path, saved: SavedModel) -> None:
             encoder.save(folder / ENCODER_NAME)
             decoder.save(folder / DECODER_NAME)
             write_bytes(folder / ABOUT_NAME, json.dumps(about, ensure_ascii=False, indent=1).encode())
+            save_subwords(folder, saved.src_subwords, saved.tgt_subwords, joint=saved.config.data.subwords.joint)
             write_bytes(folder / PAGE, page, sync=True)
     except OSError as error:
         raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error

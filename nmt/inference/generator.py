@@ -85,7 +85,7 @@ class Generator:
         """Load a model from the folder that nmt-train wrote with task: lm, or from the file that nmt-bundle made of it;
         arguments and errors as of `Translator.load`."""
         check_loading(threads, checkpoint, compute_dtype, device)
-        saved = load_saved_model(Path(model_dir), checkpoint, task="lm", cells=cells)
+        saved = load_saved_model(model_dir, checkpoint, task="lm", cells=cells)
         model = saved.build(compute_dtype, choose_device(device or saved.config.device))
         return cls(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))
 

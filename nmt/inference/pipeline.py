@@ -43,6 +43,8 @@ class TranslationPipeline:
         self.src_subwords = src_subwords
         self.tgt_subwords = tgt_subwords
         self.config = config
+        self.place = config.model_dir
+        """Where it was loaded from, for errors."""
         self.num_threads = num_threads
         self.shortlist, self.lengths, self.language_model = shortlist, lengths, language_model
 

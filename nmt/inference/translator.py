@@ -98,13 +98,14 @@ class Translator(TranslationPipeline):
                 names a cell that is not allowed.
         """
         check_loading(threads, checkpoint, compute_dtype, device)
-        saved = load_saved_model(Path(model_dir), checkpoint, task="translation", cells=cells)
+        saved = load_saved_model(model_dir, checkpoint, task="translation", cells=cells)
         where = choose_device(device or saved.config.device)
         model, prior = saved.build(compute_dtype, where), None
-        if path := saved.config.decoding.lm if lm is None else lm:
-            prior = load_language_model(Path(path), saved, compute_dtype, where)
+        path = saved.config.decoding.lm if lm is None else lm
+        if path is not None and path is not False:
+            prior = load_language_model(path, saved, compute_dtype, where)
         num_threads = resolve_threads(threads, saved.config)
-        return cls(
+        found = cls(
             model,
             saved.src_subwords,
             saved.tgt_subwords,
@@ -114,6 +115,8 @@ class Translator(TranslationPipeline):
             lengths=saved.lengths,
             language_model=prior,
         )
+        found.place = str(model_dir)
+        return found
 
     def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
         """Translate sentences.
@@ -267,7 +270,7 @@ class Translator(TranslationPipeline):
                 self.src_subwords, self.tgt_subwords
             ):
                 raise CheckpointError(
-                    f"{other.config.model_dir}: must have the subwords of the first model of the ensemble, got other "
+                    f"{other.place}: must have the subwords of the first model of the ensemble, got other "
                     "ones; train its models on the same subwords"
                 )
         models: list[Any] = [self.model, *(other.model for other in others)]

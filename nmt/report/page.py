@@ -9,7 +9,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from nmt.report.runs import Run
+from nmt.report.runs import Run, as_number
 
 _CHARTS = (
     ("validation bleu", "BLEU on the validation set", True),
@@ -102,7 +102,7 @@ def _summary(runs: Sequence[Run]) -> str:
     for run in runs:
         best, test, start = run.best, run.events.get("test", {}), run.events.get("start", {})
         bleu = _number(best.get("bleu"))
-        if (width := run.intervals.get(int(best.get("update") or 0))) is not None and "bleu" in best:
+        if (width := run.intervals.get(int(as_number(best.get("update"))))) is not None and "bleu" in best:
             bleu += f" ± {width:.2f}"
         rows.append(
             (

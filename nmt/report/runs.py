@@ -14,6 +14,7 @@ import numpy as np
 
 from nmt.errors import DataError
 from nmt.files import explain, read_small
+from nmt.paths import exists, shown
 from nmt.storage.model_folder import METRICS_NAME, load_folder_config
 
 MOST_POINTS = 2_000
@@ -35,7 +36,8 @@ class Run:
     """One training.
 
     Attributes:
-        name: The folder, as it was given.
+        name: The folder as text.
+        folder: Where it is.
         curves: By `train loss`, `validation bleu` and the like.
         intervals: Half of the width of the 95 % interval of BLEU, by update.
         samples: Of each sample sentence source, reference and [update, hypothesis] wherever that changed.
@@ -47,6 +49,7 @@ class Run:
     """
 
     name: str
+    folder: Path
     curves: dict[str, Points] = field(default_factory=dict)
     intervals: dict[int, float] = field(default_factory=dict)
     samples: list[dict[str, Any]] = field(default_factory=list)
@@ -59,12 +62,12 @@ class Run:
     @property
     def updates(self) -> int:
         """Updates done, as far as they are written down."""
-        return max((int(event.get("update") or 0) for event in self.events.values()), default=0)
+        return max((int(as_number(event.get("update"))) for event in self.events.values()), default=0)
 
     @property
     def minutes(self) -> float:
         """What they took."""
-        return max((float(event.get("elapsed") or 0) for event in self.events.values()), default=0.0) / 60
+        return max((as_number(event.get("elapsed")) for event in self.events.values()), default=0.0) / 60
 
     @property
     def speed(self) -> float:
@@ -79,7 +82,7 @@ def read_run(folder: Path) -> Run:
     Raises:
         DataError: There is no metrics.jsonl, or it cannot be read.
     """
-    run = Run(str(folder))
+    run = Run(shown(folder), folder)
     path = folder / METRICS_NAME
     raw: dict[str, dict[int, tuple[Any, ...]]] = {kind: {} for kind in _CURVES}
     try:
@@ -102,7 +105,7 @@ def read_run(folder: Path) -> Run:
                     (updates[n], round(float(np.nan_to_num(table[n, 0])) / 60, 3), float(f"{table[n, place]:.5g}"))
                     for n in numbers[thinned(table[numbers, place])]
                 ]
-    if (folder / "config.yaml").exists():
+    if exists(folder / "config.yaml"):
         run.settings = dict(_flat(load_folder_config(folder).to_dict()))
     run.findings = _findings(folder / _DATA_CHECK_NAME)
     return run
@@ -117,6 +120,14 @@ def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
     stretches = [(first, values[first:last]) for first, last in zip(starts[:-1], starts[1:], strict=True)]
     inner = [first + place for first, part in stretches for place in (part.argmin(), part.argmax())]
     return np.unique([0, *inner, len(values) - 1])
+
+
+def as_number(value: Any) -> float:
+    """Return a number as it is, and 0 for anything else."""
+    try:
+        return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+    except OverflowError:  # an integer of hundreds of digits
+        return 0.0
 
 
 def _numbers(rows: list[tuple[Any, ...]]) -> np.ndarray:

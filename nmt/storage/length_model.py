@@ -13,6 +13,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain, remedy, write_bytes
+from nmt.paths import is_file
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def save_length_model(path: Path, model: LengthModel) -> None:
 
 def load_length_model(path: Path) -> LengthModel | None:
     """Read `lengths.json`; None where there is none. Raises CheckpointError."""
-    if not path.is_file():
+    if not is_file(path):
         return None
     try:
         values = json.loads(path.read_bytes())

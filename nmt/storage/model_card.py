@@ -16,6 +16,7 @@ import nmt
 from nmt.data.sources import sources_of
 from nmt.errors import CheckpointError
 from nmt.files import explain, remedy, write_bytes
+from nmt.paths import exists, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
     Raises:
         CheckpointError: It is there already, or cannot be written.
     """
-    if path.exists():
+    if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
     try:
         write_bytes(path, model_card(saved, bundle).encode())
@@ -62,7 +63,7 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
         f"# {config.name}",
         _purpose(saved),
         facts,
-        f"## Use\n\n```bash\npip install recurrent-nmt=={nmt.__version__}\n{_command(saved)} {bundle.name}\n```",
+        f"## Use\n\n```bash\npip install recurrent-nmt=={nmt.__version__}\n{_command(saved)} {shown(bundle.name)}\n```",
         f"## Scores\n\n{rows}",
         "The checkpoint was chosen by these scores; on a text by which nothing was chosen they are lower.",
         f"## Training\n\n```json\n{_settings(saved)}\n```",

@@ -14,6 +14,7 @@ best-8000.safetensors, last-8000.safetensors
 lengths.json        how long translations are: see `LengthModel`
 shortlist.safetensors
                     which words translate which, where nmt-shortlist learned it
+.begun              a run began here and has not saved last.safetensors yet: a best one beside it is of that run
 train.log           the lines that went to the terminal, with times
 metrics.jsonl       the same events as one JSON object a line
 """
@@ -30,6 +31,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, remedy, write_bytes
+from nmt.paths import is_file, is_folder, kind
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.storage.tensor_file import map_tensors
 
@@ -43,6 +45,7 @@ CONFIG_NAME = "config.yaml"
 CHECKPOINT_SUFFIX = ".safetensors"
 LAST_NAME = f"last{CHECKPOINT_SUFFIX}"
 FORMER_NAME = f"former{CHECKPOINT_SUFFIX}"
+BEGUN_NAME = ".begun"
 ROLLBACK_NAME = f"rollback{CHECKPOINT_SUFFIX}"
 BEST_NAME = f"best{CHECKPOINT_SUFFIX}"
 LENGTHS_NAME = "lengths.json"
@@ -68,10 +71,9 @@ def load_folder_config(folder: Path) -> Config:
     """
     from nmt.config import load_config
 
-    if not folder.is_dir():
-        fact = "a file" if folder.exists() else "nothing there"
-        raise CheckpointError(f"{folder}: must be a folder that nmt-train wrote, got {fact}; check the path")
-    if not (folder / CONFIG_NAME).is_file():
+    if not is_folder(folder):
+        raise CheckpointError(f"{folder}: must be a folder that nmt-train wrote, got {kind(folder)}; check the path")
+    if not is_file(folder / CONFIG_NAME):
         raise CheckpointError(
             f"{folder}: must be a folder that nmt-train wrote, got one without {CONFIG_NAME}; "
             "give the model_dir of a config"
@@ -250,16 +252,16 @@ def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
 def checkpoint_names(folder: Path) -> list[str]:
     """The checkpoints that are there by what the user calls them: `best`, `last`, and numbered ones, the newest
     first."""
-    names = [path.stem for path in (folder / BEST_NAME, folder / LAST_NAME) if path.is_file()]
+    names = [path.stem for path in (folder / BEST_NAME, folder / LAST_NAME) if is_file(path)]
     return names + [path.stem for kind in ("best", "last") for path in numbered_checkpoints(folder, kind)]
 
 
 def model_files(place: Path) -> list[Path]:
     """The files of a model that is a folder, or one file; none where there is nothing."""
-    if not place.is_dir():
-        return [place] if place.is_file() else []
-    names = (CONFIG_NAME, LENGTHS_NAME, *SUBWORD_NAMES.values())
-    return [*(path for name in names if (path := place / name).is_file()), *place.glob(f"*{CHECKPOINT_SUFFIX}")]
+    if not is_folder(place):
+        return [place] if is_file(place) else []
+    names = (CONFIG_NAME, LENGTHS_NAME, LOG_NAME, METRICS_NAME, *SUBWORD_NAMES.values())
+    return [*(path for name in names if is_file(path := place / name)), *place.glob(f"*{CHECKPOINT_SUFFIX}")]
 
 
 def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False) -> None:
@@ -295,7 +297,7 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
 
 def _read_subwords(path: Path) -> bytes:
     """The bytes of a subword model. Raises CheckpointError."""
-    if not path.is_file():
+    if not is_file(path):
         raise CheckpointError(
             f"{path}: must be the subwords the model was trained with, got no such file; "
             "put the file back (it lies beside every copy of the model)"

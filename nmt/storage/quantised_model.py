@@ -9,6 +9,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain, new_folder, remedy, write_bytes
+from nmt.paths import check_new_folder
 from nmt.storage.length_model import save_length_model
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -40,8 +41,7 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
     """
     from nmt.config import dump_config
 
-    if (out / CONFIG_NAME).exists():
-        raise CheckpointError(f"{out}: must be a new folder, got one that holds a model; choose another one")
+    check_new_folder(out)
     src, tgt, config = saved.src_subwords, saved.tgt_subwords, saved.config
     digest = subwords_digest(src, tgt)
     content: dict[str, Any] = {

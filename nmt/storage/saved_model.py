@@ -14,6 +14,7 @@ import numpy as np
 from nmt.errors import CheckpointError, DataError
 from nmt.files import explain, remedy
 from nmt.model.own_cells import check_allowed, import_allowed_cells
+from nmt.paths import exists, is_file, named
 from nmt.storage.length_model import LengthModel, load_length_model
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -112,7 +113,7 @@ class SavedModel:
 
 
 def load_saved_model(
-    path: Path,
+    path: str | Path,
     checkpoint: str | None = None,
     *,
     task: Literal["translation", "lm"] | None = None,
@@ -132,7 +133,8 @@ def load_saved_model(
         ConfigError: Its settings were changed into something impossible, or `cells` are no names.
     """
     allowed = check_allowed(cells)
-    saved = _read_bundle(path, checkpoint) if path.is_file() else _read_folder(path, checkpoint)
+    path = named(path, "the model")
+    saved = _read_bundle(path, checkpoint) if is_file(path) else _read_folder(path, checkpoint)
     saved = replace(saved, cells=allowed)
     if task not in (None, saved.config.task):
         kinds = {"translation": "a translator", "lm": "a language model"}
@@ -144,7 +146,7 @@ def load_saved_model(
 
 
 def load_language_model(
-    path: Path, saved: SavedModel, compute_dtype: str | None = None, device: Device | None = None
+    path: str | Path, saved: SavedModel, compute_dtype: str | None = None, device: Device | None = None
 ) -> LanguageModel:
     """Load a language model that is to have a say in what the translator `saved` translates; see `SavedModel.build`.
     The same modules are allowed for it.
@@ -170,7 +172,7 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
     Raises:
         CheckpointError: It is there already, or cannot be written.
     """
-    if path.exists():
+    if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
     joint = saved.config.data.subwords.joint
     texts = {"joint": saved.src_subwords} if joint else {"src": saved.src_subwords, "tgt": saved.tgt_subwords}
@@ -212,7 +214,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     try:
         tensors, content = map_tensors(path)
     except CheckpointError as error:
-        if path.suffix == BUNDLE_SUFFIX:
+        if path.suffix == BUNDLE_SUFFIX or isinstance(error.__cause__, OSError):
             raise
         raise CheckpointError(
             f"{path}: must be a model folder, or a file of nmt-bundle (NAME{BUNDLE_SUFFIX}), got another file; check "

@@ -9,6 +9,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError, ShapeError
 from nmt.files import explain, remedy
+from nmt.paths import is_file
 from nmt.storage.tensor_file import map_tensors, write_tensors
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) ->
 
 def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:
     """Read a shortlist made for these subwords; None where there is no file. Raises CheckpointError."""
-    if not path.is_file():
+    if not is_file(path):
         return None
     tensors, content = map_tensors(path)
     if content.get("subwords") != digest:

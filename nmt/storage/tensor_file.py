@@ -19,6 +19,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain, write_bytes
+from nmt.paths import is_file
 
 FORMAT_VERSION = 1
 METADATA_KEY = "nmt"
@@ -90,11 +91,15 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
     Raises:
         CheckpointError: The file is missing, cut short, damaged, or not one of ours.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
     try:
         mapped, start, entries, metadata = _open(path)
-    except (_MalformedError, OSError, ValueError) as error:
+    except OSError as error:  # nothing is known of what the file holds
+        raise CheckpointError(
+            f"{path}: must be readable, got {explain(error)}; let it be read and run again"
+        ) from error
+    except (_MalformedError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(
             f"{path}: must be a whole checkpoint, got a damaged or cut file ({fact}); put back a copy, or remove it"

@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.files import explain, new_folder, remedy
+from nmt.paths import check_new_folder, is_file
 from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
@@ -96,15 +97,14 @@ def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
     params, content = average_checkpoints(paths)
     for path in paths:
         check_settings(folder / CONFIG_NAME, config, path, map_tensors(path, "none")[1])
-    if (out / CONFIG_NAME).exists():
-        raise CheckpointError(f"{out}: must be a new folder, got one that holds a model; choose another one")
+    check_new_folder(out)
     state = content.get("state", {}) | {"best_scores": {}, "kept": []}  # nobody has scored the mean
     content = {key: value for key, value in content.items() if key in ("subwords", "config")}
     content |= {"state": state, "averaged": [path.name for path in paths]}
     try:
         with new_folder(out) as new:
             for name in _BESIDE:
-                if (folder / name).is_file():
+                if is_file(folder / name):
                     shutil.copyfile(folder / name, new / name)
             write_tensors(new / BEST_NAME, params, content)
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.errors import CheckpointError
 from nmt.files import explain, link_onto, remedy
 from nmt.storage.model_folder import (
+    BEGUN_NAME,
     BEST_NAME,
     FORMER_NAME,
     LAST_NAME,
@@ -59,6 +60,7 @@ class CheckpointManager:
         self.last_path = folder / LAST_NAME
         self.best_path = folder / BEST_NAME
         self.rollback_path = folder / ROLLBACK_NAME
+        self._begun_path = folder / BEGUN_NAME
         self.last_is_good = True
         """Whether the last checkpoint, where there is one, may be kept as the one before the next."""
         self._config, self._digest = config, subwords_digest
@@ -76,12 +78,15 @@ class CheckpointManager:
         if self._ranks.rank == 0:
             for path in (self.rollback_path, self.last_path.with_name(FORMER_NAME)):
                 path.unlink(missing_ok=True)
+            self._begun_path.touch()
 
     def save_last(self) -> None:
         """Write what a resumed run needs. Raises CheckpointError if the disk is full."""
         if self._ranks.rank == 0 and self.last_is_good and self.last_path.exists():
             _link(self.last_path, self.last_path.with_name(FORMER_NAME))
         self._save(self.last_path, with_optimizer=True)
+        if self._ranks.rank == 0:
+            self._begun_path.unlink(missing_ok=True)
         self.last_is_good = True
         self._saved_at = time.monotonic()
 

@@ -63,7 +63,7 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                if signal.getsignal(number) != signal.SIG_IGN:  # nohup, or a job in a script's background
                     self._former[number] = signal.signal(number, self._receive)
         return self
 

@@ -13,11 +13,15 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.files import explain, lock_alone, remedy, remove_temporaries, write_bytes
 from nmt.model.own_cells import named_cells
 from nmt.notices import Show, tell_nobody
+from nmt.paths import exists
 from nmt.storage.model_folder import (
+    BEGUN_NAME,
     BEST_NAME,
     CONFIG_NAME,
+    FORMER_NAME,
     LAST_NAME,
     SUBWORD_NAMES,
+    checkpoint_names,
     load_folder_config,
     load_subwords,
     save_subwords,
@@ -54,12 +58,13 @@ def own_folder(folder: Path) -> Iterator[None]:
     try:
         _lock(handle, folder)
         ours = [LAST_NAME, BEST_NAME, *SUBWORD_NAMES.values()]
-        found = [name for name in ours if (folder / name).exists()]
-        if found and not (folder / CONFIG_NAME).exists():
+        found = [name for name in ours if exists(folder / name)]
+        if found and not exists(folder / CONFIG_NAME):
             raise CheckpointError(
                 f"{folder}: model_dir must be new or written by nmt-train, got one with {found[0]} "
                 f"and no {CONFIG_NAME}; choose another one, or move that file away"
             )
+        _check_no_model(folder)
         remove_temporaries(folder)
         for mark in folder.glob(f"{MARK}-*"):
             mark.unlink(missing_ok=True)
@@ -230,7 +235,7 @@ def _new_sides(config: Config, say: Show, show: Show = tell_nobody, *, keep: boo
 
 def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:
     """The sides with the subwords in the folder, if they are those of this run: a checkpoint fits no others."""
-    if not ((folder / LAST_NAME).exists() or _has_same_subwords(config, folder)):
+    if not (exists(folder / LAST_NAME) or exists(folder / FORMER_NAME) or _has_same_subwords(config, folder)):
         return None
     return _sides(config, load_subwords(folder, joint=config.data.subwords.joint))
 
@@ -247,6 +252,17 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
         return False
     keys = "train", "src", "tgt", "subwords", "filter", "src_factors", "factor_separator"
     return all(getattr(left, key) == getattr(wanted, key) for key in keys)
+
+
+def _check_no_model(folder: Path) -> None:
+    """Raise CheckpointError where a folder holds a model and nothing to go on from: training would write over it."""
+    there = checkpoint_names(folder)
+    goes_on = any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME))
+    if there and not goes_on:
+        raise CheckpointError(
+            f"{folder}: model_dir must hold {LAST_NAME} to go on with its run, got {there[0]} alone, a model that "
+            "training would write over; choose another model_dir, or move the folder away"
+        )
 
 
 def _lock(handle: int, folder: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import CheckpointError
+from nmt.paths import exists
 from nmt.storage.model_folder import FORMER_NAME, LAST_NAME
 from nmt.storage.trained_settings import differences
 from nmt.train.checkpoint import load_carried, load_checkpoint, load_raw
@@ -91,12 +92,15 @@ def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
         CheckpointError: There is no undamaged checkpoint, or a setting that cannot change has changed.
     """
     path, former = folder / LAST_NAME, folder / FORMER_NAME
-    if not path.exists():
-        return None
+    if not exists(path):
+        if not exists(former):
+            return None
+        lost = f"{path}: must be the last checkpoint, got nothing there"
+        return dataclasses.replace(read_saved_run(former, config), damage=lost)
     try:
         load_checkpoint(path)
     except CheckpointError as error:
-        if not former.exists():
+        if not exists(former):
             raise
         return dataclasses.replace(read_saved_run(former, config), damage=str(error))
     return read_saved_run(path, config)

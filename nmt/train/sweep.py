@@ -195,7 +195,8 @@ class Sweep:
                     process.send_signal(signal.SIGTERM)
 
         try:
-            former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+            numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
+            former = {number: signal.signal(number, stop) for number in numbers}
         except ValueError:  # not the main thread: whoever called decides
             former = {}
         try:

@@ -92,3 +92,11 @@ def test_mistakes_are_one_line(folder, tmp_path):
         assert result.exit_code == 1 and result.stderr.count("\n") == 1 and words in result.stderr
         assert result.stderr.startswith("Error: ") and result.stdout == ""
     assert (tmp_path / "a.yy").read_text() == "x\n" and not (tmp_path / "b.xx").exists()
+
+
+def test_a_text_that_is_there_is_not_written_over(folder, tmp_path):
+    (tmp_path / "mono").write_text("\n".join(LINES) + "\n", "utf-8")
+    (tmp_path / "train.xx").write_text("mine\n")
+    result = run(folder, tmp_path / "mono", "-o", tmp_path / "train")
+    assert result.exit_code == 1 and "train.xx: must be new or hold the lines of" in result.stderr
+    assert (tmp_path / "train.xx").read_text() == "mine\n" and not (tmp_path / "train.yy").exists()

@@ -87,7 +87,7 @@ def test_what_is_there_is_not_done_again(folder, expected, tmp_path):
     (tmp_path / "out" / "a.txt").write_text("as it is\n")
     (tmp_path / "out" / "b.txt").unlink()
     again = call(folder, tmp_path / "a.txt", tmp_path / "b.txt", "-o", tmp_path / "out")
-    assert "1 files translated, 1 were there already" in again.stderr
+    assert "1 file translated, 1 were there already" in again.stderr
     assert read_lines(tmp_path / "out" / "a.txt") == ["as it is"] and read_lines(tmp_path / "out" / "b.txt") == expected
     other = call(folder, tmp_path / "a.txt", tmp_path / "b.txt", "-o", tmp_path / "out", "--beam-size", 2, code=1)
     assert "must have files of this very run to go on with, got some made with another beam_size" in other.stderr
@@ -111,7 +111,7 @@ def test_bad_rows_are_told_of_in_their_place(folder, expected, tmp_path):
     }
     assert "must be a JSON object, got list" in errors[2] and "'text'" in errors[3] and "got int" in errors[4]
     assert "must not have 'translation' already" in errors[5] and "utf-8" in errors[7].lower()
-    assert "6 rows have an error" in result.stderr
+    assert "an error in 6 rows" in result.stderr
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -164,3 +164,69 @@ def test_mistakes_are_one_line(folder, tmp_path, monkeypatch, arguments, message
     result = CliRunner().invoke(translate, [str(folder), *arguments])
     assert result.exit_code in (1, 2) and message in result.stderr, result.output
     assert "Traceback" not in result.output and read_lines(tmp_path / "a.txt") == LINES
+
+
+def test_half_of_a_surrogate_pair_is_an_error_of_its_row_and_the_file_stays_utf_8(folder, expected, tmp_path):
+    rows = [{"text": "\ud800 nine"}, {"text": LINES[0], "other": "\udfff"}]
+    write_lines(tmp_path / "a.jsonl", [json.dumps(row) for row in rows])
+    call(folder, tmp_path / "a.jsonl", "-o", tmp_path / "out.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text("utf-8").splitlines()]
+    assert [row["text"] for row in found] == ["\ud800 nine", LINES[0]]
+    assert found[0]["translation"] == "" and "half of a surrogate pair" in found[0]["translation_error"]
+    assert (found[1]["translation"], found[1]["other"]) == (expected[0], "\udfff")
+
+
+def test_a_byte_order_mark_before_the_first_row_is_left_out(folder, expected, tmp_path):
+    (tmp_path / "a.jsonl").write_text("\ufeff" + json.dumps({"text": LINES[0]}) + "\n")
+    call(folder, tmp_path / "a.jsonl", "-o", tmp_path / "out.jsonl")
+    assert json.loads((tmp_path / "out.jsonl").read_text())["translation"] == expected[0]
+
+
+def test_a_table_without_a_row_to_translate_is_an_error_and_nothing_is_written(folder, tmp_path):
+    write_lines(tmp_path / "a.jsonl", [json.dumps({"text": line}) for line in LINES])
+    result = call(folder, tmp_path / "a.jsonl", "-o", tmp_path / "out.jsonl", "--column", "nope", code=1)
+    assert f"got an error in all {len(LINES)}" in result.stderr and "must have 'nope'" in result.stderr
+    result = call(folder, tmp_path / "a.jsonl", "-o", tmp_path / "out.jsonl", "--output-column", "text", code=2)
+    assert "must be another column" in result.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_rows_with_an_error_keep_what_they_have(folder, tmp_path):
+    rows = [{"text": LINES[0]}, {"text": LINES[1], "translation": "mine"}]
+    write_lines(tmp_path / "a.jsonl", [json.dumps(row) for row in rows])
+    call(folder, tmp_path / "a.jsonl", "-o", tmp_path / "out.jsonl")
+    row = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])
+    assert row["translation"] == "mine" and "already" in row["translation_error"]
+
+
+@pytest.mark.parametrize("target", ["out.parquet", "out.parquet.gz"])
+def test_an_output_whose_name_says_another_form_is_refused(target, folder, tmp_path):
+    write_lines(tmp_path / "a.jsonl", [json.dumps({"text": LINES[0]})])
+    result = call(folder, tmp_path / "a.jsonl", "-o", tmp_path / target, code=1)
+    assert "got jsonl in a file for parquet" in result.stderr and not (tmp_path / target).exists()
+
+
+def test_a_name_that_ends_in_a_slash_is_a_folder(folder, tmp_path):
+    write_lines(tmp_path / "a.jsonl", [json.dumps({"text": LINES[0]})])
+    call(folder, tmp_path / "a.jsonl", "-o", f"{tmp_path}/new/")
+    assert (tmp_path / "new" / "a.jsonl").is_file()
+
+
+@pytest.mark.parametrize("inputs", [["in"], ["a.txt", "in/b.txt"], ["a.jsonl"]])
+def test_format_is_refused_where_it_would_do_nothing(inputs, folder, tmp_path):
+    for name in ("in/b.txt", "a.txt", "a.jsonl"):
+        write_lines(tmp_path / name, ["{}"])
+    result = call(folder, *(tmp_path / name for name in inputs), "-o", tmp_path / "out", "--format", "html", code=2)
+    assert "--format html is for one document" in result.stderr
+
+
+def test_a_folder_goes_on_after_a_file_that_cannot_be_read(folder, expected, tmp_path):
+    for name in ("a.txt", "c.txt"):
+        write_lines(tmp_path / "in" / name)
+    (tmp_path / "in" / "b.txt").write_bytes(b"\xff\n" + b"x" * 9999)
+    (tmp_path / "in" / "link").symlink_to("nothing")
+    result = call(folder, tmp_path / "in", "-o", tmp_path / "out", code=1)
+    assert all(read_lines(tmp_path / "out" / name) == expected for name in ("a.txt", "c.txt"))
+    assert "link: left out, a link to nothing" in result.stderr
+    assert "got 1 of 3 that could not be translated" in result.stderr and "must be UTF-8" in result.stderr
+    assert not (tmp_path / "out" / "b.txt").exists()

@@ -118,6 +118,7 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
     for command in (translate, quantize, bundle):
         more = {quantize: ["-o", tmp_path / "q"], bundle: [tmp_path / "b.nmt"]}.get(command, [tmp_path / "s"])
         assert call(command, other, *more, "--checkpoint", "best-80").exit_code == 0
+        more = {quantize: ["-o", tmp_path / "q2"], bundle: [tmp_path / "b2.nmt"]}.get(command, more)
         result = call(command, other, *more, "--checkpoint", "best-7")
         assert result.exit_code == 1 and result.stderr.count("\n") == 1
         assert "must hold best-7.safetensors" in result.stderr and "got best, best-600, best-80;" in result.stderr
@@ -188,7 +189,7 @@ MISTAKES = {
     "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must hold 2 checkpoints"),
     "another name": (bundle, ["{f}", "x.bin"], 1, "must end in .nmt"),
     "no model": (bundle, ["{f}/nothing", "x.nmt"], 1, "got nothing there"),
-    "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "must be written"),
+    "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "must be writable"),
     "half": (shortlist, ["{f}", "--src", "x"], 2, "Give --src with --tgt"),
     "dictionary": (translate, ["{f}", "--dictionary", "x"], 2, "--dictionary needs --replace-unk"),
 }
@@ -253,3 +254,16 @@ def test_lines_beyond_the_positions_of_convolutions(tmp_path):
     (tmp_path / "s").write_text(given, "utf-8")
     scored = call(score, whole, "--src", tmp_path / "s", "--tgt", tmp_path / "s", "--threads", "1")
     assert (scored.exit_code, len(scored.stdout.splitlines())) == (0, len(lines)), scored.stderr
+
+
+def test_a_shortlist_that_leaves_out_too_much_is_not_written(tmp_path):
+    """As with the languages swapped. The one that was there stays."""
+    other = write_folder(tmp_path / "m")
+    call(shortlist, other, "--threads", "1", "--most-missed", "100", "--pairs", "50", "--translated", "20")
+    before = {path.name: path.read_bytes() for path in other.iterdir()}
+    (tmp_path / "none").write_text("kara\n")
+    pair = ["--src", tmp_path / "none", "--tgt", tmp_path / "none", "--translated", "0", "--per-source", "1"]
+    result = call(shortlist, other, *pair, "--threads", "1", "--most-missed", "0")
+    assert result.exit_code == 1 and "must miss at most 0 % of what the model says" in result.stderr
+    assert before == {path.name: path.read_bytes() for path in other.iterdir()}
+    assert call(shortlist, other, *pair, "--threads", "1", "--frequent", "2").exit_code == 0, "asked for by its number"

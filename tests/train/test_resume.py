@@ -18,6 +18,7 @@ import yaml
 from nmt.errors import CheckpointError, NMTError
 from nmt.train import checkpoint
 from nmt.train.checkpoint import load_checkpoint
+from nmt.train.checkpoint_manager import CheckpointManager
 from nmt.train.trainer import Trainer
 from tests.train import fake_model
 from tests.train.fake_model import TranslationModel
@@ -357,3 +358,62 @@ def test_a_cooldown_goes_on_where_it_was(
     trainer = make_trainer(**settings)
     trainer.run()
     assert_same(trainer.folder, whole)
+
+
+@pytest.mark.parametrize("kept", ["best.safetensors", "best-6.safetensors", "last-6.safetensors"])
+def test_a_model_without_a_run_to_go_on_with_is_not_trained_over(make_trainer: Make, kept: str) -> None:
+    """As nmt-quantize and nmt-average write one, or who removes the large files of a run that has ended."""
+    trainer = make_trainer()
+    trainer.run()
+    folder = trainer.folder
+    (folder / "best.safetensors").rename(folder / kept)
+    for name in ("last.safetensors", "former.safetensors"):
+        (folder / name).unlink(missing_ok=True)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(CheckpointError, match="must hold last.safetensors to go on with its run, got") as caught:
+        make_trainer().run()
+    assert "\n" not in str(caught.value)
+    assert before == {path: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_run_that_lost_its_last_checkpoint_goes_on_from_the_former(make_trainer: Make, undisturbed: Path) -> None:
+    trainer = make_trainer(early_stopping_metric="loss")
+    trainer._stop_after = 9
+    trainer.run()
+    assert (trainer.folder / "former.safetensors").exists()
+    (trainer.folder / "last.safetensors").unlink()
+    make_trainer(early_stopping_metric="loss").run()
+    assert_same(trainer.folder, undisturbed)
+    assert "former.safetensors" in (trainer.folder / "train.log").read_text()
+
+
+def test_a_run_killed_before_its_first_last_checkpoint_begins_again(
+    make_trainer: Make, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(early_stopping_metric="loss")
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointManager, "save_last", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run()
+    assert (trainer.folder / "best.safetensors").exists() and not (trainer.folder / "last.safetensors").exists()
+    make_trainer(early_stopping_metric="loss").run()
+    assert_same(trainer.folder, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_that_are_ignored_from_the_start_stay_so(
+    make_trainer: Make, fake: type[TranslationModel], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """As a script's jobs in the background ignore Ctrl-C."""
+    whole = fake.loss_and_gradients
+
+    def interrupting(self: Any, *arguments: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), number)
+        return whole(self, *arguments, **options)
+
+    monkeypatch.setattr(fake, "loss_and_gradients", interrupting)
+    former = signal.signal(number, signal.SIG_IGN)
+    try:
+        assert make_trainer().run().signal is None
+    finally:
+        signal.signal(number, former)

@@ -12,6 +12,7 @@ from functools import wraps
 from itertools import count
 from typing import Any
 
+from nmt.errors import DeviceError
 from nmt.interruption import forkable, uninterrupted
 from nmt.rnn.kernels import features as features  # first: Numba's settings come from it
 
@@ -33,6 +34,8 @@ from nmt.rnn.kernels.machine_code import object_of
 from nmt.rnn.kernels.native import Compilable, Jitted
 from nmt.rnn.kernels.store import Record
 
+if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    raise DeviceError("NUMBA_DISABLE_JIT: must be 0 or unset, got 1, with which nothing is compiled; unset it")
 if hasattr(global_compiler_lock, "_lock"):
     forkable(global_compiler_lock._lock)
 

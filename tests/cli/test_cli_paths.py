@@ -1,0 +1,215 @@
+"""Every path that a command takes, and everything that can be wrong with one: an error of one line, and nothing
+changes. The options are found by their declarations: a new one cannot escape."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import numba  # noqa: F401 - who may not read our files cannot import them either
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import nmt.inference.shortlist_learning
+import nmt.inference.translator
+import nmt.train.sweep  # noqa: F401
+from nmt.cli.entry import COMMANDS
+from nmt.cli.front import load_command
+from nmt.cli.path_types import InputPath, NewFolder, OutputFile, OutputFolder, OutputPlace, OutputPrefix, PathType
+from nmt.data.subwords import Subwords
+from nmt.paths import _MODEL_NAMES, _MODEL_SUFFIXES, is_model_file
+from nmt.storage import model_folder
+from tests.saved_models import write_folder, write_language_folder
+
+NO_PATHS = {
+    *("prefix_text", "constraint_text", "column", "output_column", "cells", "checkpoint", "tag", "title", "prompt"),
+    *("kind", "member", "src_lang", "tgt_lang", "host", "ref_separator", "overrides", "grid", "budget"),
+}
+"""Parameters that are text and name no file or folder."""
+NEEDED = {
+    "train": {"config_file": "c.yaml"},
+    "translate": {"model_dir": "model", "inputs": "text"},
+    "evaluate": {"model_dir": "model", "src": "text", "ref": "text"},
+    "score": {"model_dir": "model", "src": "text", "tgt": "text"},
+    "quantize": {"model_dir": "model", "output": "new"},
+    "average": {"model_dir": "model", "output": "new", "files": "best"},
+    "shortlist": {"model_dir": "model"},
+    "bundle": {"model_dir": "model", "output": "new.nmt"},
+    "generate": {"model_dir": "lm", "output": "new"},
+    "cache": {"work": "fill", "models": "model"},
+    "serve": {"models": "model"},
+    "import": {"source": "model", "output": "new"},
+    "export": {"model_dir": "model", "output": "new", "form": "numpy"},
+    "report": {"folders": "model", "output": "new"},
+    "sweep": {"config_file": "c.yaml"},
+    "backtranslate": {"model_dir": "model", "text": "text", "prefix": "new"},
+}
+BESIDE = {
+    "hyp": {"model_dir": None, "src": None},
+    "compare": {"model_dir": None, "src": None},
+    "dictionary": {"replace_unk": True},
+    "frequencies": {"buckets": True},
+    ("shortlist", "src"): {"tgt": "text"},
+    ("shortlist", "tgt"): {"src": "text"},
+    "dev_src": {"dev_tgt": "text"},
+    "dev_tgt": {"dev_src": "text"},
+}
+"""What else a parameter needs, or cannot be beside."""
+FOR_ALL = ["", "x" * 300, "y/" * 3000 + "y", "loop/x", "$loop", "text/below"]
+BAD = {
+    InputPath: ["none", "text/", "b\udcff", "a train leaves at noon"],
+    OutputFile: ["folder", "folder/", "none/x", "new/", "model/config.yaml", "model/best.safetensors"],
+    OutputPlace: ["none/x", "new/"],
+    OutputPrefix: ["folder/", "new/", "none/x"],
+    OutputFolder: ["text", "text/"],
+    NewFolder: ["text", "folder", "model", "text/"],
+}
+FORBIDDEN = {
+    InputPath: ["closed/text", "secret"],
+    OutputFile: ["closed/x", "readable", "protected/x"],
+    OutputPlace: ["closed/x", "protected/x"],
+    OutputPrefix: ["closed/x", "protected/x"],
+    OutputFolder: ["closed/x", "protected/x"],
+    NewFolder: ["closed/x", "protected/x"],
+}
+"""The same for who may not ignore modes."""
+
+
+def parameters():
+    return [(name, param) for name in COMMANDS for param in load_command(name).params]
+
+
+PATHS = [(name, param) for name, param in parameters() if isinstance(param.type, PathType)]
+
+
+def cases(bad, everywhere=()):
+    for name, param in PATHS:
+        for path in [*everywhere, *bad[type(param.type)]]:
+            if isinstance(param.type, InputPath) and param.name == "files" and path in ("text/below", "none"):
+                continue
+            shown = path if len(path) < 30 else f"{len(path)} bytes"
+            yield pytest.param(name, param, path, id=f"{name}-{param.name}-{ascii(shown)}")
+
+
+@pytest.fixture(scope="module")
+def place():
+    """A folder below one that everybody may enter, which pytest's are not."""
+    folder = Path(tempfile.mkdtemp())
+    write_folder(folder / "model")
+    write_language_folder(folder / "lm", Subwords.from_file(folder / "model" / "joint.spm"))
+    (folder / "text").write_text("kara losu\nmiti\n")
+    (folder / "c.yaml").write_text(yaml.safe_dump({"model_dir": "run", "data": {"train": "text", "dev": "text"}}))
+    (folder / "folder").mkdir()
+    (folder / "folder" / "one").write_text("1\n")
+    (folder / "loop").symlink_to("loop")
+    for name, mode in (("closed", 0o000), ("protected", 0o555)):
+        (folder / name).mkdir()
+        (folder / name / "text").write_text("kara\n")
+        (folder / name).chmod(mode)
+    for name, mode in (("secret", 0o000), ("readable", 0o444)):
+        (folder / name).write_text("kara\n")
+        (folder / name).chmod(mode)
+    folder.chmod(0o755)
+    yield folder
+    for name in ("closed", "protected"):
+        (folder / name).chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def everything(folder):
+    """What a folder holds: names, modes, bytes."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        held = path.is_file() and not path.is_symlink() and os.access(path, os.R_OK)
+        found[str(path)] = mode, hashlib.sha256(path.read_bytes()).hexdigest() if held else ""
+    return found
+
+
+def words_of(name, param, value):
+    """A command line of what the command needs, with a path for one parameter."""
+    command = load_command(name)
+    beside = BESIDE.get((name, param.name), BESIDE.get(param.name, {}))
+    given = {**NEEDED[name], **beside, param.name: value}
+    options, arguments = [], []
+    for one in command.params:
+        wanted = given.get(one.name)
+        if wanted is None:
+            continue
+        if isinstance(one, click.Argument):
+            arguments.append(wanted)
+        elif one.is_flag:
+            options.append(one.opts[0])
+        else:
+            options += [one.opts[0], *[wanted] * one.nargs]
+    return command, [*options, *arguments]
+
+
+def assert_one_line(place, name, param, path):
+    before = everything(place)
+    command, words = words_of(name, param, path)
+    former = os.getcwd()
+    os.chdir(place)
+    try:
+        result = CliRunner().invoke(command, words, prog_name=f"nmt-{name}")
+    finally:
+        os.chdir(former)
+    assert result.exit_code in (1, 2), result.output
+    assert isinstance(result.exception, SystemExit), result.exception
+    lines = result.stderr.splitlines()
+    assert [line for line in lines if line.startswith("Error: ")] == lines[-1:], lines
+    assert result.exit_code == 2 or [line for line in lines if not line.startswith("warning: ")] == lines[-1:], lines
+    assert len(lines[-1]) < 1000
+    assert everything(place) == before
+    return lines[-1]
+
+
+def test_each_parameter_that_is_text_has_a_type_for_paths_or_names_none():
+    texts = {param.name for _, param in parameters() if isinstance(param.type, click.types.StringParamType)}
+    assert texts <= NO_PATHS, f"give {sorted(texts - NO_PATHS)} a type of nmt.cli.path_types, or name it in NO_PATHS"
+    assert len(PATHS) > 40
+    assert set(NEEDED) == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("name", "param", "path"), list(cases(BAD, FOR_ALL)))
+def test_a_bad_path_is_one_line_and_changes_nothing(name, param, path, place):
+    path = {"$loop": "loop"}.get(path, path)
+    assert_one_line(place, name, param, path)
+
+
+@contextmanager
+def nobody():
+    """Without the right to ignore modes, which root has."""
+    if os.geteuid():
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "setresuid"), reason="modes are not obeyed")
+@pytest.mark.parametrize(("name", "param", "path"), list(cases(FORBIDDEN)))
+def test_a_path_that_is_forbidden_is_one_line_and_changes_nothing(name, param, path, place):
+    if os.geteuid() == 0:
+        for folder in (place, *place.iterdir()):
+            if not folder.is_symlink():
+                os.chown(folder, 65534, -1)
+    with nobody():
+        line = assert_one_line(place, name, param, path).lower()
+    wants_folder = path == "secret" and name in ("average", "report", "backtranslate") and param.name != "text"
+    assert "permission denied" in line or wants_folder
+
+
+def test_files_of_a_model_are_known_by_their_names(place):
+    names = {value for key, value in vars(model_folder).items() if key.endswith("_NAME")} - {model_folder.BEGUN_NAME}
+    names |= set(model_folder.SUBWORD_NAMES.values())
+    assert all(name in _MODEL_NAMES or name.endswith(_MODEL_SUFFIXES) for name in names)
+    assert is_model_file(place / "model" / "best.safetensors") and is_model_file(place / "model" / "joint.spm")
+    assert not is_model_file(place / "model" / "train.xx") and not is_model_file(place / "c.yaml")
