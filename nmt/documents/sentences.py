@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from nmt.errors import NMTError
@@ -13,6 +14,10 @@ LONGEST = 100_000
 """Characters that are looked at together: a text beyond is cut there first, so that memory and time stay in line."""
 
 
+_QUOTES = re.compile("[«»‹›“”„‘’\"']")
+_SHORTEST, _MOST_WORK = 1000, 50_000_000
+"""Of a window: characters, and characters times quotation marks."""
+
 LONGEST_SENTENCE = 1000
 """Characters of a sentence, beyond which it is cut between words, or anywhere where there are none: a model would read
 its beginning alone."""
@@ -22,12 +27,27 @@ def pieces(text: str, splitter: Splitter | None) -> list[str]:
     """Sentences of a text, none longer than LONGEST_SENTENCE; all of it where there is no splitter."""
     found: list[str] = []
     for one in splitter(text) if splitter is not None else [text]:
-        while len(one) > LONGEST_SENTENCE:
-            end = one.rfind(" ", LONGEST_SENTENCE // 2, LONGEST_SENTENCE) + 1 or LONGEST_SENTENCE
-            found.append(one[:end])
-            one = one[end:]
-        if one:
-            found.append(one)
+        at = 0
+        while len(one) - at > LONGEST_SENTENCE:
+            end = one.rfind(" ", at + LONGEST_SENTENCE // 2, at + LONGEST_SENTENCE) + 1 or at + LONGEST_SENTENCE
+            found.append(one[at:end])
+            at = end
+        if at < len(one):
+            found.append(one[at:] if at else one)
+    return found
+
+
+def windows(text: str) -> list[str]:
+    """A text in stretches that are looked at together. The library looks for the partner of each quotation mark to the
+    end of its text, so those with many are short."""
+    found: list[str] = []
+    at, size = 0, LONGEST
+    while at < len(text):
+        size = min(2 * size, LONGEST)
+        while size > _SHORTEST and size * len(_QUOTES.findall(text, at, at + size)) > _MOST_WORK:
+            size //= 2
+        found.append(text[at : at + size])
+        at += size
     return found
 
 
@@ -48,7 +68,7 @@ def sentence_splitter(language: str) -> Splitter:
     code = language.replace("_", "-").split("-")[0].lower()
 
     def split(text: str) -> list[str]:
-        parts = [part for at in range(0, len(text), LONGEST) for part in segment(code, text[at : at + LONGEST])]
+        parts = [part for window in windows(text) for part in segment(code, window)]
         # A promise that others build on: where the library breaks it, nothing is cut.
         return parts if "".join(parts) == text else [text]
 
