@@ -14,9 +14,8 @@ LONGEST = 100_000
 """Characters that are looked at together: a text beyond is cut there first, so that memory and time stay in line."""
 
 
-_QUOTES = re.compile("[«»‹›“”„‘’\"']")
-_SHORTEST, _MOST_WORK = 1000, 50_000_000
-"""Of a window: characters, and characters times quotation marks."""
+_SIGNS = re.compile("[«»‹›“”„‘’\"'.!?…]")
+_SHORT = 4000
 
 LONGEST_SENTENCE = 1000
 """Characters of a sentence, beyond which it is cut between words, or anywhere where there are none: a model would read
@@ -38,16 +37,13 @@ def pieces(text: str, splitter: Splitter | None) -> list[str]:
 
 
 def windows(text: str) -> list[str]:
-    """A text in stretches that are looked at together. The library looks for the partner of each quotation mark to the
-    end of its text, so those with many are short."""
+    """A text in stretches that are looked at together. At each quotation mark and full stop the library looks through
+    the rest of its text: where there are more of them than people write, stretches are short."""
     found: list[str] = []
-    at, size = 0, LONGEST
-    while at < len(text):
-        size = min(2 * size, LONGEST)
-        while size > _SHORTEST and size * len(_QUOTES.findall(text, at, at + size)) > _MOST_WORK:
-            size //= 2
-        found.append(text[at : at + size])
-        at += size
+    for start in range(0, len(text), LONGEST):
+        block = text[start : start + LONGEST]
+        size = LONGEST if len(_SIGNS.findall(block)) * 10 <= len(block) else _SHORT
+        found += [block[at : at + size] for at in range(0, len(block), size)]
     return found
 
 

@@ -13,7 +13,8 @@ from nmt.documents.passage import HTML_ESCAPES, Sentence
 from nmt.documents.sentences import Splitter, pieces
 
 _SEEN = re.compile(
-    r"[^&\s]++|(?P<blank>\s++)|(?P<entity>&(?:#[0-9]{1,7};|#[xX][0-9a-fA-F]{1,6};|[A-Za-z][A-Za-z0-9]{1,31};))"
+    r"[^&\s]++|(?P<blank>\s++)"
+    r"|(?P<entity>&(?:#[0-9]{1,7}+(?:;|(?![0-9]))|#[xX][0-9a-fA-F]{1,6}+(?:;|(?![0-9a-fA-F]))|[A-Za-z][A-Za-z0-9]{1,31};))"
     r"|(?P<old>&[A-Za-z][A-Za-z0-9]{1,5})|&"
 )
 _BLANK = "blank"
