@@ -114,7 +114,9 @@ class _Layout:
     def written(self, escape: dict[int, str]) -> str:
         """The whole."""
         cuts = [self._marks[n].raw for n in self._cuts]
-        return "".join(self._write(region, escape) + raw for region, raw in zip(self._regions, [*cuts, ""], strict=True))
+        return "".join(
+            self._write(region, escape) + raw for region, raw in zip(self._regions, [*cuts, ""], strict=True)
+        )
 
     def _divided(self) -> list[_Node]:
         """The stretches between the marks that divide the sentence, as nodes with places of their own."""
@@ -137,7 +139,8 @@ class _Layout:
     def _cut_at(self, at: int) -> int:
         """The target word before which most words come from before a character of the source, and behind which most
         come from behind it."""
-        sides = [0 if s == NOWHERE else 1 if s < len(self._spans) and self._spans[s][0] < at else -1 for s in self._sources]
+        upto = bisect_left(self._spans, (at, 0))  # words of the source that begin before it
+        sides = [0 if s == NOWHERE else 1 if s < upto else -1 for s in self._sources]
         scores = list(accumulate(sides, initial=0))
         wanted = at / max(1, len(self._source)) * len(self._words)
         return max(range(len(self._words) + 1), key=lambda t: (scores[t], -abs(t - wanted)))

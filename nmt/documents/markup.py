@@ -27,7 +27,7 @@ _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title p
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the text, [start, end). name: of an element, in small letters; attributes: where their values stand."""
+    """A piece of the text, [start, end). name: of an element, in small letters; attributes: where values stand."""
 
     kind: PieceKind
     start: int

@@ -80,7 +80,7 @@ class Paragraph:
             partner = self._open.pop()[0]
             self._partners[partner] = number
         elif kind == "close":
-            self._open.clear()  # what crosses elements has no partner, and keeps its order with all others that have none
+            self._open.clear()  # what crosses elements has no partner; such tags keep their order
         self._partners.append(partner)
         self._tags.setdefault(self._length, []).append(_Item(raw, 0, kind, number))
 
@@ -124,9 +124,10 @@ class Paragraph:
         all of them: it need not follow any word."""
         start, first, last, end = bounds
         behind = [one._replace(at=end) for one in self._tags.get(end, ())] if end == len(text) else []
-        blanks = [[one._replace(kind=_BLANK) if one.kind == "text" else one for one in items] for items in (
-            self._items(text, start, first, special), [*self._items(text, last, end, special), *behind]
-        )]
+        blanks = [
+            [one._replace(kind=_BLANK) if one.kind == "text" else one for one in items]
+            for items in (self._items(text, start, first, special), [*self._items(text, last, end, special), *behind])
+        ]
         items = [*blanks[0], *self._items(text, first, last, special), *blanks[1]]
         numbers = {one.number for one in items}
         partners = {one.number: self._partners[one.number] for one in items if one.kind in ("open", "close")}

@@ -90,8 +90,11 @@ def keep_placeholders(
         if words is None:
             start, end = own[0].start, own[-1].end
             upto = max(end, spans[number][1])
-            changes.put(number, TargetWord(text[start:end], number, tuple(one.text for one in own)),
-                        (text[spans[number][0] : start], text[end:upto]))
+            changes.put(
+                number,
+                TargetWord(text[start:end], number, tuple(one.text for one in own)),
+                (text[spans[number][0] : start], text[end:upto]),
+            )
             continue
         for word, one in zip(words, own, strict=True):
             word.kept += (one.text,)

@@ -19,8 +19,8 @@ _INLINE = frozenset(
 `label` are fields elsewhere."""
 _OPAQUE = frozenset("script style code kbd samp var svg math pre".split())
 _DOCBOOK = frozenset(
-    "code command computeroutput cmdsynopsis envar filename funcsynopsis function literal literallayout option parameter "
-    "programlisting screen synopsis userinput varname".split()
+    "code command computeroutput cmdsynopsis envar filename funcsynopsis function literal literallayout option "
+    "parameter programlisting screen synopsis userinput varname".split()
 )
 _ROOTS: dict[str, frozenset[str]] = {
     # Android's resources: all but string, string-array and plurals, and what xliff:g holds.

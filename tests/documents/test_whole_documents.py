@@ -1,5 +1,6 @@
 """Documents come back whole: every tag once, well-formed if they were, bytes outside of texts as they were."""
 
+import html
 import random
 import re
 from collections import Counter
@@ -53,7 +54,9 @@ class Drawn:
         draw = self.draw
         way = draw.random()
         if way < 0.5 or not depth:
-            return draw.choice(["word", "a b", " ", "  ", "\n", "x. ", "Ab! ", "%d ", "{x}/{y}", "7", ", ", "STOP NOW "])
+            return draw.choice(
+                ["word", "a b", " ", "  ", "\n", "x. ", "Ab! ", "%d ", "{x}/{y}", "7", ", ", "STOP NOW "]
+            )
         self.count += 1
         if way < 0.6:
             return draw.choice([f"<!-- {self.count} -->", f"<br n='{self.count}'/>", "&unknown;"])
@@ -99,7 +102,10 @@ def test_random_markup_stays_well_formed_whatever_is_said(seed, markup):
 def test_elements_that_end_behind_a_space_or_in_another_sentence_stay_a_tree(text):
     found = translated(text, "html", backward, splitter=by_stops)
     numbered = [iter(range(99)), iter(range(99))]
-    count = [re.sub(r"<(\w+)>", lambda m, n=n: f"<{m[1]} {next(n)}>", one) for one, n in zip((text, found), numbered, strict=True)]
+    count = [
+        re.sub(r"<(\w+)>", lambda m, n=n: f"<{m[1]} {next(n)}>", one)
+        for one, n in zip((text, found), numbered, strict=True)
+    ]
     assert Counter(name for name, _ in elements(count[0])[0].values()) == Counter(
         name for name, _ in elements(count[1])[0].values()
     )
@@ -122,12 +128,21 @@ def test_a_placeholder_that_comes_again_beside_several_is_kept(text):
 @pytest.mark.parametrize(
     "text, expected",
     [
-        ("<ul><li translate=no>Keep<li>Change</ul><p>After</p>", "<ul><li translate=no>Keep<li>cHANGE</ul><p>aFTER</p>"),
+        (
+            "<ul><li translate=no>Keep<li>Change</ul><p>After</p>",
+            "<ul><li translate=no>Keep<li>cHANGE</ul><p>aFTER</p>",
+        ),
         ("<p translate=no>Keep<p>change", "<p translate=no>Keep<p>CHANGE"),
         ("<p translate=no>Keep <b>it</b><div>change</div>", "<p translate=no>Keep <b>it</b><div>CHANGE</div>"),
         ("<dl><dt translate=no>K<dd>c<dt>d</dl>e", "<dl><dt translate=no>K<dd>C<dt>D</dl>E"),
-        ("<table><tr><td translate=no>K<td>c<tr><td>d</table>e", "<table><tr><td translate=no>K<td>C<tr><td>D</table>E"),
-        ("<table><tr translate=no><td>K<td>k<tr><td>d</table>e", "<table><tr translate=no><td>K<td>k<tr><td>D</table>E"),
+        (
+            "<table><tr><td translate=no>K<td>c<tr><td>d</table>e",
+            "<table><tr><td translate=no>K<td>C<tr><td>D</table>E",
+        ),
+        (
+            "<table><tr translate=no><td>K<td>k<tr><td>d</table>e",
+            "<table><tr translate=no><td>K<td>k<tr><td>D</table>E",
+        ),
         ("<ul translate=no><li>k<li>k<ul><li>k</ul></ul>c", "<ul translate=no><li>k<li>k<ul><li>k</ul></ul>C"),
         ("<div><p translate=no>Keep</div>change", "<div><p translate=no>Keep</div>CHANGE"),
         ("<p class='notranslate x'>Keep<br>it</p>change", "<p class='notranslate x'>Keep<br>it</p>CHANGE"),
@@ -188,7 +203,8 @@ DOCBOOK = """<?xml version="1.0"?>
 <book><title>the book</title><chapter><title>one more</title>
 <para>use <emphasis>the train</emphasis> &prod; now<footnote><para>or not</para></footnote></para>
 <programlisting>if a &lt; b</programlisting><para>see <filename>x y</filename>
-<itemizedlist><listitem><para>first one</para></listitem><listitem><para>second one</para></listitem></itemizedlist></para>
+<itemizedlist><listitem><para>first one</para></listitem>
+<listitem><para>second one</para></listitem></itemizedlist></para>
 </chapter></book>
 """
 KEPT = {
@@ -261,10 +277,12 @@ def test_files_stay_in_the_encoding_that_they_declare(content, form, expected):
     if expected is not None:
         assert found == expected
     declared = re.search(rb"(?:charset|encoding)=[\"']?([\w-]+)", content)[1].decode()
-    by = "utf-8" if "ä".encode() in content or content.startswith(b"\xef") or declared in ("utf-8", "nonsense") else declared
+    by = (
+        "utf-8"
+        if "ä".encode() in content or content.startswith(b"\xef") or declared in ("utf-8", "nonsense")
+        else declared
+    )
     by = "cp1252" if by in ("iso-8859-1", "latin1") and form == "html" else by
-    import html
-
     assert "ä Ω “" in html.unescape(found.decode(by))
 
 
