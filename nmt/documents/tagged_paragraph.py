@@ -40,7 +40,7 @@ class Paragraph:
         self._tags: dict[int, list[_Item]] = {}
         self._partners: list[int | None] = []
         self._open: list[tuple[int, str]] = []  # tags that may still find their partner, and names
-        self._glued: set[int] = set()  # white space that keeps words together
+        self._glued: list[int] = []  # white space that keeps words together
 
     def add_text(self, raw: str) -> None:
         """Text as it is written. A run of white space is one space, as a reader sees it."""
@@ -62,7 +62,7 @@ class Paragraph:
     def _add(self, text: str, raw: str | None = None) -> None:
         if raw is not None and raw != text:
             if "\xa0" in (text, raw):
-                self._glued.add(self._length)
+                self._glued.append(self._length)
             text = " " if text.isspace() else text
             self._raws[self._length] = raw
             for n in range(self._length + 1, self._length + len(text)):
@@ -129,28 +129,34 @@ class Paragraph:
             for items in (self._items(text, start, first, special), [*self._items(text, last, end, special), *behind])
         ]
         items = [*blanks[0], *self._items(text, first, last, special), *blanks[1]]
-        numbers = {one.number for one in items}
-        partners = {one.number: self._partners[one.number] for one in items if one.kind in ("open", "close")}
-        within = {number: other for number, other in partners.items() if other in numbers}
+        places = {one.number: one.at for one in items if one.kind in ("open", "close")}
+        pairs = [(number, self._partners[number]) for number in places]
+        within = {number: partner for number, partner in pairs if partner is not None and partner in places}
+        around = set()  # tags of elements that hold words
+        for number, partner in within.items():
+            ends = sorted((places[number], places[partner]))
+            if ends[0] < last and ends[1] > first:
+                around.add(number)
         low, high = 0, len(items)
         while True:
-            one, other = items[low], items[high - 1]
-            if one.kind != "text" and one.number not in within:
+            left, right = items[low], items[high - 1]
+            if left.kind != "text" and left.number not in around:
                 low += 1
-            elif other.kind != "text" and other.number not in within:
+            elif right.kind != "text" and right.number not in around:
                 high -= 1
-            elif one.kind == "open" and within.get(one.number) == other.number:
+            elif left.kind == "open" and within.get(left.number) == right.number:
                 low, high = low + 1, high - 1
             else:
                 break
         inner = items[low:high]
         tags = [one for one in inner if one.kind not in ("text", _BLANK)]
-        places = {one.number: n for n, one in enumerate(tags)}
+        numbers = {one.number: n for n, one in enumerate(tags)}
         marks = [
-            Mark(one.raw, min(max(one.at, first), last) - first, one.kind, places.get(within.get(one.number, -1)))  # type: ignore[arg-type]
+            Mark(one.raw, min(max(one.at, first), last) - first, one.kind, numbers.get(within.get(one.number, -1)))  # type: ignore[arg-type]
             for one in tags
         ]
-        glued = tuple(at - first for at in sorted(self._glued) if first <= at < last) if self._glued else ()
+        spaces = self._glued[bisect_left(self._glued, first) : bisect_left(self._glued, last)]
+        glued = tuple(at - first for at in spaces)
         return Sentence(
             text[first:last],
             _joined(items[:low]),
