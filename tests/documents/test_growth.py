@@ -14,6 +14,7 @@ import pytest
 import nmt.documents
 from nmt.documents import read_passage
 from nmt.documents.document import read_document
+from nmt.documents.passage import Sentence
 from nmt.documents.placeholders import placeholders_of
 from nmt.documents.sentences import pieces, windows
 from nmt.inference.translation import Translation
@@ -77,6 +78,17 @@ TEXT_READERS = {
     "pieces": lambda text: pieces(text, None),
     "windows": windows,
 }
+
+
+@pytest.mark.parametrize("said", ["7", "x", "z%d", "{a}"])
+@pytest.mark.parametrize("word", ["7", "%d/%s", "{a}", "{{ y }}", "a@b.org", "n%d"])
+def test_placeholders_of_a_long_sentence_grow_in_line(word, said):
+    """Each placeholder was looked for in each word of the translation."""
+
+    def work(text):
+        Sentence(text).translated(Translation(" ".join([said] * len(text.split())), 0, 0))
+
+    assert_grows_in_line(work, word + " ")
 
 
 @pytest.mark.parametrize("name", READERS)
