@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePath
 
+from nmt.documents.declared_encoding import Encoding, declared_text
 from nmt.documents.passage import Passage, text_passage
 from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import html_passage, xml_passage
+from nmt.documents.tagged_text import html_passage
+from nmt.documents.xml_files import xml_file_passage
 from nmt.errors import DataError
 
 
@@ -43,12 +45,30 @@ def bytes_of(text: str, marked: bool) -> bytes:
     return b"\xef\xbb\xbf" * marked + text.encode()
 
 
-def _whole(read: Callable[[str, Splitter | None], Passage]) -> Reader:
-    """The reader of a format in which the whole file is one passage."""
+@dataclass(frozen=True)
+class _WholeFile:
+    """Writes a file that is one passage."""
+
+    encoding: Encoding
+
+    def __call__(self, found: Sequence[str]) -> bytes:
+        return self.encoding.encoded(found[0])
+
+
+def _read_text(content: bytes, name: str, splitter: Splitter | None) -> Document:
+    text, marked = text_of(content, name)
+    return Document([text_passage(text, splitter)], _WholeFile(Encoding(marked=marked)))
+
+
+def _marked_up(read: Callable[[str, Splitter | None], Passage]) -> Reader:
+    """The reader of a format whose files may say how they are encoded."""
 
     def reader(content: bytes, name: str, splitter: Splitter | None) -> Document:
-        text, marked = text_of(content, name)
-        return Document([read(text, splitter)], lambda found: bytes_of(found[0], marked))
+        found = declared_text(content)
+        if found is None:
+            text, marked = text_of(content, name)
+            found = text, Encoding(marked=marked)
+        return Document([read(found[0], splitter)], _WholeFile(found[1]))
 
     return reader
 
@@ -101,9 +121,9 @@ def _in_lines(text: str, former: Sequence[str]) -> str:
 
 
 _READERS: dict[str, Reader | str] = {
-    "text": _whole(text_passage),
-    "html": _whole(html_passage),
-    "xml": _whole(xml_passage),
+    "text": _read_text,
+    "html": _marked_up(html_passage),
+    "xml": _marked_up(xml_file_passage),
     "srt": _read_srt,
     "po": "nmt.documents.po",
     "xliff": "nmt.documents.xliff",

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
-from nmt.documents.words import NOWHERE, TargetWords
+from nmt.documents.words import NOWHERE, TargetWord, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
 """What a word counts for the stretch of a translation that an element takes: one that comes from it, from elsewhere,
@@ -56,11 +56,23 @@ class _Node:
         return self.start == self.end
 
 
-def with_marks(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
-    """The translation of `text` with its marks; escape: what is written for characters of the translation."""
+def with_marks(
+    text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str], glued: Set[int] = frozenset()
+) -> str:
+    """The translation of `text` with its marks; escape: what is written for characters of the translation; glued:
+    words of the source that are kept together with the one before."""
     if len(marks) > _MOST_MARKS:
         return _in_order(text, marks, found, escape)
-    return _Layout(text, marks, found).written(escape)
+    return _Layout(text, marks, found, glued).written(escape)
+
+
+def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
+    """The words as a text; no-break spaces between two that had one, and are neighbours again."""
+    parts = [words[0].text] if words else []
+    for one, other in pairwise(words):
+        parts.append("\xa0" if other.source in glued and one.source == other.source - 1 else " ")
+        parts.append(other.text)
+    return "".join(parts)
 
 
 def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
@@ -85,20 +97,53 @@ def _pieces(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
 class _Layout:
     """Where marks go."""
 
-    def __init__(self, text: str, marks: Sequence[Mark], found: TargetWords) -> None:
+    def __init__(self, text: str, marks: Sequence[Mark], found: TargetWords, glued: Set[int]) -> None:
         self._source, self._marks, self._found = text, marks, found
         self._spans = [m.span() for m in re.finditer(r"\S+", text)]
-        self._target = " ".join(word.text for word in found.words)
+        self._target = _put_together(found.words, glued)
         self._words = [m.span() for m in re.finditer(r"\S+", self._target)] if self._target else []
         self._sources = self._sources_of_spans()
         self._cut_copies()
-        self._root = _Node(-1, len(marks), 0, len(text), self._tree(0, len(marks)))
-        self._root.high, self._root.stop = len(self._words), len(self._target)
-        self._place(self._root)
+        # A mark whose partner is in another sentence, or nowhere, divides the sentence: what stood before it does so
+        # again, and its order with others of its kind stays.
+        self._cuts = [n for n, mark in enumerate(marks) if mark.kind != "alone" and mark.partner is None]
+        self._regions = self._divided()
+        for region in self._regions:
+            self._place(region)
 
     def written(self, escape: dict[int, str]) -> str:
         """The whole."""
-        return self._write(self._root, escape)
+        cuts = [self._marks[n].raw for n in self._cuts]
+        return "".join(
+            self._write(region, escape) + raw for region, raw in zip(self._regions, [*cuts, ""], strict=True)
+        )
+
+    def _divided(self) -> list[_Node]:
+        """The stretches between the marks that divide the sentence, as nodes with places of their own."""
+        bounds = [-1, *self._cuts, len(self._marks)]
+        found: list[_Node] = []
+        low = begin = 0
+        for first, last in pairwise(bounds):
+            start = self._marks[first].at if first >= 0 else 0
+            node = _Node(first, last, start, len(self._source), self._tree(first + 1, last), low=low, begin=begin)
+            node.high, node.stop = len(self._words), len(self._target)
+            if last < len(self._marks):
+                mark = self._marks[last]
+                node.end = mark.at
+                node.high = low = max(low, self._cut_at(mark.at))
+                at = self._start_of(low) if mark.kind == "open" or not low else self._words[low - 1][1]
+                node.stop = begin = max(begin, at)
+            found.append(node)
+        return found
+
+    def _cut_at(self, at: int) -> int:
+        """The target word before which most words come from before a character of the source, and behind which most
+        come from behind it."""
+        upto = bisect_left(self._spans, (at, 0))  # words of the source that begin before it
+        sides = [0 if s == NOWHERE else 1 if s < upto else -1 for s in self._sources]
+        scores = list(accumulate(sides, initial=0))
+        wanted = at / max(1, len(self._source)) * len(self._words)
+        return max(range(len(self._words) + 1), key=lambda t: (scores[t], -abs(t - wanted)))
 
     def _sources_of_spans(self) -> list[int]:
         """The source word of each word that spaces divide: a placeholder may hold some."""
@@ -208,12 +253,13 @@ class _Layout:
             return
         of_left, of_right = self._source_words(left), self._source_words(right)
 
-        def kept(cut: int) -> int:
-            lefts = sum(self._sources[t] in of_left for t in range(left.low, cut))
-            return lefts + sum(self._sources[t] in of_right for t in range(cut, max(left.high, right.high)))
-
         low, high = min(left.low, right.low), max(left.high, right.high)
-        cut = max(range(low, high + 1), key=lambda c: (kept(c), -abs(2 * c - low - high)))
+        # Of a word, what it counts for the left one less what it counts for the right one: summed, the best cut.
+        worth = (
+            (self._sources[t] in of_left and t >= left.low) - (self._sources[t] in of_right) for t in range(low, high)
+        )
+        kept = list(accumulate(worth, initial=0))
+        cut = max(range(low, high + 1), key=lambda c: (kept[c - low], -abs(2 * c - low - high)))
         left.low, right.high = low, high
         left.high = right.low = cut
 

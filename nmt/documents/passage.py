@@ -11,7 +11,7 @@ from typing import Literal
 from nmt.documents.marks import Mark, with_marks
 from nmt.documents.placeholders import Placeholder, placeholders_of
 from nmt.documents.sentences import Splitter, pieces
-from nmt.documents.words import TargetWord, TargetWords, keep_placeholders, target_words
+from nmt.documents.words import TargetWord, TargetWords, keep_placeholders, target_words, word_at
 from nmt.inference.translation import Translation
 
 Markup = Literal["text", "html", "xml"]
@@ -27,7 +27,8 @@ _LEAST_CAPITALS = 4
 class Sentence:
     """One sentence of a passage. text: what the model reads; before, after: white space and marks that stay where they
     are; raw: how text and marks were written; marks: those within the text; escape: how the translation's characters
-    are written."""
+    are written; head, tail: white space of raw that stands before and behind all words; glued: spaces of the text that
+    keep the words beside them together."""
 
     text: str
     before: str = ""
@@ -35,6 +36,9 @@ class Sentence:
     raw: str = ""
     marks: tuple[Mark, ...] = ()
     escape: dict[int, str] = field(default_factory=dict)
+    head: str = ""
+    tail: str = ""
+    glued: tuple[int, ...] = ()
 
     @cached_property
     def placeholders(self) -> list[Placeholder]:
@@ -54,24 +58,29 @@ class Sentence:
     @property
     def needs_detail(self) -> bool:
         """Whether the words of the translation must know where they come from."""
-        return bool(self.marks or self.placeholders)
+        return bool(self.marks or self.placeholders or self.glued)
 
     def translated(self, translation: Translation) -> str:
         """The sentence in the other language, with all that belongs to it; as it was written where nothing changed."""
         text = self.asked
         if translation.text == text:
             return self.before + self.raw + self.after
-        placeholders = self.placeholders
-        if not self.marks and not placeholders:
+        if not self.needs_detail:
             found = translation.text
             body = (found.upper() if self.is_capitals else found).translate(self.escape)
-            return self.before + body + self.after
+        else:
+            body = self._with_details(translation)
+        return self.before + self.head + body + self.tail + self.after
+
+    def _with_details(self, translation: Translation) -> str:
+        """The translation with marks, placeholders and spaces that keep words together."""
         spans = [m.span() for m in re.finditer(r"\S+", self.text)]
         words = self._words(translation, len(spans))
-        keep_placeholders(words, self.text, [(_word_at(spans, one.start), one) for one in placeholders])
+        keep_placeholders(words, self.text, spans, self.placeholders)
         if self.is_capitals:
             words.words = [w if w.is_kept else replace(w, text=w.text.upper()) for w in words.words]
-        return self.before + with_marks(self.text, self.marks, words, self.escape) + self.after
+        glued = {word_at(spans, at) for at in self.glued}
+        return with_marks(self.text, self.marks, words, self.escape, glued)
 
     def _words(self, translation: Translation, count: int) -> TargetWords:
         """The words of the translation, which knows nothing of where they come from if it has no detail."""
@@ -115,20 +124,15 @@ def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
             if not bare:
                 parts.append(piece)
                 continue
-            start = piece.index(bare)
+            start = len(piece) - len(piece.lstrip())
             parts.append(Sentence(bare, piece[:start], piece[start + len(bare) :], bare))
     return Passage(tuple(parts))
 
 
-def _word_at(spans: list[tuple[int, int]], at: int) -> int:
-    """The number of the word that a character is of."""
-    return next(n for n, (_, end) in enumerate(spans) if at < end)
-
-
 def _is_capitals(text: str, placeholders: list[Placeholder]) -> bool:
     """Whether a sentence is written in capitals, placeholders aside."""
-    for one in reversed(placeholders):
-        text = text[: one.start] + text[one.end :]
+    bounds = [0, *(at for one in placeholders for at in (one.start, one.end)), len(text)]
+    text = "".join(text[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True))
     capitals = 0
     for c in text:
         if c.islower():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from nmt.errors import NMTError
@@ -13,6 +14,9 @@ LONGEST = 100_000
 """Characters that are looked at together: a text beyond is cut there first, so that memory and time stay in line."""
 
 
+_SIGNS = re.compile("[«»‹›“”„‘’\"'.!?…]")
+_SHORT = 4000
+
 LONGEST_SENTENCE = 1000
 """Characters of a sentence, beyond which it is cut between words, or anywhere where there are none: a model would read
 its beginning alone."""
@@ -22,12 +26,24 @@ def pieces(text: str, splitter: Splitter | None) -> list[str]:
     """Sentences of a text, none longer than LONGEST_SENTENCE; all of it where there is no splitter."""
     found: list[str] = []
     for one in splitter(text) if splitter is not None else [text]:
-        while len(one) > LONGEST_SENTENCE:
-            end = one.rfind(" ", LONGEST_SENTENCE // 2, LONGEST_SENTENCE) + 1 or LONGEST_SENTENCE
-            found.append(one[:end])
-            one = one[end:]
-        if one:
-            found.append(one)
+        at = 0
+        while len(one) - at > LONGEST_SENTENCE:
+            end = one.rfind(" ", at + LONGEST_SENTENCE // 2, at + LONGEST_SENTENCE) + 1 or at + LONGEST_SENTENCE
+            found.append(one[at:end])
+            at = end
+        if at < len(one):
+            found.append(one[at:] if at else one)
+    return found
+
+
+def windows(text: str) -> list[str]:
+    """A text in stretches that are looked at together. At each quotation mark and full stop the library looks through
+    the rest of its text: where there are more of them than people write, stretches are short."""
+    found: list[str] = []
+    for start in range(0, len(text), LONGEST):
+        block = text[start : start + LONGEST]
+        size = LONGEST if len(_SIGNS.findall(block)) * 10 <= len(block) else _SHORT
+        found += [block[at : at + size] for at in range(0, len(block), size)]
     return found
 
 
@@ -48,7 +64,7 @@ def sentence_splitter(language: str) -> Splitter:
     code = language.replace("_", "-").split("-")[0].lower()
 
     def split(text: str) -> list[str]:
-        parts = [part for at in range(0, len(text), LONGEST) for part in segment(code, text[at : at + LONGEST])]
+        parts = [part for window in windows(text) for part in segment(code, window)]
         # A promise that others build on: where the library breaks it, nothing is cut.
         return parts if "".join(parts) == text else [text]
 

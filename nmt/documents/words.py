@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 
-import numpy as np
-
-from nmt.data.alignment import soft_alignment, words_of
 from nmt.documents.placeholders import Placeholder, digits_of, placeholders_of
 from nmt.inference.translation import Translation
 
@@ -23,6 +20,7 @@ class TargetWord:
     text: str
     source: int
     kept: tuple[str, ...] = ()
+    is_gone: bool = False
 
     @property
     def is_kept(self) -> bool:
@@ -48,6 +46,10 @@ class TargetWords:
 
 def target_words(translation: Translation, num_source: int) -> TargetWords:
     """The words of a translation with a detail; num_source: words of its source."""
+    import numpy as np
+
+    from nmt.data.alignment import soft_alignment, words_of  # here: who reads documents needs no arrays
+
     texts = translation.text.split()
     detail = translation.detail
     if detail is None:
@@ -66,65 +68,142 @@ def target_words(translation: Translation, num_source: int) -> TargetWords:
     return TargetWords(words, best + [len(texts) - 1] * (num_source - len(best)))
 
 
-def keep_placeholders(found: TargetWords, text: str, placeholders: list[tuple[int, Placeholder]]) -> None:
-    """Bring each placeholder of a source text, of which the number of its word is known, into the translation once.
+def word_at(spans: list[tuple[int, int]], at: int) -> int:
+    """The number of the word that a character is of; of the next one where it is of none."""
+    return bisect_right(spans, at, key=lambda span: span[1])
+
+
+def keep_placeholders(
+    found: TargetWords, text: str, spans: list[tuple[int, int]], placeholders: list[Placeholder]
+) -> None:
+    """Bring each placeholder of a source text, whose words stand at `spans`, into the translation once.
 
     One that the model has copied stays where it is. Else it takes the place of the words that come from it, together
     with others of its word (`%d/%d`); where there are none it follows the word of what stood before it.
     """
-    for number, group in groupby(placeholders, key=lambda one: one[0]):
-        own = [one for _, one in group]
-        places = _copies(found.words, own, number)
-        if places is None:
-            start, end = own[0].start, own[-1].end
-            around = re.findall(r"\S*$", text[:start])[0], re.findall(r"^\S*", text[end:])[0]
-            _put(found, number, text[start:end], around)
-            continue
-        for t, one in zip(places, own, strict=True):
-            found.words[t].kept += (one.text,)
-    _drop_doubles(found, [one for _, one in placeholders])
-
-
-def _copies(words: list[TargetWord], group: list[Placeholder], number: int) -> list[int] | None:
-    """The words in which the placeholders of one word stand already, those that come from it first; None where one of
-    them stands nowhere."""
-    places: list[int] = []
-    taken: list[tuple[int, str]] = []
-    order = sorted(range(len(words)), key=lambda t: (words[t].source != number, t))
-    for one in group:
-        there = (t for t in order if _times(words[t], one) > words[t].kept.count(one.text) + taken.count((t, one.text)))
-        place = next(there, None)
-        if place is None:
-            return None
-        places.append(place)
-        taken.append((place, one.text))
-    return places
-
-
-def _times(word: TargetWord, one: Placeholder) -> int:
-    """How often a word holds a placeholder: as it is, or a number with other separators."""
-    as_it_is = word.text.count(one.text)
-    if not one.is_number:
-        return as_it_is
-    digits = digits_of(one.text)
-    held = [other for other in placeholders_of(word.text) if other.is_number]
-    return sum(digits_of(other.text) == digits for other in held) if held else as_it_is
-
-
-def _put(found: TargetWords, number: int, text: str, around: tuple[str, str]) -> None:
-    """A placeholder instead of the words that come from its word of the source; around: what that word has before and
-    behind it, of which marks such as brackets stay."""
-    words = found.words
-    own = [t for t, word in enumerate(words) if word.source == number and not word.is_kept]
-    if not own:
-        before = [t for t, word in enumerate(words) if NOWHERE < word.source < number]
-        words.insert(max(before) + 1 if before else 0, TargetWord(text, number, (text,)))
+    if not placeholders:
         return
-    first = own[0]
-    run = [t for n, t in enumerate(own) if t == first + n]  # what stands side by side is one thing
-    head, tail = _leading(words[first].text, around[0]), _trailing(words[run[-1]].text, around[1])
-    words[first] = TargetWord(head + text + tail, number, (text,))
-    del words[first + 1 : run[-1] + 1]
+    copies, changes = _Copies(found.words), _Changes(found.words)
+    for number, group in groupby(placeholders, key=lambda one: word_at(spans, one.start)):
+        own = list(group)
+        words = copies.take(own, number)
+        if words is None:
+            start, end = own[0].start, own[-1].end
+            upto = max(end, spans[number][1])
+            changes.put(
+                number,
+                TargetWord(text[start:end], number, tuple(one.text for one in own)),
+                (text[spans[number][0] : start], text[end:upto]),
+            )
+            continue
+        for word, one in zip(words, own, strict=True):
+            word.kept += (one.text,)
+    found.words = changes.words()
+    _drop_doubles(found, placeholders)
+
+
+@dataclass
+class _Copy:
+    """A placeholder that stands in a word of the translation already; is_taken: it is one of the source's."""
+
+    word: TargetWord
+    is_taken: bool = False
+
+
+class _Copies:
+    """Placeholders in the words of a translation, each word read once."""
+
+    def __init__(self, words: list[TargetWord]) -> None:
+        self._words = words
+        self._whole = " ".join(word.text for word in words)
+        self._found: dict[str, tuple[list[_Copy], dict[int, list[_Copy]]]] = {}
+        self._numbers: dict[str, list[TargetWord]] = {}  # by digits, in order
+        self._others: list[TargetWord] = []  # words that have digits, and hold no number
+        for word in words:
+            numbers = [one for one in placeholders_of(word.text) if one.is_number]
+            for one in numbers:
+                self._numbers.setdefault(digits_of(one.text), []).append(word)
+            if not numbers and any(c.isdigit() for c in word.text):
+                self._others.append(word)
+
+    def take(self, group: list[Placeholder], number: int) -> list[TargetWord] | None:
+        """The words in which the placeholders of one word stand, those that come from it first; None where one of
+        them stands nowhere."""
+        taken: list[tuple[_Copy, list[_Copy]]] = []
+        for one in group:
+            every, of_source = self._of(one)
+            for copies in (of_source.get(number, []), every):
+                while copies and (copies[-1].is_taken or copies[-1].word.is_gone):
+                    copies.pop()
+                if copies:
+                    break
+            else:
+                for copy, left in taken:  # back to where it was
+                    copy.is_taken = False
+                    left.append(copy)
+                return None
+            copies[-1].is_taken = True
+            taken.append((copies[-1], copies))
+            copies.pop()
+        return [copy.word for copy, _ in taken]
+
+    def _of(self, one: Placeholder) -> tuple[list[_Copy], dict[int, list[_Copy]]]:
+        """The copies of a placeholder, and those that come from each source word, the first one last."""
+        key = digits_of(one.text) if one.is_number else one.text
+        if key not in self._found:
+            words = self._holding(one, key)
+            copies = [_Copy(word) for word in reversed(words)]
+            of_source: dict[int, list[_Copy]] = {}
+            for copy in copies:
+                of_source.setdefault(copy.word.source, []).append(copy)
+            self._found[key] = copies, of_source
+        return self._found[key]
+
+    def _holding(self, one: Placeholder, key: str) -> list[TargetWord]:
+        """The words that hold a placeholder, as often as they do: as it is, or a number with other separators."""
+        words = self._others if one.is_number else self._words
+        as_it_is = [w for w in words for _ in range(w.text.count(one.text))] if one.text in self._whole else []
+        return self._numbers.get(key, []) + as_it_is if one.is_number else as_it_is
+
+
+class _Changes:
+    """Words that come into a translation, in place of others or between them; places stay until all are known."""
+
+    def __init__(self, words: list[TargetWord]) -> None:
+        self._old = words
+        self._new: dict[int, TargetWord] = {}
+        self._behind: dict[int, list[TargetWord]] = {}
+        self._of_source: dict[int, list[int]] = {}
+        for t, word in enumerate(words):
+            self._of_source.setdefault(word.source, []).append(t)
+        self._sources = sorted(source for source in self._of_source if source > NOWHERE)
+        self._upto = list(accumulate((self._of_source[source][-1] for source in self._sources), max))
+
+    def put(self, number: int, new: TargetWord, around: tuple[str, str]) -> None:
+        """A placeholder instead of the words that come from its word of the source; around: what that word has before
+        and behind it, of which marks such as brackets stay."""
+        own = [t for t in self._of_source.get(number, []) if not self._old[t].is_kept]
+        if not own:
+            n = bisect_left(self._sources, number)
+            self._behind.setdefault(self._upto[n - 1] if n else -1, []).append(new)
+            return
+        run = [t for n, t in enumerate(own) if t == own[0] + n]  # what stands side by side is one thing
+        head, tail = _leading(self._old[run[0]].text, around[0]), _trailing(self._old[run[-1]].text, around[1])
+        for t in run:
+            self._old[t].is_gone = True
+        new.text = head + new.text + tail
+        self._new[run[0]] = new
+
+    def words(self) -> list[TargetWord]:
+        """All of them now."""
+        found = list(self._behind.get(-1, ()))
+        for t, word in enumerate(self._old):
+            if t in self._new:
+                found.append(self._new[t])
+            elif not word.is_gone:
+                found.append(word)
+            found += self._behind.get(t, ())
+        return found
 
 
 def _leading(text: str, before: str) -> str:

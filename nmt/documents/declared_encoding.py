@@ -1,0 +1,56 @@
+"""The encoding that a file of HTML or XML declares for itself."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+
+_HEAD = 1024
+"""Bytes in which HTML has its declaration (HTML Living Standard, 4.2.5.4)."""
+_DECLARED = re.compile(
+    rb"""<\?xml[^>]{0,200}?\bencoding\s{0,9}=\s{0,9}["']([A-Za-z0-9._:-]{1,40})"""
+    rb"""|<meta\b[^>]{0,400}?\bcharset\s{0,9}=\s{0,9}["']?\s{0,9}([A-Za-z0-9._:-]{1,40})""",
+    re.IGNORECASE,
+)
+_MARK = b"\xef\xbb\xbf"
+_AS_BROWSERS = {"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030", "gbk": "gb18030"}
+"""What HTML means by a label (Encoding Standard, 4.2)."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a file is encoded; marked: whether a byte-order mark begins it."""
+
+    name: str = "utf-8"
+    marked: bool = False
+
+    def encoded(self, text: str) -> bytes:
+        """The bytes of a text; characters that the encoding lacks as references."""
+        return _MARK * self.marked + text.encode(self.name, "xmlcharrefreplace")
+
+
+def declared_text(content: bytes) -> tuple[str, Encoding] | None:
+    """The text of a file by the encoding that it declares. None where it declares none but UTF-8, is UTF-8 beyond
+    ASCII whatever it declares, or is not what it declares."""
+    found = None if content.startswith(_MARK) else _DECLARED.search(content[:_HEAD])
+    if found is None:
+        return None
+    try:
+        name = codecs.lookup((found[1] or found[2]).decode()).name
+        if found[2]:
+            name = _AS_BROWSERS.get(name, name)
+        if name == "utf-8" or (not content.isascii() and _is_utf8(content)):
+            return None
+        text = content.decode(name)
+        return (text, Encoding(name)) if Encoding(name).encoded(text) == content else None
+    except (LookupError, UnicodeError):
+        return None
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

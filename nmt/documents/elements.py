@@ -1,0 +1,103 @@
+"""Elements of HTML: which stand within a sentence, which are not translated, and where they end without an end tag."""
+
+from __future__ import annotations
+
+from nmt.documents.markup import Piece
+
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big button cite data del dfn em font i img ins label mark q rp rt ruby s small span "
+    "strike strong sub sup time tt u wbr g x bx ex ph bpt ept it mrk".split()
+)
+"""Elements within a sentence (HTML Living Standard, 3.2.5.2.5 Phrasing content, of form controls button alone; XLIFF
+1.2, 2.3). Any other is a wall: sentences end there."""
+VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+OPAQUE_INLINE = frozenset("code kbd samp var svg math".split())
+OPAQUE = OPAQUE_INLINE | frozenset("script style textarea template noscript object iframe pre".split())
+"""Elements whose content is not translated."""
+
+_BLOCKS = (
+    "address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer form h1 h2 h3 "
+    "h4 h5 h6 header hgroup hr main menu nav ol p pre search section summary table ul"
+).split()
+_CLOSES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_BLOCKS, ("p",)),
+    "li": ("li", "p"),
+    **dict.fromkeys(("dt", "dd"), ("dt", "dd", "p")),
+    **dict.fromkeys(("rt", "rp"), ("rt", "rp")),
+    "option": ("option",),
+    "optgroup": ("option", "optgroup"),
+    **dict.fromkeys(("td", "th"), ("td", "th")),
+    "tr": ("td", "th", "tr", "caption", "colgroup"),
+    **dict.fromkeys(("tbody", "thead", "tfoot"), ("td", "th", "tr", "tbody", "thead", "tfoot", "caption", "colgroup")),
+    "body": ("head",),
+}
+"""Whose end a start tag is, in the order in which they are looked for (HTML Living Standard, 13.1.2.4)."""
+_OPTIONAL = frozenset(name for names in _CLOSES.values() for name in names)
+_SCOPES = frozenset("table td th caption ul ol dl menu select ruby button object template html".split())
+"""Elements beyond which no start tag closes an element."""
+
+
+class _Stack:
+    """The elements that are open. Each question takes constant time."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._places: dict[str, list[int]] = {}
+        self._scopes: list[int] = []
+
+    def push(self, name: str) -> None:
+        """An element begins."""
+        self._places.setdefault(name, []).append(len(self.names))
+        if name in _SCOPES:
+            self._scopes.append(len(self.names))
+        self.names.append(name)
+
+    def cut(self, place: int) -> None:
+        """Close the elements from a place on."""
+        while len(self.names) > place:
+            name = self.names.pop()
+            self._places[name].pop()
+            if name in _SCOPES:
+                self._scopes.pop()
+
+    def place(self, name: str, *, in_scope: bool) -> int | None:
+        """Where the innermost element of a name is, None where there is none."""
+        found = self._places.get(name)
+        if not found or (in_scope and self._scopes and found[-1] < self._scopes[-1]):
+            return None
+        return found[-1]
+
+
+def whole_elements(pieces: list[Piece], kept: set[int], *, is_xml: bool) -> list[tuple[int, int]]:
+    """The outermost elements that begin at pieces of `kept`: from which piece to before which. In HTML end tags may be
+    left out."""
+    stack = _Stack()
+    found: list[tuple[int, int]] = []
+    first, depth = -1, 0  # the piece at which the element begins that is kept, and its place in the stack
+
+    def close(place: int, upto: int) -> None:
+        nonlocal first
+        stack.cut(place)
+        if first >= 0 and place <= depth:
+            found.append((first, upto))
+            first = -1
+
+    for n, piece in enumerate(pieces):
+        name = piece.name
+        if piece.kind == "start":
+            for other in () if is_xml else _CLOSES.get(name, ()):
+                place = stack.place(other, in_scope=True)
+                if place is not None:
+                    close(place, n)
+            if is_xml or name not in VOID:
+                if first < 0 and n in kept:
+                    first, depth = n, len(stack.names)
+                stack.push(name)
+        elif piece.kind == "end":
+            place = stack.place(name, in_scope=not is_xml and name in _OPTIONAL and name not in _SCOPES)
+            if place is not None:
+                own = first >= 0 and place == depth
+                close(place, n + 1 if own else n)
+    if first >= 0:
+        found.append((first, len(pieces)))
+    return found

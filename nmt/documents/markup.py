@@ -1,0 +1,161 @@
+"""Where tags, comments and texts stand in HTML and XML: a scanner in one pass, whatever is wrong with the text.
+
+Time is linear: nothing is looked for twice in the same stretch. The pieces together are the text, byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+PieceKind = Literal["text", "start", "end", "single", "comment", "declaration"]
+
+_SPACE = "\t\n\f\r "
+_TAG = re.compile(r"</?+([A-Za-z_:\u0080-\U0010ffff][^\t\n\f\r />]*+)")
+_PLAIN_END = re.compile(r"[\t\n\f\r ]*+>")
+_ATTRIBUTE = re.compile(
+    rf"[{_SPACE}/]*+([^{_SPACE}/>][^{_SPACE}/>=]*+)"
+    rf"(?:[{_SPACE}]*+=[{_SPACE}]*+(?:\"([^\"]*+)(?:\"|\Z)|'([^']*+)(?:'|\Z)|(?![\"'])([^{_SPACE}>]*+)))?+"
+)
+_END = re.compile(rf"[{_SPACE}/]*+>")
+_SUBSET = re.compile(r"<!--|<\?|\"|'|\[|\]|>")
+_RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title plaintext".split())
+"""Elements in whose content no tag begins (HTML Living Standard, 13.2.5: RCDATA, RAWTEXT, script data)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of the text, [start, end). name: of an element, in small letters; attributes: where values stand."""
+
+    kind: PieceKind
+    start: int
+    end: int
+    name: str = ""
+    attributes: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+class _Scanner:
+    def __init__(self, text: str, is_xml: bool) -> None:
+        self._text, self._is_xml = text, is_xml
+        self._next: dict[str, int] = {}  # of each string, where it was found last
+        self._had_type = False
+        self._raw: str | None = None  # the element whose content is raw text from here on
+
+    def pieces(self) -> Iterator[Piece]:
+        """All pieces in order."""
+        text = self._text
+        done = at = 0
+        while (at := text.find("<", at)) >= 0:
+            piece = self._markup(at)
+            if piece is None:
+                at += 1
+                continue
+            if done < at:
+                yield Piece("text", done, at)
+            yield piece
+            done = at = piece.end
+            if self._raw is not None:
+                at = self._end_of_raw_text(at)
+        if done < len(text):
+            yield Piece("text", done, len(text))
+
+    def _find(self, what: str, at: int) -> int:
+        """Where a string stands next, -1 where nowhere. What was found once is not looked for again."""
+        found = self._next.get(what, 0)
+        if 0 <= found < at or what not in self._next:
+            found = self._next[what] = self._text.find(what, at)
+        return found
+
+    def _upto(self, what: str, at: int) -> int:
+        """Behind the next such string, or the end of the text."""
+        found = self._find(what, at)
+        return len(self._text) if found < 0 else found + len(what)
+
+    def _markup(self, at: int) -> Piece | None:
+        """The tag, comment or declaration that begins here; None where it is a text's character."""
+        text = self._text
+        sign = text[at + 1 : at + 2]
+        if sign == "!":
+            return self._declared(at)
+        if sign == "?":
+            closed = self._find("?>", at + 2) if self._is_xml else -1
+            return Piece("declaration", at, closed + 2 if closed >= 0 else self._upto(">", at))
+        found = _TAG.match(text, at)
+        if found is None:
+            # HTML reads "</" before anything else as a comment, "</>" as nothing.
+            return Piece("comment", at, self._upto(">", at)) if sign == "/" else None
+        if not self._is_xml and not found[1][0].isascii():
+            return None
+        return self._tag(at, found[1].lower(), found.end())
+
+    def _declared(self, at: int) -> Piece:
+        """A comment, a CDATA section, a document type with all that it declares, or what browsers take as a comment."""
+        text = self._text
+        if text.startswith("<!--", at):
+            if not self._is_xml and (short := re.compile("-?>").match(text, at + 4)):
+                return Piece("comment", at, short.end())
+            ends = [self._upto("-->", at + 4)] + [self._upto("--!>", at + 4)] * (not self._is_xml)
+            return Piece("comment", at, min(ends))
+        if text.startswith("<![CDATA[", at) and self._find("]]>", at) >= 0:
+            return Piece("comment", at, self._upto("]]>", at))
+        if text[at + 2 : at + 9].lower() != "doctype":
+            return Piece("comment", at, self._upto(">", at))
+        end = self._upto(">", at)
+        bracket = self._find("[", at)
+        if (0 <= bracket < end or self._is_xml) and not self._had_type:
+            self._had_type = True  # a text has one; looking for the end of many that have none is not linear
+            end = self._end_of_type(at + 9) or end
+        return Piece("declaration", at, end)
+
+    def _end_of_type(self, at: int) -> int:
+        """Behind a document type, whose internal subset may hold >, quotes, comments; 0 where it does not end."""
+        depth = 0
+        while found := _SUBSET.search(self._text, at):
+            sign = found[0]
+            at = found.end()
+            if sign == ">" and depth == 0:
+                return at
+            if sign in ("<!--", "<?", '"', "'"):
+                close = self._find({"<!--": "-->", "<?": "?>"}.get(sign, sign), at)
+                if close < 0:
+                    return 0
+                at = close + 1
+            else:
+                depth += (sign == "[") - (sign == "]")
+        return 0
+
+    def _tag(self, at: int, name: str, after: int) -> Piece:
+        """The tag that begins here. One without end reaches to the end of the text, as in browsers."""
+        text = self._text
+        is_end = text.startswith("</", at)
+        values: dict[str, tuple[int, int]] = {}
+        plain = _PLAIN_END.match(text, after)
+        end = plain.end() if plain else 0
+        while not end:
+            if closed := _END.match(text, after):
+                end = closed.end()
+            elif one := _ATTRIBUTE.match(text, after):
+                after = one.end()
+                values.setdefault(one[1].lower(), one.span(one.lastindex or 1))
+            else:
+                return Piece("comment", at, len(text))
+        if is_end:
+            return Piece("end", at, end, name)
+        if text[end - 2] == "/" and end - 2 >= after:
+            return Piece("single", at, end, name, values)
+        if not self._is_xml and name in _RAW_TEXT:
+            self._raw = name
+        return Piece("start", at, end, name, values)
+
+    def _end_of_raw_text(self, at: int) -> int:
+        """Where the end tag of an element stands whose content holds no tags."""
+        name, self._raw = self._raw, None
+        found = re.compile(rf"</{name}(?=[{_SPACE}/>])", re.IGNORECASE).search(self._text, at)
+        return found.start() if found else len(self._text)
+
+
+def scan(text: str, *, is_xml: bool = False) -> list[Piece]:
+    """The pieces of a text, by the rules of XML or by those that browsers have for HTML."""
+    return list(_Scanner(text, is_xml).pieces())

@@ -1,0 +1,178 @@
+"""A paragraph of text and tags, cut into sentences whose tags know their partners."""
+
+from __future__ import annotations
+
+import html
+import re
+from bisect import bisect_left
+from html.entities import html5
+from typing import Literal, NamedTuple
+
+from nmt.documents.marks import Mark
+from nmt.documents.passage import HTML_ESCAPES, Sentence
+from nmt.documents.sentences import Splitter, pieces
+
+_SEEN = re.compile(
+    r"[^&\s]++|(?P<blank>\s++)"
+    r"|(?P<entity>&(?:#[0-9]{1,7}+(?:;|(?![0-9]))|#[xX][0-9a-fA-F]{1,6}+(?:;|(?![0-9a-fA-F]))|[A-Za-z][A-Za-z0-9]{1,31};))"
+    r"|(?P<old>&[A-Za-z][A-Za-z0-9]{1,5})|&"
+)
+_BLANK = "blank"
+"""The kind of an item that is white space at an edge of a sentence."""
+
+
+class _Item(NamedTuple):
+    """A tag, or white space at an edge, at a character of a sentence; its number among the paragraph's tags."""
+
+    raw: str
+    at: int
+    kind: str
+    number: int = -1
+
+
+class Paragraph:
+    """Text as the model reads it; how it was written, where that differs; and the tags before each character."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._length = 0
+        self._raws: dict[int, str] = {}
+        self._tags: dict[int, list[_Item]] = {}
+        self._partners: list[int | None] = []
+        self._open: list[tuple[int, str]] = []  # tags that may still find their partner, and names
+        self._glued: list[int] = []  # white space that keeps words together
+
+    def add_text(self, raw: str) -> None:
+        """Text as it is written. A run of white space is one space, as a reader sees it."""
+        for found in _SEEN.finditer(raw):
+            if found.lastgroup == _BLANK:
+                self._add(" ", found[0])
+            elif found.lastgroup == "entity" and not html.unescape(found[0]):  # of no character
+                self.add_tag(found[0], "alone", "")
+            elif found.lastgroup == "entity":
+                self._add(html.unescape(found[0]), found[0])
+            elif found.lastgroup == "old":
+                name = next((found[0][1:n] for n in range(len(found[0]), 2, -1) if found[0][1:n] in html5), "")
+                if name:
+                    self._add(html5[name], f"&{name}")
+                self._add(found[0][len(name) + bool(name) :])
+            else:
+                self._add(found[0])
+
+    def _add(self, text: str, raw: str | None = None) -> None:
+        if raw is not None and raw != text:
+            if "\xa0" in (text, raw):
+                self._glued.append(self._length)
+            text = " " if text.isspace() else text
+            self._raws[self._length] = raw
+            for n in range(self._length + 1, self._length + len(text)):
+                self._raws[n] = ""
+        self._texts.append(text)
+        self._length += len(text)
+
+    def add_tag(self, raw: str, kind: Literal["open", "close", "alone"], name: str) -> None:
+        """A tag, which closes the last element that is open, or none."""
+        number = len(self._partners)
+        partner = None
+        if kind == "open":
+            self._open.append((number, name))
+        elif kind == "close" and self._open and self._open[-1][1] == name:
+            partner = self._open.pop()[0]
+            self._partners[partner] = number
+        elif kind == "close":
+            self._open.clear()  # what crosses elements has no partner; such tags keep their order
+        self._partners.append(partner)
+        self._tags.setdefault(self._length, []).append(_Item(raw, 0, kind, number))
+
+    def parts(self, splitter: Splitter | None) -> list[str | Sentence]:
+        """The sentences, and what is between them."""
+        text = "".join(self._texts)
+        special = sorted({*self._raws, *self._tags})
+        parts: list[str | Sentence] = []
+        at = 0
+        for piece in pieces(text, splitter):
+            end = at + len(piece)
+            bare = piece.strip()
+            if bare:
+                first = at + len(piece) - len(piece.lstrip())
+                bounds = (at, first, first + len(bare), end)
+                parts.append(self._sentence(text, bounds, special))
+            else:
+                parts.append("".join(one.raw for one in self._items(text, at, end, special)))
+            at = end
+        if not parts or isinstance(parts[-1], str):
+            parts.append("".join(one.raw for one in self._tags.get(len(text), ())))
+        return parts
+
+    def _items(self, text: str, start: int, end: int, special: list[int]) -> list[_Item]:
+        """The tags before each character of [start, end), and the stretches of text between them, as written."""
+        found: list[_Item] = []
+        at = start
+        for n in range(bisect_left(special, start), bisect_left(special, end)):
+            place = special[n]
+            if at < place:
+                found.append(_Item(text[at:place], at, "text"))
+            found += [one._replace(at=place) for one in self._tags.get(place, ())]
+            found.append(_Item(self._raws.get(place, text[place]), place, "text"))
+            at = place + 1
+        if at < end:
+            found.append(_Item(text[at:end], at, "text"))
+        return found
+
+    def _sentence(self, text: str, bounds: tuple[int, int, int, int], special: list[int]) -> Sentence:
+        """A sentence: where it and its words begin and end. Outside stands what is before all words, behind or around
+        all of them: it need not follow any word."""
+        start, first, last, end = bounds
+        behind = [one._replace(at=end) for one in self._tags.get(end, ())] if end == len(text) else []
+        blanks = [
+            [one._replace(kind=_BLANK) if one.kind == "text" else one for one in items]
+            for items in (self._items(text, start, first, special), [*self._items(text, last, end, special), *behind])
+        ]
+        items = [*blanks[0], *self._items(text, first, last, special), *blanks[1]]
+        places = {one.number: one.at for one in items if one.kind in ("open", "close")}
+        pairs = [(number, self._partners[number]) for number in places]
+        within = {number: partner for number, partner in pairs if partner is not None and partner in places}
+        around = set()  # tags of elements that hold words
+        for number, partner in within.items():
+            ends = sorted((places[number], places[partner]))
+            if ends[0] < last and ends[1] > first:
+                around.add(number)
+        low, high = 0, len(items)
+        while True:
+            left, right = items[low], items[high - 1]
+            if left.kind != "text" and left.number not in around:
+                low += 1
+            elif right.kind != "text" and right.number not in around:
+                high -= 1
+            elif left.kind == "open" and within.get(left.number) == right.number:
+                low, high = low + 1, high - 1
+            else:
+                break
+        inner = items[low:high]
+        tags = [one for one in inner if one.kind not in ("text", _BLANK)]
+        numbers = {one.number: n for n, one in enumerate(tags)}
+        marks = [
+            Mark(one.raw, min(max(one.at, first), last) - first, one.kind, numbers.get(within.get(one.number, -1)))  # type: ignore[arg-type]
+            for one in tags
+        ]
+        spaces = self._glued[bisect_left(self._glued, first) : bisect_left(self._glued, last)]
+        glued = tuple(at - first for at in spaces)
+        return Sentence(
+            text[first:last],
+            _joined(items[:low]),
+            _joined(items[high:]),
+            _joined(inner),
+            tuple(marks),
+            self._escape(glued, first),
+            head=_joined([one for one in inner if one.kind == _BLANK and one.at < first]),
+            tail=_joined([one for one in inner if one.kind == _BLANK and one.at >= last]),
+            glued=glued,
+        )
+
+    def _escape(self, glued: tuple[int, ...], first: int) -> dict[int, str]:
+        """How characters of a translation are written; a space that keeps words together as it was written."""
+        return {**HTML_ESCAPES, 0xA0: self._raws[first + glued[0]]} if glued else HTML_ESCAPES
+
+
+def _joined(items: list[_Item]) -> str:
+    return "".join(one.raw for one in items)

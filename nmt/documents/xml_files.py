@@ -1,0 +1,137 @@
+"""Files of XML: which elements stand within a sentence, and which are not translated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nmt.documents.elements import whole_elements
+from nmt.documents.markup import Piece, scan
+from nmt.documents.passage import Passage
+from nmt.documents.sentences import Splitter
+from nmt.documents.tagged_text import Kind, Token, tagged_passage, value
+
+_INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q ruby s small span strike strong sub sup tt u "
+    "wbr g x bx ex ph bpt ept it mrk emphasis link ulink xref".split()
+)
+"""Elements that stand within a sentence wherever they are not beside others. Fewer than in HTML: `data`, `time` and
+`label` are fields elsewhere."""
+_OPAQUE = frozenset("script style code kbd samp var svg math pre".split())
+_DOCBOOK = frozenset(
+    "code command computeroutput cmdsynopsis envar filename funcsynopsis function literal literallayout option "
+    "parameter programlisting screen synopsis userinput varname".split()
+)
+_ROOTS: dict[str, frozenset[str]] = {
+    # Android's resources: all but string, string-array and plurals, and what xliff:g holds.
+    "resources": frozenset(
+        "array attr bool color declare-styleable dimen drawable eat-comment fraction g id integer integer-array public "
+        "style".split()
+    ),
+    "root": frozenset("assembly comment metadata resheader schema".split()),  # .resx, which has resheader
+    "plist": frozenset("data date integer key real".split()),
+    **dict.fromkeys(
+        "article appendix book chapter glossary part preface refentry reference section sect1 set".split(), _DOCBOOK
+    ),
+}
+"""Elements that are not translated, by the file's outermost element."""
+
+
+@dataclass(slots=True)
+class _Element:
+    """What an element holds directly."""
+
+    name: str
+    parent: int
+    has_text: bool = False
+    has_elements: bool = False
+    has_others: bool = False  # elements that do not stand within sentences by their name
+
+
+def xml_file_passage(text: str, splitter: Splitter | None = None) -> Passage:
+    """Of a file of XML. Elements divide the text; only those within a sentence do not: beside text of their parent, or
+    known by their name."""
+    return tagged_passage(list(_tokens(text)), splitter, "xml")
+
+
+def _tokens(text: str) -> Iterable[Token]:
+    """Tokens that together are the text."""
+    pieces = scan(text, is_xml=True)
+    elements, owners = _elements(pieces, text)
+    root = _local(elements[1].name) if len(elements) > 1 else ""
+    if root == "root" and all(one.name != "resheader" for one in elements):
+        root = ""
+    opaque = _OPAQUE | _ROOTS.get(root, frozenset())
+    kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, root, opaque)}
+    at = 0
+    for first, last in [*whole_elements(pieces, kept, is_xml=True), (len(pieces), len(pieces))]:
+        for n in range(at, first):
+            yield Token(_kind(pieces[n], elements, owners[n]), text[pieces[n].start : pieces[n].end], pieces[n].name)
+        if first < last:
+            one, other = pieces[first], pieces[last - 1]
+            is_whole = other.kind == "end" and other.name == one.name
+            inline = is_whole and _is_inline(elements, owners[first])
+            yield Token("alone" if inline else "wall", text[one.start : other.end], one.name)
+        at = last
+
+
+def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool:
+    """Whether an element's content stays as it is."""
+    if _local(piece.name) in opaque:
+        return True
+    if not piece.attributes:
+        return False
+    if root == "root" and ("type" in piece.attributes or "mimetype" in piece.attributes):
+        return True
+    return value(piece, text, "translate") == "no" or value(piece, text, "translatable") == "false"
+
+
+def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]]:
+    """The elements, the first one the file, and the number of the element that each piece begins, ends or is in."""
+    elements = [_Element("", -1)]
+    owners: list[int] = []
+    opened = [0]
+    for piece in pieces:
+        above = elements[opened[-1]]
+        own = opened[-1]
+        if piece.kind in ("start", "single"):
+            own = len(elements)
+            elements.append(_Element(piece.name, opened[-1]))
+            above.has_elements = True
+            above.has_others = above.has_others or _local(piece.name) not in _INLINE
+            if piece.kind == "start":
+                opened.append(own)
+        elif piece.kind == "end" and len(opened) > 1 and elements[own].name == piece.name:
+            opened.pop()
+        elif piece.kind == "text" and not above.has_text:
+            above.has_text = not text[piece.start : piece.end].isspace()
+        owners.append(own)
+    return elements, owners
+
+
+def _local(name: str) -> str:
+    return name.rpartition(":")[2]
+
+
+def _is_inline(elements: list[_Element], number: int) -> bool:
+    """Whether an element stands within a sentence."""
+    own = elements[number]
+    if own.parent <= 0:
+        return False
+    above = elements[own.parent]
+    if own.has_elements and not own.has_text and own.has_others:
+        return False  # it holds paragraphs
+    return above.has_text or (_local(own.name) in _INLINE and not above.has_others)
+
+
+def _kind(piece: Piece, elements: list[_Element], owner: int) -> Kind:
+    """What a piece is in the text."""
+    if piece.kind == "text":
+        return "text"
+    if piece.kind == "comment":
+        above = elements[owner]
+        return "alone" if above.has_text else "wall"
+    if piece.kind == "declaration" or not _is_inline(elements, owner) or piece.name != elements[owner].name:
+        return "wall"
+    kinds: dict[str, Kind] = {"start": "open", "end": "close", "single": "alone"}
+    return kinds[piece.kind]

@@ -1,0 +1,294 @@
+"""Documents come back whole: every tag once, well-formed if they were, bytes outside of texts as they were."""
+
+import html
+import random
+import re
+from collections import Counter
+from xml.parsers import expat
+
+import pytest
+
+from nmt.documents import read_passage
+from nmt.documents.document import read_document
+from nmt.inference.translation import Translation
+from tests.documents.test_passages import backward, by_stops, by_words, translated
+
+
+def through(content, form, change=lambda sentence: by_words(sentence, backward), splitter=None):
+    document = read_document(content, form, "some", splitter)
+    return document.write([p.joined([change(one.asked) for one in p.sentences]) for p in document.passages])
+
+
+def unchanged(sentence):
+    return Translation(sentence, 0.0, 0.0)
+
+
+def upper(sentence):
+    return Translation(sentence.upper(), 0.0, 0.0)
+
+
+def elements(text):
+    """Names and parents of elements by their numbers, and all that stands alone. Fails where it is not well-formed."""
+    parents, alone, opened = {}, Counter(), []
+    for tag in re.findall(r"<!--.*?-->|<[^>]*>|&[a-z]+;", text):
+        if tag.startswith("</"):
+            assert opened and opened.pop()[0] == tag[2:-1], text
+        elif tag.startswith(("<!--", "&")) or tag.endswith("/>"):
+            alone[tag] += 1
+        else:
+            name, number = tag[1:-1].split(" ", 1)
+            assert number not in parents, text
+            parents[number] = name, opened[-1][1] if opened else None
+            opened.append((name, number))
+    assert not opened, text
+    return parents, alone
+
+
+class Drawn:
+    """Random markup, well-formed."""
+
+    def __init__(self, draw, names):
+        self.draw, self.names, self.count = draw, names, 0
+
+    def piece(self, depth):
+        draw = self.draw
+        way = draw.random()
+        if way < 0.5 or not depth:
+            return draw.choice(
+                ["word", "a b", " ", "  ", "\n", "x. ", "Ab! ", "%d ", "{x}/{y}", "7", ", ", "STOP NOW "]
+            )
+        self.count += 1
+        if way < 0.6:
+            return draw.choice([f"<!-- {self.count} -->", f"<br n='{self.count}'/>", "&unknown;"])
+        name, number = draw.choice(self.names), self.count
+        inner = "".join(self.piece(depth - 1) for _ in range(draw.randint(0, 4)))
+        return f"<{name} n='{number}'>{inner}</{name}>"
+
+    def text(self):
+        return "".join(self.piece(3) for _ in range(self.draw.randint(0, 6)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("markup", ["html", "xml", "file"])
+def test_random_markup_stays_well_formed_whatever_is_said(seed, markup):
+    draw = random.Random(seed)
+    names = {"html": ["b", "i", "span", "p", "div", "td"], "xml": ["b", "x", "Y"], "file": ["b", "i", "entry", "para"]}
+    for _ in range(400):
+        text = "<r n='0'>" + Drawn(draw, names[markup]).text() + "</r>"
+        splitter = draw.choice([None, by_stops])
+
+        def order(count):
+            return draw.sample(range(count), count - (count > 2 and draw.random() < 0.3))
+
+        if markup == "file":
+            assert through(text.encode(), "xml", unchanged, splitter).decode() == text
+            found = through(text.encode(), "xml", lambda s: by_words(s, order, str.title), splitter).decode()  # noqa: B023
+        else:
+            found = translated(text, markup, order, str.title, splitter)
+        assert elements(found) == elements(text), (text, found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "b<i> <u>c </u></i>",
+        "<p>a <b>b </b><i>c </i></p>",
+        "<i>b </i><u>c. d</u>",
+        "<b>One. Two</b> three <u>four. Five</u>",
+        "<b>a <p>b</p> c <i>d</i></b>",
+        "<b> <i>x</i> y </b>z",
+    ],
+)
+def test_elements_that_end_behind_a_space_or_in_another_sentence_stay_a_tree(text):
+    found = translated(text, "html", backward, splitter=by_stops)
+    numbered = [iter(range(99)), iter(range(99))]
+    count = [
+        re.sub(r"<(\w+)>", lambda m, n=n: f"<{m[1]} {next(n)}>", one)
+        for one, n in zip((text, found), numbered, strict=True)
+    ]
+    assert Counter(name for name, _ in elements(count[0])[0].values()) == Counter(
+        name for name, _ in elements(count[1])[0].values()
+    )
+    assert sorted(re.sub("<[^>]*>", " ", found).casefold().split()) == sorted(
+        re.sub("<[^>]*>", " ", text).casefold().split()
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["at %d/%d and at %d", "{0}-{1} euros for {0} coats", "10/10 was 10", "%1$s/%2$s %1$s", "{{ y }} and {{ y }} {z}"],
+)
+def test_a_placeholder_that_comes_again_beside_several_is_kept(text):
+    for change in (lambda word: "xx", lambda word: word):
+        found = translated(text, change=change)
+        for one in re.findall(r"%\d?\$?[ds]|\{\d\}|\{\{ y \}\}|\{z\}|\d+", text):
+            assert found.count(one) == text.count(one), found
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (
+            "<ul><li translate=no>Keep<li>Change</ul><p>After</p>",
+            "<ul><li translate=no>Keep<li>cHANGE</ul><p>aFTER</p>",
+        ),
+        ("<p translate=no>Keep<p>change", "<p translate=no>Keep<p>CHANGE"),
+        ("<p translate=no>Keep <b>it</b><div>change</div>", "<p translate=no>Keep <b>it</b><div>CHANGE</div>"),
+        ("<dl><dt translate=no>K<dd>c<dt>d</dl>e", "<dl><dt translate=no>K<dd>C<dt>D</dl>E"),
+        (
+            "<table><tr><td translate=no>K<td>c<tr><td>d</table>e",
+            "<table><tr><td translate=no>K<td>C<tr><td>D</table>E",
+        ),
+        (
+            "<table><tr translate=no><td>K<td>k<tr><td>d</table>e",
+            "<table><tr translate=no><td>K<td>k<tr><td>D</table>E",
+        ),
+        ("<ul translate=no><li>k<li>k<ul><li>k</ul></ul>c", "<ul translate=no><li>k<li>k<ul><li>k</ul></ul>C"),
+        ("<div><p translate=no>Keep</div>change", "<div><p translate=no>Keep</div>CHANGE"),
+        ("<p class='notranslate x'>Keep<br>it</p>change", "<p class='notranslate x'>Keep<br>it</p>CHANGE"),
+    ],
+)
+def test_what_is_not_translated_ends_where_browsers_end_it(text, expected):
+    assert translated(text, "html") == expected
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("a&nbsp;b c", "A&nbsp;B C"),
+        ("<b>10&#160;km</b> to go", "<b>10&#160;KM</b> TO GO"),
+        ("press <button>ok</button> now", "PRESS <button>OK</button> NOW"),
+        ("see &unknown; now", "SEE &unknown; NOW"),
+        ("a &copy 2 &nothing;", "A © 2 &nothing;"),
+        ("a < b <3 c", "A &lt; B &lt;3 C"),
+        ("<textarea>a <b></textarea>c", "<textarea>a <b></textarea>C"),
+        ("<title>a <b> c</title>d", "<title>A &lt;B&gt; C</title>D"),
+        ("<a href='x>y' title=a>b</a>", "<a href='x>y' title=a>B</a>"),
+        ("a <!-- x > y -->b", "A <!-- x > y -->B"),
+        ("a</>b", "A</>B"),
+        ("x <b title='a", "X <b title='a"),
+        ("<svg><text>a</text></svg>b", "<svg><text>a</text></svg>B"),
+    ],
+)
+def test_html_is_read_as_browsers_read_it(text, expected):
+    assert translated(text, "html") == expected
+
+
+ANDROID = """<?xml version="1.0" encoding="utf-8"?>
+<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
+    <!-- kept -->
+    <string name="a">the train leaves</string>
+    <string name="b">the <b>big</b> ship</string> <string name="c">good morning</string>
+    <string name="d" translatable="false">KEEP_ME</string>
+    <color name="e">#ffaa00</color>
+    <plurals name="f"><item quantity="one">one file</item><item quantity="other">%d files</item></plurals>
+    <string name="g">hello <xliff:g id="x">%1$s</xliff:g> there</string>
+</resources>
+"""
+RESX = """<root><resheader name="version"><value>two zero</value></resheader>
+<data name="A" xml:space="preserve"><value>good morning</value><comment>for you</comment></data>
+<data name="B"><value>good evening</value></data><data name="C" type="Bitmap"><value>keep this</value></data></root>
+"""
+PLIST = """<?xml version="1.0"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist version="1.0"><dict><key>CFBundleName</key><string>good morning</string><key>B</key><data>AAAA</data><true/>
+<array><string>one more</string><string>and two</string></array></dict></plist>
+"""
+DOCBOOK = """<?xml version="1.0"?>
+<!DOCTYPE book [
+  <!ENTITY prod "Foo > Bar's">
+  <!-- it's ]> here -->
+  <!ELEMENT x (#PCDATA)>
+]>
+<book><title>the book</title><chapter><title>one more</title>
+<para>use <emphasis>the train</emphasis> &prod; now<footnote><para>or not</para></footnote></para>
+<programlisting>if a &lt; b</programlisting><para>see <filename>x y</filename>
+<itemizedlist><listitem><para>first one</para></listitem>
+<listitem><para>second one</para></listitem></itemizedlist></para>
+</chapter></book>
+"""
+KEPT = {
+    ANDROID: ["KEEP_ME", "#ffaa00", ">%1$s</xliff:g>"],
+    RESX: ["two zero", "for you", "keep this"],
+    PLIST: [">CFBundleName<", ">AAAA<"],
+    DOCBOOK: ["if a &lt; b", ">x y</filename>", "&prod;", "Foo > Bar's"],
+}
+
+
+def texts_of(content, change=str):
+    """The elements of a file with their names and the texts right within them, in order."""
+    found, opened = [], []
+    parser = expat.ParserCreate()
+    parser.UseForeignDTD(True)
+
+    def start(name, attributes):
+        opened.append(len(found))
+        found.append([name, dict(attributes), ""])
+
+    def text(data):
+        if opened:
+            found[opened[-1]][2] += data
+
+    parser.StartElementHandler, parser.CharacterDataHandler = start, text
+    parser.EndElementHandler = lambda name: opened.pop()
+    parser.Parse(content, True)
+    return [(name, attributes, change(" ".join(text.split()))) for name, attributes, text in found]
+
+
+@pytest.mark.parametrize("content", KEPT)
+def test_files_of_xml_keep_elements_in_order_and_what_is_no_text(content):
+    assert through(content.encode(), "xml", unchanged).decode() == content
+    found = through(content.encode(), "xml", upper).decode()
+    assert texts_of(found, str.casefold) == texts_of(content, str.casefold)
+    assert all(one in found for one in KEPT[content]), found
+    assert re.findall("<[^>]*>", found) == re.findall("<[^>]*>", content)
+    assert found != content
+    moved = through(content.encode(), "xml").decode()
+    names = [[(name, attributes) for name, attributes, _ in texts_of(one)] for one in (moved, content)]
+    assert names[0] == names[1]
+
+
+def test_elements_beside_one_another_are_no_sentence():
+    passage = read_document(ANDROID.encode(), "xml").passages[0]
+    asked = [one.asked for one in passage.sentences]
+    assert asked == ["the train leaves", "the big ship", "good morning", "one file", "%d files", "hello  there"]
+    # A piece of a text with tags, such as clients send, is a sentence still.
+    snippet = read_passage("<x>one</x> <y>two</y>", "xml")
+    assert [one.asked for one in snippet.sentences] == ["one two"]
+
+
+@pytest.mark.parametrize(
+    "content, form, expected",
+    [
+        (b'<meta charset="iso-8859-1"><p>a', "html", '<meta charset="iso-8859-1"><p>ä &#937; “'.encode("cp1252")),
+        (b'<meta http-equiv=x content="text/html; charset=latin1"><p>a', "html", None),
+        (b'<?xml version="1.0" encoding="ISO-8859-1"?><p>a</p>', "xml", None),
+        ('<meta charset="windows-1251"><p>б'.encode("cp1251"), "html", None),
+        ('<meta charset="shift_jis"><p>日本'.encode("shift_jis"), "html", None),
+        ('<meta charset="iso-8859-1"><p>ä'.encode(), "html", None),
+        ('\ufeff<meta charset="iso-8859-1"><p>a'.encode(), "html", None),
+        (b'<meta charset="utf-8"><p>a', "html", None),
+        (b'<meta charset="nonsense"><p>a', "html", None),
+    ],
+)
+def test_files_stay_in_the_encoding_that_they_declare(content, form, expected):
+    assert through(content, form, unchanged) == content
+    found = through(content, form, lambda _: Translation("ä Ω “", 0.0, 0.0))
+    if expected is not None:
+        assert found == expected
+    declared = re.search(rb"(?:charset|encoding)=[\"']?([\w-]+)", content)[1].decode()
+    by = (
+        "utf-8"
+        if "ä".encode() in content or content.startswith(b"\xef") or declared in ("utf-8", "nonsense")
+        else declared
+    )
+    by = "cp1252" if by in ("iso-8859-1", "latin1") and form == "html" else by
+    assert "ä Ω “" in html.unescape(found.decode(by))
+
+
+def test_files_in_no_encoding_that_is_known_are_a_line():
+    from nmt.errors import DataError
+
+    for content in (b"<p>\xff\xfe", b'<meta charset="utf-8"><p>\xff', b'<meta charset="nonsense"><p>\xe4'):
+        with pytest.raises(DataError, match="must be UTF-8"):
+            read_document(content, "html")
