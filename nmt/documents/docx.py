@@ -7,6 +7,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Sequence
+from copy import copy
 
 from nmt.documents.document import Document
 from nmt.documents.docx_paragraph import Paragraph, is_paragraph
@@ -51,7 +52,8 @@ def read(
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as packed:
             for info in archive.infolist():
-                packed.writestr(info, new[info.filename] if info.filename in new else archive.read(info))
+                member = new[info.filename] if info.filename in new else archive.read(info)
+                packed.writestr(copy(info), member)  # which it changes
         return out.getvalue()
 
     return Document(passages, write)

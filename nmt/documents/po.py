@@ -80,7 +80,10 @@ def read(
     marked = content.startswith(_MARK)
     found = _CHARSET.search(content, 0, 2**16)
     charset = found[1].decode("ascii", "replace") if found and found[1] != b"CHARSET" else "UTF-8"
-    text = decoded(content[3 * marked :], charset, name)
+    try:
+        text = content[3 * marked :].decode()  # which other encodings hardly ever look like, whatever the header says
+    except UnicodeDecodeError:
+        text = decoded(content, charset, name)
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
     entries = list(_entries(lines, name, limits))
     if not entries and "".join(lines).strip() and not all(line.lstrip()[:1] in ("", "#") for line in lines):

@@ -75,11 +75,12 @@ def read(
 
     def write(found: Sequence[str]) -> bytes:
         changes = [change for unit, new in zip(units, found, strict=True) for change in _changes(unit, new, data, is_2)]
-        for one in heads if changes and languages is not None else []:
+        target = languages[1] if languages is not None else ""
+        for one in heads if changes and target else []:
             attribute = _LANGUAGES[one.name][1]
             if (one.name == "xliff") == is_2 and not one.attributes.get(attribute):
                 end = tag_end(data, one.start)
-                changes.append((one.start, end, with_attribute(data[one.start : end], attribute, languages[1])))
+                changes.append((one.start, end, with_attribute(data[one.start : end], attribute, target)))
         return back(replaced(data, changes)) if changes else content
 
     return Document([unit.passage for unit in units], write)
