@@ -46,11 +46,13 @@ class _Look:
 
 @dataclass
 class _Item:
-    """Bytes [start, end) of the part; look: of the run that they are in, None beside runs."""
+    """Bytes [start, end) of the part; look: of the run that they are in, None beside runs; run: where that begins, 0
+    for what may be in one run with the text beside it."""
 
     start: int
     end: int
     look: _Look | None = None
+    run: int = 0
 
 
 @dataclass
@@ -142,7 +144,7 @@ class Paragraph:
             elif piece.kind == "close" and piece.key.startswith(("look", "in")) and len(looks) > 1:
                 looks.pop()
             for item in piece.items:
-                out.add(item.look, kept(item.start, item.end))
+                out.add(item.look, kept(item.start, item.end), item.run)
         opening = self._content[self._whole.start : _behind_properties(self._whole)]
         return opening + out.whole() + self._content[self._whole.inner_end : self._whole.end]
 
@@ -258,7 +260,7 @@ class _Reader:
     def _run(self, run: Element, base: _Look) -> None:
         look = self._look_of(run)
         for child in run.children:
-            item = _Item(child.start, child.end, look)
+            item = _Item(child.start, child.end, look, run.start)
             if child.space not in _SPACES:
                 self._point(item)
             elif child.name == "t":
@@ -266,7 +268,7 @@ class _Reader:
             elif child.name == "noBreakHyphen":
                 self._text("\u2011", item, base)
             elif child.name in _WALLS:
-                self._emit(_Piece("wall", "", [item]))
+                self._emit(_Piece("wall", "", [_Item(child.start, child.end, look)]))
             elif child.name == "fldChar":
                 self._field_character(child, item)
             elif child.name not in (*_PROPERTIES, *_STALE):
@@ -379,21 +381,23 @@ def _is_loose(piece: _Piece, for_range: bool) -> bool:
 
 
 class _Runs:
-    """XML of runs and what stands between them; neighbours that look the same are one run."""
+    """XML of runs and what stands between them; neighbouring texts that look the same are one run."""
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
         self._parts: list[bytes] = []
         self._look: _Look | None = None
+        self._run = 0
 
-    def add(self, look: _Look | None, inner: bytes) -> None:
-        """Add what a run of this look holds; without a look, what stands beside runs."""
-        if self._look is not None and (look is None or look.form != self._look.form):
+    def add(self, look: _Look | None, inner: bytes, run: int = 0) -> None:
+        """Add what a run of this look holds, in a run of its own if it has one; without a look, what stands beside
+        runs."""
+        if self._look is not None and (look is None or look.form != self._look.form or run != self._run):
             self._parts.append(b"</%sr>" % self._prefix)
             self._look = None
         if look is not None and self._look is None:
             self._parts.append((look.head[:-2].rstrip() + b">" if look.head.endswith(b"/>") else look.head) + look.form)
-            self._look = look
+            self._look, self._run = look, run
         self._parts.append(inner)
 
     def add_text(self, look: _Look, text: str) -> None:

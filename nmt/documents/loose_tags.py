@@ -9,6 +9,7 @@ from nmt.documents.passage import Passage, text_passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import Kind, Token, html_tokens, tagged_passage
 
+_BREAK = r"\r?\n"
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
 _BLOCKS = frozenset(
@@ -18,18 +19,25 @@ _BLOCKS = frozenset(
 """Elements between which sentences end. Others may be placeholders such as <name>: they stay within their sentence."""
 
 
-def loose_passage(text: str, splitter: Splitter | None, walls: str, marks: str = "") -> Passage:
-    """Return the passage of a text whose tags, if it has some, follow their words. walls: a regular expression of what
-    divides it; marks: of what stays beside its word as it is. Neither may match nothing or have groups."""
-    if not (_TAG.search(text) or _ENTITY.search(text) or (marks and re.search(marks, text))):
+def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:
+    """Return the passage of a text whose tags, if it has some, follow their words.
+
+    Args:
+        text: The text.
+        splitter: Where sentences end.
+        is_lines: Whether each line is a paragraph; else line breaks are white space.
+        marks: A regular expression, without groups, of what stays beside its word as it is.
+    """
+    if is_lines and not (_TAG.search(text) or _ENTITY.search(text)):
         return text_passage(text, splitter)
+    cuts = re.compile(f"({'|'.join(filter(None, [_BREAK if is_lines else '', marks]))})")
     tokens: list[Token] = []
     for token in html_tokens(text):
         if token.kind != "text":
             tokens.append(_inline(token) if token.kind == "wall" and token.name not in _BLOCKS else token)
             continue
-        for n, piece in enumerate(re.split(f"({walls}{'|' + marks if marks else ''})", token.raw)):
-            kind: Kind = ("wall" if re.fullmatch(walls, piece) else "alone") if n % 2 else "text"
+        for n, piece in enumerate(cuts.split(token.raw)):
+            kind: Kind = ("alone" if piece.strip() else "wall") if n % 2 else "text"
             tokens += [Token(kind, piece)] if piece else []
     return tagged_passage(tokens, splitter)
 

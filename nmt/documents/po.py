@@ -91,7 +91,7 @@ def read(
     header = next((one for one in entries if one.is_header), None)
     units = [one for one in entries if not one.is_header and one.is_open]
     sources = [[one.text(keyword) for keyword in ("msgid", "msgid_plural") if keyword in one.texts] for one in units]
-    passages = [loose_passage(one, splitter, r"\r?\n") for forms in sources for one in forms]
+    passages = [loose_passage(one, splitter, is_lines=True) for forms in sources for one in forms]
     fields, forms = _header(header, languages)
 
     def write(answers: Sequence[str]) -> bytes:

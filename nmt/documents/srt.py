@@ -58,7 +58,8 @@ def read(
     if not cues and text.strip():
         raise DataError(f"{name}: must be SubRip with lines of times such as 00:00:01,000 --> 00:00:02,000, got none")
     passages = [
-        loose_passage("".join(lines[one.first : one.last])[len(one.dash) :], splitter, r"\x00", _MARKS) for one in parts
+        loose_passage("".join(lines[one.first : one.last])[len(one.dash) :], splitter, is_lines=False, marks=_MARKS)
+        for one in parts
     ]
 
     def write(found: Sequence[str]) -> bytes:

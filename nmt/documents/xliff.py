@@ -112,7 +112,9 @@ def _open_unit(whole: Element, content: bytes, splitter: Splitter | None) -> _Un
             return None
     found = _ONLY_CDATA.fullmatch(raw)
     passage = (
-        loose_passage(found[1], splitter, r"\r?\n") if found else xml_passage(without_cdata(raw), splitter, _OPAQUE)
+        loose_passage(found[1], splitter, is_lines=True)
+        if found
+        else xml_passage(without_cdata(raw), splitter, _OPAQUE)
     )
     behind = first.get("seg-source", source).end
     return _Unit(whole, source, target, behind, passage, found is not None) if passage.source.strip() else None

@@ -11,7 +11,7 @@ from xml.parsers import expat
 from nmt.documents.limits import Limits
 from nmt.errors import DataError
 
-_CHUNK = 2**16
+_CHUNK = 2**14
 _TAG = re.compile(rb"""<[^>"']*+(?:"[^"]*"[^>"']*+|'[^']*'[^>"']*+)*+>""")
 _ATTRIBUTE = re.compile(rb"""\s([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
 _PREFIX = re.compile(rb"[^\s:>/]+:")

@@ -128,7 +128,10 @@ def test_runs_of_docx_keep_their_formats():
     parts = zipfile.ZipFile(io.BytesIO(found))
     assert parts.read("word/media/a.png") == bytes(range(256))
     text = parts.read("word/document.xml").decode()
-    assert "<w:r><w:rPr><w:b/></w:rPr><w:t>BIG</w:t></w:r>" in text and "<w:t>LEFT</w:t><w:tab/><w:t>RIGHT</w:t>" in text.replace(' xml:space="preserve"', "")
+    assert (
+        "<w:r><w:rPr><w:b/></w:rPr><w:t>BIG</w:t></w:r>" in text
+        and "<w:t>LEFT</w:t><w:tab/><w:t>RIGHT</w:t>" in text.replace(' xml:space="preserve"', "")
+    )
     assert " WORLD &amp; CO</w:t>" in text and ">CELL<" in text
 
 
