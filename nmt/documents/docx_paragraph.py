@@ -118,7 +118,7 @@ class Paragraph:
         stack = [whole]
         while stack:
             one = stack.pop()
-            if is_paragraph(one) and (new := cls(one, content, splitter)).passage.sentences:
+            if is_paragraph(one) and one.children and (new := cls(one, content, splitter)).passage.sentences:
                 found.append(new)
             stack += reversed(one.children)
         return found

@@ -145,8 +145,9 @@ def test_links_insertions_and_controls_keep_their_texts():
     held = "<w:sdt><w:sdtPr><w:alias/></w:sdtPr><w:sdtContent>" + run("a choice") + "</w:sdtContent></w:sdt>"
     found = translated(f"<w:p><w:pPr><w:jc/></w:pPr>{run('see ')}{link} {run(' and ')}{added}{run(' or ')}{held}</w:p>")
     assert found == (
-        f'<w:p><w:pPr><w:jc/></w:pPr><w:r><w:t xml:space="preserve">SEE </w:t></w:r>'
-        '<w:hyperlink r="x"><w:r><w:t>OUR PAGE</w:t></w:r></w:hyperlink><w:r><w:t xml:space="preserve"> AND </w:t></w:r>'
+        '<w:p><w:pPr><w:jc/></w:pPr><w:r><w:t xml:space="preserve">SEE </w:t></w:r>'
+        '<w:hyperlink r="x"><w:r><w:t>OUR PAGE</w:t></w:r></w:hyperlink>'
+        '<w:r><w:t xml:space="preserve"> AND </w:t></w:r>'
         '<w:ins w:id="3"><w:r><w:t>NEW WORDS</w:t></w:r></w:ins><w:r><w:t xml:space="preserve"> OR </w:t></w:r>'
         "<w:sdt><w:sdtPr><w:alias/></w:sdtPr><w:sdtContent><w:r><w:t>A CHOICE</w:t></w:r></w:sdtContent></w:sdt></w:p>"
     )
@@ -229,12 +230,16 @@ def test_paragraphs_without_text_take_no_memory():
     """An empty paragraph took 57 times its bytes."""
     import tracemalloc
 
-    content = packed("<w:p/>" * 20_000)
-    tracemalloc.start()
-    read_document(content, "docx")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2_000_000
+    def peak(count):
+        content = packed("<w:p/>" * count)
+        tracemalloc.start()
+        read_document(content, "docx")
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(1)  # what is imported
+    assert peak(22_000) < 1.3 * peak(11_000)
 
 
 def both(content):
@@ -243,18 +248,18 @@ def both(content):
 
 
 @pytest.mark.parametrize(
-    "make",
+    "make, size",
     [
-        lambda n: "<w:p><w:r>" + "<w:t>a</w:t>" * n + "</w:r></w:p>",
-        lambda n: "<w:p>" + run("a ") * n + "</w:p>",
-        lambda n: "<w:p>" + (run("a ") + NOTE) * n + "</w:p>",
-        lambda n: "<w:p>" + run("a ") + run(" b", BOLD) * n + "</w:p>",
-        lambda n: "<w:p>" + run("a") + "".join(f'<w:bookmarkStart w:id="{k}"/>' for k in range(n)) + "</w:p>",
-        lambda n: "<w:p>" + run("a") + '<w:r><w:fldChar w:fldCharType="begin"/></w:r>' * n + "</w:p>",
-        lambda n: "<w:p>" + run("a") + "</w:p>" + f"<w:p>{run('b')}</w:p>" * n,
-        lambda n: "<w:p/>" * n,
+        (lambda n: "<w:p><w:r>" + "<w:t>a</w:t>" * n + "</w:r></w:p>", 1500),
+        (lambda n: "<w:p>" + run("a ") * n + "</w:p>", 300),
+        (lambda n: "<w:p>" + (run("a ") + NOTE) * n + "</w:p>", 100),
+        (lambda n: "<w:p>" + run("a ") + run(" b", BOLD) * n + "</w:p>", 300),
+        (lambda n: "<w:p>" + run("a") + "".join(f'<w:bookmarkStart w:id="{k}"/>' for k in range(n)) + "</w:p>", 600),
+        (lambda n: "<w:p>" + run("a") + '<w:r><w:fldChar w:fldCharType="begin"/></w:r>' * n + "</w:p>", 600),
+        (lambda n: "<w:p>" + run("a") + "</w:p>" + f"<w:p>{run('b')}</w:p>" * n, 100),
+        (lambda n: "<w:p/>" * n, 1500),
     ],
     ids=["texts", "runs", "notes", "formats", "ranges", "fields", "paragraphs", "empty"],
 )
-def test_time_grows_in_line(make):
-    assert grows_in_line(lambda n: packed(make(n)), both, 300)
+def test_time_grows_in_line(make, size):
+    assert grows_in_line(lambda n: packed(make(n)), both, size)

@@ -24,7 +24,7 @@ def translated(text, order=forward, change=str.upper):
     [
         ("- the train leaves.\n- my sister arrives.", "- LEAVES. TRAIN THE\n- ARRIVES. SISTER MY"),
         ("-one two\n-three four", "-TWO ONE\n-FOUR THREE"),
-        ("– one two\nthree\n— four five", "– THREE TWO\nONE\n— FIVE FOUR"),
+        ("– one two\nthree\n— four five", "– THREE\nTWO ONE\n— FIVE FOUR"),
         ("<i>- one two</i>\n- three four", "<i>- TWO ONE</i>\n- FOUR THREE"),
         ("one two\n- three four", "TWO ONE\n- FOUR THREE"),
     ],
@@ -72,18 +72,18 @@ def both(content):
 
 
 @pytest.mark.parametrize(
-    "make",
+    "make, size",
     [
-        lambda n: f"1\n{TIMES}\na\n\n" * n,
-        lambda n: f"1\n{TIMES}\n" + "- a\n" * n,
-        lambda n: f"1\n{TIMES}\n" + "a\n" * n,
-        lambda n: f"1\n{TIMES}\n" + "<a" * n,
-        lambda n: f"1\n{TIMES}\n" + "{\\a" * n,
-        lambda n: f"1\n{TIMES}\n" + "<b>" * n + "- a",
-        lambda n: f"1\n{TIMES}\n" + " " * n + "- a\n" + "{" * n,
-        lambda n: "1" * n + f"\n{TIMES}\n" + "1:" * n,
+        (lambda n: f"1\n{TIMES}\na\n\n" * n, 200),
+        (lambda n: f"1\n{TIMES}\n" + "- a\n" * n, 200),
+        (lambda n: f"1\n{TIMES}\n" + "a\n" * n, 1000),
+        (lambda n: f"1\n{TIMES}\n" + "<a" * n, 1000),
+        (lambda n: f"1\n{TIMES}\n" + "{\\a" * n, 1000),
+        (lambda n: f"1\n{TIMES}\n" + "<b>" * n + "- a", 1000),
+        (lambda n: f"1\n{TIMES}\n" + " " * n + "- a\n" + "{" * n, 1500),
+        (lambda n: "1" * n + f"\n{TIMES}\n" + "1:" * n, 2000),
     ],
     ids=["cues", "speakers", "lines", "brackets", "codes", "tags", "blanks", "digits"],
 )
-def test_time_grows_in_line(make):
-    assert grows_in_line(lambda n: make(n).encode(), both, 400)
+def test_time_grows_in_line(make, size):
+    assert grows_in_line(lambda n: make(n).encode(), both, size)
