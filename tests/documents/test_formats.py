@@ -85,8 +85,6 @@ CONTENTS = {
 
 
 def through(form, change, content=None):
-    if form == "po":
-        pytest.importorskip("translate", reason="needs the extra [documents]")
     document = read_document(CONTENTS[form] if content is None else content, form)
     return document.write(
         [p.joined([Translation(change(s.asked), 0.0, 0.0) for s in p.sentences]) for p in document.passages]
