@@ -44,7 +44,7 @@ class _Look:
     form: bytes
 
 
-@dataclass
+@dataclass(slots=True)
 class _Item:
     """Bytes [start, end) of the part; look: of the run that they are in, None beside runs; run: where that begins, 0
     for what may be in one run with the text beside it."""
@@ -55,7 +55,7 @@ class _Item:
     run: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class _Piece:
     """A piece of the paragraph. kind: as of a token, or one that begins or ends a range; key: what pairs two of
     them; look: of a text, or of what is within a container."""
@@ -67,7 +67,7 @@ class _Piece:
     look: _Look | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class _Field:
     """A complex field that is being read. depth: of fields within it; instruction: its text until its result begins."""
 

@@ -13,12 +13,13 @@ from nmt.errors import DataError
 @dataclass(frozen=True)
 class Limits:
     """What one file may hold. content_bytes: of its texts, unpacked: the XML parts of a DOCX together, or the file;
-    archive_bytes: of all members of an archive, unpacked; elements: XML elements, PO entries or subtitles; depth: of
-    elements within elements."""
+    archive_bytes: of all members of an archive, unpacked; elements: XML elements, PO entries or subtitles;
+    paragraph_elements: XML elements of one paragraph or unit; depth: of elements within elements."""
 
     content_bytes: int = 64 * 2**20
     archive_bytes: int = 200 * 2**20
-    elements: int = 2_000_000
+    elements: int = 1_000_000
+    paragraph_elements: int = 100_000
     depth: int = 200
 
     def check_content(self, size: int, name: str) -> None:

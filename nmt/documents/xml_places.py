@@ -52,10 +52,10 @@ def trees(
     parser = expat.ParserCreate("utf-8", " ")
     opened: list[Element] = []
     done: list[Element] = []
-    within = 0  # within: how many of the opened belong to a wanted one
+    count = within = 0  # elements of a wanted one so far, and those of them that are open
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal within
+        nonlocal count, within
         if len(opened) >= limits.depth:
             raise DataError(f"{name}: elements must be at most {limits.depth} deep, got deeper ones; simplify it")
         space, _, local = tag.rpartition(" ")
@@ -66,9 +66,13 @@ def trees(
         if within and parent is not None:
             parent.children.append(one)
         within += bool(within or wanted(one))
+        count = count + 1 if within else 0
+        if count > limits.paragraph_elements:
+            most = limits.paragraph_elements
+            raise DataError(f"{name}: a paragraph must have at most {most:,} elements, got more; split it")
 
     def end(tag: str) -> None:
-        nonlocal within
+        nonlocal count, within
         one = opened.pop()
         if not within:
             return
@@ -80,6 +84,7 @@ def trees(
         else:
             one.inner_end, one.end = at, content.index(b">", at) + 1
         if not within:
+            count = 0
             done.append(one)
 
     def entity(*declared: object) -> None:

@@ -209,11 +209,12 @@ def test_names_are_those_of_the_format_not_prefixes():
     [
         (lambda: packed("<w:p>" * 1000 + "</w:p>" * 1000), "at most 200 deep"),
         (lambda: packed("<w:p/>" * 2000), "at most 1,500 elements"),
+        (lambda: packed("<w:p>" + "<w:r/>" * 600 + "</w:p>"), "paragraph must have at most 500 elements"),
         (lambda: packed("<!--" + "x" * 70_000 + "-->"), "at most 60,000 bytes of text"),
         (lambda: packed("", [("a", b"0" * 300_000)]), "unpack to at most 200,000 bytes"),
         (lambda: packed("", [("a", b"1"), ("a", b"2")]), "without two members of one name"),
     ],
-    ids=["deep", "elements", "text", "archive", "twins"],
+    ids=["deep", "elements", "paragraph", "text", "archive", "twins"],
 )
 def test_what_is_beyond_the_limits_is_refused_in_a_line(make, said):
     with warnings.catch_warnings():
@@ -222,7 +223,7 @@ def test_what_is_beyond_the_limits_is_refused_in_a_line(make, said):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(DataError, match=said) as caught:
-            read_document(content, "docx", "some", None, None, Limits(60_000, 200_000, 1500))
+            read_document(content, "docx", "some", None, None, Limits(60_000, 200_000, 1500, 500))
     assert "\n" not in str(caught.value)
 
 

@@ -145,3 +145,19 @@ def both(content):
 )
 def test_time_grows_in_line(make, size):
     assert grows_in_line(lambda n: make(n).encode(), both, size)
+
+
+def test_the_command_refuses_a_file_of_other_languages(tmp_path):
+    from click.testing import CliRunner
+
+    from nmt.cli.translate import translate
+    from tests.saved_models import write_folder
+
+    folder = write_folder(tmp_path / "model", seed=6)
+    source, out = tmp_path / "a.xlf", tmp_path / "b.xlf"
+    source.write_text(whole("", file='target-language="zz-AA"'), "utf-8")
+    result = CliRunner().invoke(
+        translate, [str(folder), str(source), "--format", "xliff", "--no-split", "-o", str(out)]
+    )
+    assert result.exit_code != 0 and "must be the model's, yy, got zz-AA" in result.output
+    assert not out.exists()
