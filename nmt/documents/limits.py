@@ -32,6 +32,14 @@ class Limits:
         if count > self.elements:
             raise DataError(f"{name}: must have at most {self.elements:,} elements, got more; split it")
 
+    def check_place(self, count: int, depth: int, name: str) -> None:
+        """Raise DataError for an element that is one too many in its paragraph, or too deep."""
+        if depth > self.depth:
+            raise DataError(f"{name}: elements must be at most {self.depth} deep, got deeper ones; simplify it")
+        if count > self.paragraph_elements:
+            most = self.paragraph_elements
+            raise DataError(f"{name}: a paragraph must have at most {most:,} elements, got more; split it")
+
 
 _KNOWN = re.compile(
     r"utf-(8|8-sig|16|16-le|16-be)|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|gb\w+|euc_\w+|big5\w*|shift_jis\w*|johab|tis-620"

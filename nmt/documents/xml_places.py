@@ -56,8 +56,6 @@ def trees(
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count, within
-        if len(opened) >= limits.depth:
-            raise DataError(f"{name}: elements must be at most {limits.depth} deep, got deeper ones; simplify it")
         space, _, local = tag.rpartition(" ")
         plain = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
         parent = opened[-1] if opened else None
@@ -67,9 +65,7 @@ def trees(
             parent.children.append(one)
         within += bool(within or wanted(one))
         count = count + 1 if within else 0
-        if count > limits.paragraph_elements:
-            most = limits.paragraph_elements
-            raise DataError(f"{name}: a paragraph must have at most {most:,} elements, got more; split it")
+        limits.check_place(count, len(opened), name)
 
     def end(tag: str) -> None:
         nonlocal count, within
