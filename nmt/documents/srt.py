@@ -68,7 +68,8 @@ def read(
             if new != passage.source:
                 former = lines[part.first : part.last]
                 written = part.dash + _in_lines(as_loose(passage.source, new), former)
-                out[part.first : part.last] = [written] + [""] * (len(former) - 1)
+                # A blank line would end the subtitle.
+                out[part.first : part.last] = [written if written.strip() else ""] + [""] * (len(former) - 1)
         return bytes_of("".join(out), marked)
 
     return Document(passages, write)

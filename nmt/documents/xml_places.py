@@ -38,11 +38,8 @@ def trees(
 ) -> Iterator[Element]:
     """Yield the outermost elements that are wanted, each with all below it when it has ended; nothing else is kept.
 
-    Args:
-        content: The file, in UTF-8 whatever it declares.
-        name: What messages call it.
-        wanted: Is asked at the beginning of every element that is in no wanted one, in order.
-        limits: How many elements, and how deep.
+    `content` is in UTF-8 whatever it declares; `name` is what messages call it; `wanted` is asked at the beginning of
+    every element that is in no wanted one, in order.
 
     Raises:
         DataError: It is no XML, has more than the limits, or declares entities, which may grow without end.

@@ -54,6 +54,11 @@ def test_codes_music_and_tags_stay(text):
     assert all(tag in translated(text, backward) for tag in _TAG.findall(text))
 
 
+def test_an_empty_translation_does_not_end_the_subtitle():
+    document = read_document(f"1\n{TIMES}\none\n- two\n".encode(), "srt")
+    assert document.write(["", "zwei"]).decode() == f"1\n{TIMES}\n- zwei\n"
+
+
 def test_codes_are_not_read_by_the_model():
     document = read_document(f"1\n{TIMES}\n{{\\an8}}one ♪ two\n".encode(), "srt")
     assert [" ".join(s.text.split()) for p in document.passages for s in p.sentences] == ["one two"]
