@@ -47,7 +47,8 @@ def translate_document(
     translator.check_no_factors("--format")
     form = format_of(source) if options["form"] == "auto" else options["form"]
     splitter = sentence_splitter(translator.config.data.src.lang) if options["split"] else None
-    document = read_document(_read(source), form, source_name(source), splitter)
+    languages = translator.config.data.src.lang, translator.config.data.tgt.lang
+    document = read_document(_read(source), form, source_name(source), splitter, languages)
     sentences = [one for passage in document.passages for one in passage.sentences]
     found: list[Translation] = []
     size = _CHUNK_BATCHES * search["batch_size"]

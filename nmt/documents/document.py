@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePath
 
 from nmt.documents.declared_encoding import Encoding, declared_text
+from nmt.documents.limits import Limits
 from nmt.documents.passage import Passage, text_passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import html_passage
@@ -73,63 +73,16 @@ def _marked_up(read: Callable[[str, Splitter | None], Passage]) -> Reader:
     return reader
 
 
-_TIMES = re.compile(r"\d+:\d\d:\d\d[,.]\d{1,3}\s*-->\s*\d+:\d\d:\d\d[,.]\d{1,3}.*")
-
-
-def _read_srt(content: bytes, name: str, splitter: Splitter | None) -> Document:
-    """SubRip: what stands between a line of times and the next blank line is a passage, however many lines it takes."""
-    text, marked = text_of(content, name)
-    lines = text.splitlines(keepends=True)
-    cues: list[tuple[int, int]] = []
-    n = 0
-    while n < len(lines):
-        n += 1
-        if not _TIMES.match(lines[n - 1].strip()):
-            continue
-        first = n
-        while n < len(lines) and lines[n].strip():
-            n += 1
-        if n > first:
-            cues.append((first, n))
-    if not cues and text.strip():
-        raise DataError(f"{name}: must be SubRip with lines of times such as 00:00:01,000 --> 00:00:02,000, got none")
-    passages = [html_passage("".join(lines[a:b]), splitter) for a, b in cues]
-
-    def write(found: Sequence[str]) -> bytes:
-        out = list(lines)
-        for (a, b), passage, new in zip(cues, passages, found, strict=True):
-            out[a:b] = [new if new == passage.source else _in_lines(new, lines[a:b])] + [""] * (b - a - 1)
-        return bytes_of("".join(out), marked)
-
-    return Document(passages, write)
-
-
-def _in_lines(text: str, former: Sequence[str]) -> str:
-    """A text in as many lines as before, of about one length; not cut within a tag."""
-    end = former[0][len(former[0].rstrip("\r\n")) :] or "\n"
-    last = former[-1][len(former[-1].rstrip("\r\n")) :]
-    words = re.findall(r"(?:<[^>]*>|[^\s<]|<)+", text)
-    lines: list[str] = []
-    width = sum(map(len, words)) / max(1, len(former))
-    line = ""
-    for word in words:
-        if line and len(line) + len(word) / 2 > width and len(lines) < len(former) - 1:
-            lines.append(line)
-            line = ""
-        line += " " * bool(line) + word
-    return end.join([*lines, line]) + last
-
-
 _READERS: dict[str, Reader | str] = {
     "text": _read_text,
     "html": _marked_up(html_passage),
     "xml": _marked_up(xml_file_passage),
-    "srt": _read_srt,
+    "srt": "nmt.documents.srt",
     "po": "nmt.documents.po",
     "xliff": "nmt.documents.xliff",
     "docx": "nmt.documents.docx",
 }
-"""Readers, or the modules whose `read` they are: those need libraries that not everybody has."""
+"""Readers of texts, or the modules whose `read` is one: with limits of its own, and languages for headers."""
 
 FORMATS = tuple(_READERS)
 
@@ -160,10 +113,31 @@ def format_of(name: str) -> str:
 SUFFIXES = tuple(f".{name}" for name in sorted({*_SUFFIXES, *_READERS} - {"text"}))
 
 
-def read_document(content: bytes, form: str, name: str = "document", splitter: Splitter | None = None) -> Document:
-    """Read a file of one of FORMATS. Raises DataError: It is no such file; NMTError: its library is not there."""
+def read_document(
+    content: bytes,
+    form: str,
+    name: str = "document",
+    splitter: Splitter | None = None,
+    languages: tuple[str, str] | None = None,
+    limits: Limits | None = None,
+) -> Document:
+    """Read a file.
+
+    Args:
+        content: The file.
+        form: One of FORMATS.
+        name: What messages call it.
+        splitter: Where sentences end; each paragraph is one where None.
+        languages: Codes of source and target, for formats that name them in the file.
+        limits: What the file may hold.
+
+    Raises:
+        DataError: It is no such file, or beyond the limits.
+        NMTError: A library that the format needs is not installed.
+    """
     reader = _READERS[form]
-    if isinstance(reader, str):
-        reader = import_module(reader).read
-    found: Document = reader(content, name, splitter)
+    if not isinstance(reader, str):
+        (limits or Limits()).check_content(len(content), name)
+        return reader(content, name, splitter)
+    found: Document = import_module(reader).read(content, name, splitter, languages, limits)
     return found

@@ -2,82 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from xml.parsers import expat
 
+from nmt.documents.limits import Limits
 from nmt.errors import DataError
 
+_CHUNK = 2**14
+_TAG = re.compile(rb"""<[^>"']*+(?:"[^"]*"[^>"']*+|'[^']*'[^>"']*+)*+>""")
+_ATTRIBUTE = re.compile(rb"""\s([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
+_PREFIX = re.compile(rb"[^\s:>/]+:")
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->", re.DOTALL)
 
-@dataclass
+
+@dataclass(slots=True, eq=False)
 class Element:
-    """An element's name without its prefix, attributes, and bytes: of all of it, and of its content."""
+    """An element's namespace, name and attributes without prefixes, and bytes: of all of it, and of its content."""
 
+    space: str
     name: str
     attributes: dict[str, str]
     start: int
+    parent: Element | None
     inner: int = 0
     inner_end: int = 0
     end: int = 0
-    parent: Element | None = None
     children: list[Element] = field(default_factory=list)
 
-    def child(self, name: str) -> Element | None:
-        """Its first child of this name."""
-        return next((one for one in self.children if one.name == name), None)
 
+def trees(
+    content: bytes, name: str, wanted: Callable[[Element], bool], limits: Limits | None = None
+) -> Iterator[Element]:
+    """Yield the outermost elements that are wanted, each with all below it when it has ended; nothing else is kept.
 
-def elements_of(content: bytes, name: str) -> list[Element]:
-    """All elements of a file in UTF-8, in the order in which they begin. Raises DataError: It is no XML, or declares
-    entities, which may grow without end."""
-    parser = expat.ParserCreate(None, None)
-    found: list[Element] = []
+    `content` is in UTF-8 whatever it declares; `name` is what messages call it; `wanted` is asked at the beginning of
+    every element that is in no wanted one, in order.
+
+    Raises:
+        DataError: It is no XML, has more than the limits, or declares entities, which may grow without end.
+    """
+    limits = limits or Limits()
+    limits.check_elements(count_elements(content), name)
+    parser = expat.ParserCreate("utf-8", " ")
     opened: list[Element] = []
+    done: list[Element] = []
+    count = within = 0  # elements of a wanted one so far, and those of them that are open
 
     def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal count, within
+        space, _, local = tag.rpartition(" ")
+        plain = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
         parent = opened[-1] if opened else None
-        one = Element(tag.rpartition(":")[2], attributes, parser.CurrentByteIndex, parent=parent)
-        if parent is not None:
-            parent.children.append(one)
-        found.append(one)
+        one = Element(space, local, plain, parser.CurrentByteIndex, parent)
         opened.append(one)
+        if within and parent is not None:
+            parent.children.append(one)
+        within += bool(within or wanted(one))
+        count = count + 1 if within else 0
+        limits.check_place(count, len(opened), name)
 
     def end(tag: str) -> None:
+        nonlocal count, within
         one = opened.pop()
+        if not within:
+            return
+        within -= 1
         at = parser.CurrentByteIndex
-        one.inner = _tag_end(content, one.start)
+        one.inner = tag_end(content, one.start)
         if content[one.inner - 2 : one.inner] == b"/>":
             one.inner_end = one.end = one.inner
         else:
             one.inner_end, one.end = at, content.index(b">", at) + 1
+        if not within:
+            count = 0
+            done.append(one)
 
     def entity(*declared: object) -> None:
         raise DataError(f"{name}: must declare no entities, got one; leave its document type out")
 
     parser.StartElementHandler, parser.EndElementHandler, parser.EntityDeclHandler = start, end, entity
     try:
-        parser.Parse(content, True)
+        for at in range(0, len(content) + 1, _CHUNK):
+            parser.Parse(content[at : at + _CHUNK], at + _CHUNK > len(content))
+            yield from done
+            done.clear()
     except expat.ExpatError as error:
         raise DataError(f"{name}: must be XML, got something else ({error}); mend it") from None
-    return found
 
 
-def _tag_end(content: bytes, start: int) -> int:
-    """Behind the tag that begins here; its attributes may hold >."""
-    at, quote = start, b""
-    while True:
-        one = content[at : at + 1]
-        at += 1
-        if quote:
-            quote = b"" if one == quote else quote
-        elif one in (b'"', b"'"):
-            quote = one
-        elif one == b">":
-            return at
+def count_elements(content: bytes) -> int:
+    """Return how many elements a file has at most: comments count as well."""
+    return content.count(b"<") - content.count(b"</")
+
+
+def tag_end(content: bytes, start: int) -> int:
+    """Return where the tag that begins here ends; its attributes may hold >."""
+    found = _TAG.match(content, start)
+    return found.end() if found else len(content)
+
+
+def prefix_of(content: bytes, one: Element) -> bytes:
+    """Return the prefix of an element's name as it is written, with its colon; b"" where it has none."""
+    found = _PREFIX.match(content, one.start + 1)
+    return found[0] if found else b""
+
+
+def with_attribute(tag: bytes, name: str, value: str) -> bytes:
+    """Return the tag with this attribute, set anew or added."""
+    new = f'{name}="{escape(value)}"'.encode()
+    for found in _ATTRIBUTE.finditer(tag):
+        if found[1] == name.encode():
+            return tag[: found.start(1)] + new + tag[found.end() :]
+    end = len(tag) - (2 if tag.endswith(b"/>") else 1)
+    return tag[:end].rstrip() + b" " + new + tag[end:]
+
+
+def without_cdata(raw: str) -> str:
+    """Return content of an element with the text of CDATA sections escaped instead, and without comments."""
+    return _CDATA.sub(lambda m: escape(m[1] or "", quote=False), raw) if "<!" in raw else raw
 
 
 def replaced(content: bytes, changes: Sequence[tuple[int, int, bytes]]) -> bytes:
-    """The file with other bytes at [start, end) of each change, none of which overlap."""
+    """Return the file with other bytes at [start, end) of each change, none of which overlap."""
     parts, at = [], 0
     for start, end, new in sorted(changes, key=lambda change: change[:2]):
         parts += [content[at:start], new]

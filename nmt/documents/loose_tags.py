@@ -1,0 +1,57 @@
+"""Passages of formats whose texts may hold tags, though they are not HTML: PO messages, subtitles, CDATA."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from nmt.documents.passage import Passage, text_passage
+from nmt.documents.sentences import Splitter
+from nmt.documents.tagged_text import Kind, Token, html_tokens, tagged_passage
+
+_BREAK = r"\r?\n"
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
+_BLOCKS = frozenset(
+    "address article blockquote br caption dd details div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
+    "hr li main nav ol p pre script section style summary table tbody td tfoot th thead tr ul".split()
+)
+"""Elements between which sentences end. Others may be placeholders such as <name>: they stay within their sentence."""
+
+
+def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:
+    """Return the passage of a text whose tags, if it has some, follow their words.
+
+    Args:
+        text: The text.
+        splitter: Where sentences end.
+        is_lines: Whether each line is a paragraph; else line breaks are white space.
+        marks: A regular expression, without groups, of what stays beside its word as it is.
+    """
+    if is_lines and not (_TAG.search(text) or _ENTITY.search(text)):
+        return text_passage(text, splitter)
+    cuts = re.compile(f"({'|'.join(filter(None, [_BREAK if is_lines else '', marks]))})")
+    tokens: list[Token] = []
+    for token in html_tokens(text):
+        if token.kind != "text":
+            tokens.append(_inline(token) if token.kind == "wall" and token.name not in _BLOCKS else token)
+            continue
+        for n, piece in enumerate(cuts.split(token.raw)):
+            kind: Kind = ("alone" if piece.strip() else "wall") if n % 2 else "text"
+            tokens += [Token(kind, piece)] if piece else []
+    return tagged_passage(tokens, splitter)
+
+
+def _inline(token: Token) -> Token:
+    """Return the same token within a sentence."""
+    tag = token.raw.startswith("<") and bool(token.name)
+    if not tag or token.raw.endswith("/>"):
+        return replace(token, kind="alone")
+    return replace(token, kind="close" if token.raw.startswith("</") else "open")
+
+
+def as_loose(source: str, new: str) -> str:
+    """Return a translation of a loose passage as its format has it: a source without character references gets none."""
+    if new == source or _ENTITY.search(source):
+        return new
+    return new.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

@@ -1,0 +1,165 @@
+"""PO: every byte but the translations stays; plural forms, headers, tags, encodings; and that time grows in line."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from nmt.documents.document import read_document
+from nmt.documents.limits import Limits
+from nmt.documents.plurals import plural_forms, plural_rule
+from nmt.errors import DataError
+from nmt.inference.translation import Translation
+from tests.documents.growth import grows_in_line
+
+RU = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
+
+
+def header(plural="", charset="UTF-8", language=""):
+    lines = [f"Content-Type: text/plain; charset={charset}", f"Language: {language}"]
+    lines += [f"Plural-Forms: {plural}"] if plural else []
+    return 'msgid ""\nmsgstr ""\n' + "".join(f'"{line}\\n"\n' for line in lines) + "\n"
+
+
+PLURAL = '#, c-format\nmsgid "one file"\nmsgid_plural "%d files"\n'
+FORMS = "".join(f'msgstr[{n}] ""\n' for n in range(2))
+
+
+def translated(text, languages=None, encoding="utf-8", change=str.upper):
+    document = read_document(text.encode(encoding), "po", "some", None, languages)
+    answers = [p.joined([Translation(change(s.asked), 0.0, 0.0) for s in p.sentences]) for p in document.passages]
+    return document.write(answers).decode()
+
+
+def check(text, tmp_path):
+    """Let gettext judge, where it is installed."""
+    if shutil.which("msgfmt"):
+        path = tmp_path / "x.po"
+        path.write_text(text, "utf-8")
+        found = subprocess.run(["msgfmt", "-c", "-o", "/dev/null", str(path)], capture_output=True, text=True)
+        assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize(
+    "rule, forms",
+    [
+        ("nplurals=1; plural=0;", ["%d FILES"]),
+        ("nplurals=2; plural=(n != 1);", ["ONE FILE", "%d FILES"]),
+        ("nplurals=2; plural=(n > 1);", ["%d FILES", "%d FILES"]),
+        (RU, ["%d FILES"] * 3),
+        ("nplurals=3; plural=(n==1 ? 0 : n>=2 && n<=4 ? 1 : 2);", ["ONE FILE", "%d FILES", "%d FILES"]),
+    ],
+)
+def test_there_are_as_many_plural_forms_as_the_header_says(rule, forms, tmp_path):
+    found = translated(header(rule) + PLURAL + FORMS)
+    expected = "".join(f'msgstr[{n}] "{text}"\n' for n, text in enumerate(forms))
+    assert found == header(rule) + PLURAL.replace("c-format", "c-format, fuzzy") + expected
+    check(found, tmp_path)
+
+
+@pytest.mark.parametrize("former", ["", "nplurals=INTEGER; plural=EXPRESSION;", "nplurals=2; plural=n/0;"])
+@pytest.mark.parametrize("language, count", [("de", 2), ("ja", 1), ("ru", 3), ("sl", 4), ("nobody", 2)])
+def test_a_template_gets_the_plural_forms_of_the_language(former, language, count, tmp_path):
+    found = translated(header(former, "CHARSET") + PLURAL + FORMS, ("en", language))
+    assert f'"Plural-Forms: {plural_rule(language)}\\n"\n' in found and "charset=UTF-8" in found
+    assert f'"Language: {language}\\n"' in found and found.count("msgstr[") == count
+    check(found, tmp_path)
+
+
+def test_rules_of_plurals_are_valid():
+    for language in "ja fr ru cs pl lt lv ro sl gd ga mt cy ar is de".split():
+        assert plural_forms(plural_rule(language)) is not None, language
+    assert plural_rule("pt_BR") == plural_rule("fr")
+    for broken in (
+        "",
+        "nplurals=0; plural=0;",
+        "nplurals=2; plural=n;",
+        "nplurals=2; plural=(((",
+        "nplurals=99; plural=0",
+    ):
+        assert plural_forms(broken) is None
+
+
+def test_all_but_the_translations_stays():
+    text = (
+        "# a  comment\r\n" + header("nplurals=2; plural=(n != 1);").replace("\n", "\r\n") + "#. x\r\n#: a.c:1\r\n"
+        'msgid "done"\r\nmsgstr "fer"\r\n"tig"\r\n\r\n'
+        '#, c-format\r\n#| msgid "old"\r\nmsgctxt "c"\r\nmsgid "a "\r\n"%d"\r\n'
+        'msgstr ""\r\n#~ msgid "gone"\r\n#~ msgstr ""\r\n'
+    )
+    found = translated(text)
+    assert found == text.replace('"%d"\r\nmsgstr ""', '"%d"\r\nmsgstr "A %d"').replace(
+        "#, c-format\r\n#|", "#, c-format, fuzzy\r\n#|"
+    )
+
+
+def test_forms_that_somebody_translated_stay():
+    found = translated(header() + PLURAL + 'msgstr[0] "eine Datei"\nmsgstr[1] ""\n')
+    assert 'msgstr[0] "eine Datei"\nmsgstr[1] "%d FILES"\n' in found
+
+
+def test_tags_are_markup_and_placeholders_stay(tmp_path):
+    text = header() + 'msgid "<b class=\\"x\\">save</b> & <i>%s</i> at\\n<file> 1 < 2\\n"\nmsgstr ""\n'
+    found = translated(text)
+    written = 'msgstr ""\n"<b class=\\"x\\">SAVE</b> & <i>%s</i> AT\\n"\n"<file> 1 < 2\\n"\n'
+    assert found.endswith("#, fuzzy\n" + text[len(header()) :].replace('msgstr ""\n', written))
+    assert "A &amp; B" in translated(header() + 'msgid "a &amp; b"\nmsgstr ""\n')
+    assert '"A & B"' in translated(header() + 'msgid "a & b"\nmsgstr ""\n')
+    check(found, tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "cp1251", "gb2312", "euc-jp"])
+def test_other_encodings_become_utf_8(encoding):
+    word = {"iso-8859-1": "für", "cp1251": "дом"}.get(encoding, "日本")
+    found = translated(header(charset=encoding) + f'msgid "{word}"\nmsgstr ""\n', None, encoding)
+    assert "charset=UTF-8" in found and f'msgstr "{word.upper()}"' in found
+
+
+def test_a_file_without_header_gets_one(tmp_path):
+    found = translated('msgid "a"\nmsgstr ""\n', None, change=lambda one: "ä")
+    assert found.startswith('msgid ""\nmsgstr ""\n') and "charset=UTF-8" in found and 'msgstr "ä"' in found
+    check(found, tmp_path)
+    done = 'msgid "a"\nmsgstr "b"\n'
+    assert translated(done) == done
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (header(charset="rot13") + 'msgid "é"\nmsgstr ""\n', "encoding must be a known one, got 'rot13'"),
+        (header(charset="punycode") + 'msgid "é"\nmsgstr ""\n', "encoding must be a known one, got 'punycode'"),
+        (header() + 'msgid "é"\nmsgstr ""\n', "line 6 must be UTF-8"),
+        ("nothing of it", "line 1 must be a comment"),
+        ('msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 2 must be in an entry without msgid"),
+        ('msgid "a"\nmsgstr ""\n\n' * 1000, "at most 1,500 elements"),
+        ("#" * 70_000, "at most 60,000 bytes"),
+    ],
+    ids=["codec", "punycode", "bytes", "junk", "twice", "entries", "size"],
+)
+def test_what_is_no_po_file_is_refused_in_a_line(text, said):
+    with pytest.raises(DataError, match=said) as caught:
+        read_document(text.encode("latin-1"), "po", "some", None, None, Limits(60_000, 60_000, 1500))
+    assert "\n" not in str(caught.value)
+
+
+def both(content):
+    document = read_document(content, "po")
+    document.write(["a" + p.source for p in document.passages])
+
+
+@pytest.mark.parametrize(
+    "make, size",
+    [
+        (lambda n: "".join(f'msgid "a{k}"\nmsgstr ""\n\n' for k in range(n)), 400),
+        (lambda n: 'msgid ""\n' + '"abc"\n' * n + 'msgstr ""\n', 3000),
+        (lambda n: 'msgid "' + "\\n" * n + 'a"\nmsgstr ""\n', 1500),
+        (lambda n: "# a\n" * n + 'msgid "a"\nmsgstr ""\n', 3000),
+        (lambda n: "#, c-format\n" * n + 'msgid "a"\nmsgstr ""\n', 3000),
+        (lambda n: "\n" * n + 'msgid "a"\nmsgstr ""\n' + "".join(f'"{k}"\n' for k in range(n)), 3000),
+        (lambda n: 'msgid "' + "<a" * n + '"\nmsgstr ""\n', 1500),
+        (lambda n: 'msgid "a" ' + '"b" ' * n + '\nmsgstr ""\n', 3000),
+    ],
+    ids=["entries", "lines", "breaks", "comments", "flags", "blanks", "brackets", "strings"],
+)
+def test_time_grows_in_line(make, size):
+    assert grows_in_line(lambda n: (header() + make(n)).encode(), both, size)

@@ -1,0 +1,94 @@
+"""SubRip: speakers, codes, music and tags stay where they are; and time grows in line."""
+
+import pytest
+
+from nmt.documents.document import read_document
+from nmt.documents.limits import Limits
+from nmt.errors import DataError
+from tests.documents.growth import grows_in_line
+from tests.documents.test_passages import backward, by_words, forward
+
+TIMES = "00:00:01,000 --> 00:00:02,000"
+
+
+def translated(text, order=forward, change=str.upper):
+    document = read_document(f"1\n{TIMES}\n{text}\n\n".encode(), "srt")
+    new = [p.joined([by_words(s.asked, order, change) for s in p.sentences]) for p in document.passages]
+    found = document.write(new).decode()
+    assert found.startswith(f"1\n{TIMES}\n") and found.endswith("\n\n")
+    return found[len(f"1\n{TIMES}\n") : -2]
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("- the train leaves.\n- my sister arrives.", "- LEAVES. TRAIN THE\n- ARRIVES. SISTER MY"),
+        ("-one two\n-three four", "-TWO ONE\n-FOUR THREE"),
+        ("– one two\nthree\n— four five", "– THREE\nTWO ONE\n— FIVE FOUR"),
+        ("<i>- one two</i>\n- three four", "<i>- TWO ONE</i>\n- FOUR THREE"),
+        ("one two\n- three four", "TWO ONE\n- FOUR THREE"),
+    ],
+)
+def test_each_speaker_keeps_the_own_words_and_line(text, expected):
+    """Two speakers became one sentence in one line."""
+    assert translated(text, backward) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"{\an8}one two",
+        r"{\an8}{\i1}one{\i0} two",
+        "♪ one two ♪",
+        "♪♪ <i>one two</i> ♫",
+        "<font color='#ff0000'>one</font> two",
+        "Tom & one < two",
+        "it costs -5 euros",
+        "one\ntwo",
+    ],
+)
+def test_codes_music_and_tags_stay(text):
+    from nmt.documents.loose_tags import _TAG
+
+    assert translated(text, forward, lambda word: word.replace("one", "uno")) == text.replace("one", "uno")
+    assert all(tag in translated(text, backward) for tag in _TAG.findall(text))
+
+
+def test_an_empty_translation_does_not_end_the_subtitle():
+    document = read_document(f"1\n{TIMES}\none\n- two\n".encode(), "srt")
+    assert document.write(["", "zwei"]).decode() == f"1\n{TIMES}\n- zwei\n"
+
+
+def test_codes_are_not_read_by_the_model():
+    document = read_document(f"1\n{TIMES}\n{{\\an8}}one ♪ two\n".encode(), "srt")
+    assert [" ".join(s.text.split()) for p in document.passages for s in p.sentences] == ["one two"]
+
+
+def test_limits_are_told_in_a_line():
+    cue = f"1\n{TIMES}\na\n\n".encode()
+    for limits, said in ((Limits(100), "at most 100 bytes"), (Limits(elements=3), "at most 3 elements")):
+        with pytest.raises(DataError, match=said):
+            read_document(cue * 10, "srt", "some", None, None, limits)
+
+
+def both(content):
+    document = read_document(content, "srt")
+    document.write(["a" + p.source for p in document.passages])
+
+
+@pytest.mark.parametrize(
+    "make, size",
+    [
+        (lambda n: f"1\n{TIMES}\na\n\n" * n, 200),
+        (lambda n: f"1\n{TIMES}\n" + "- a\n" * n, 200),
+        (lambda n: f"1\n{TIMES}\n" + "a\n" * n, 1000),
+        (lambda n: f"1\n{TIMES}\n" + "<a" * n, 1000),
+        (lambda n: f"1\n{TIMES}\n" + "{\\a" * n, 1000),
+        (lambda n: f"1\n{TIMES}\n" + "<b>" * n + "- a", 1000),
+        (lambda n: f"1\n{TIMES}\n" + " " * n + "- a\n" + "{" * n, 1500),
+        (lambda n: "1" * n + f"\n{TIMES}\n" + "1:" * n, 2000),
+    ],
+    ids=["cues", "speakers", "lines", "brackets", "codes", "tags", "blanks", "digits"],
+)
+def test_time_grows_in_line(make, size):
+    assert grows_in_line(lambda n: make(n).encode(), both, size)
