@@ -305,6 +305,11 @@ class ModelConfig(Section):
         """Sizes that attention and first states have to share."""
         encoder, decoder = self.encoder, self.decoder
         keys = encoder.key_size or encoder.projection or encoder.output_size
+        if decoder.type == "conv" and encoder.projection is not None:
+            raise ValueError(
+                f"encoder.projection must be null with decoder.type: conv, got {encoder.projection}; each layer of such "
+                "a decoder attends to the encoder's outputs themselves"
+            )
         if decoder.attention in ("dot", "scaled_dot") and keys != decoder.query_size:
             name = "embeddings.embedding_dim" if decoder.type == "conv" else "hidden_size"
             promise = "the encoder's output size"
