@@ -7,13 +7,13 @@ Generator.load("runs/captions").generate(["A man"], samples=3)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from nmt.inference.loading import check_loading, resolve_threads
+from nmt.inference.loading import NotPickled, check_loading, resolve_threads
 from nmt.inference.translation import (
     UNSAYABLE,
     SearchSettings,
@@ -23,6 +23,7 @@ from nmt.inference.translation import (
     checked_texts,
     chosen_settings,
     distinct,
+    lacking,
     number_warnings,
     search_options,
 )
@@ -54,7 +55,7 @@ class ScoredLine:
     warnings: tuple[str, ...] = ()
 
 
-class Generator:
+class Generator(NotPickled):
     """A language model with its subwords and settings.
 
     Args:
@@ -143,7 +144,11 @@ class Generator:
         lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
         if not chosen["sampling"]:
             lines = [distinct(written, [line.text for line in written], samples) for written in lines]
-        return lines
+        unsaid = [lacking("the prompt", self.subwords.unknown(self._clean([prompt]))) for prompt in prompts]
+        return [
+            [replace(line, warnings=(*more, *line.warnings)) if more else line for line in written]
+            for written, more in zip(lines, unsaid, strict=True)
+        ]
 
     def _lines_of(self, prompt: list[int], hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Whole lines that begin with a prompt, at least one: the prompt alone, where nothing could be said."""

@@ -6,13 +6,14 @@ import json
 from typing import TYPE_CHECKING, Unpack
 
 from nmt.errors import ConfigError
+from nmt.inference.loading import NotPickled
 from nmt.inference.details import ranked_by_agreement
 from nmt.inference.translation import (
     SearchSettings,
     Translation,
     candidate_counts,
     checked_count,
-    checked_texts,
+    checked_text,
     chosen_settings,
     distinct,
     search_options,
@@ -26,7 +27,7 @@ _NOT_HERE = {"sampling": False, "beam_groups": 1, "coverage_penalty": 0.0}
 """Settings that a session cannot serve, with the values that leave them out."""
 
 
-class TypingSession:
+class TypingSession(NotPickled):
     """One sentence to translate; made by `Translator.session`.
 
     The source is encoded once. Each call reads only the subwords that were typed since the call before, in memory that
@@ -37,7 +38,7 @@ class TypingSession:
         from nmt.decode import Session
 
         cut: set[int] = set()
-        (src_ids,) = translator.source_ids(checked_texts("TypingSession", "sentence", [sentence]), cut)
+        (src_ids,) = translator.source_ids([checked_text("TypingSession", "sentence", sentence)], cut)
         self._is_cut = bool(cut)
         self._translator = translator
         model = translator.model_with(lm_weight)
@@ -78,7 +79,7 @@ class TypingSession:
                     f"decoding.{name}: must be {plain} for a session, got {shown}; give complete {name}={neutral}, or "
                     "translate without a session"
                 )
-        (prefix,) = translator.target_ids(checked_texts("TypingSession", "typed", [typed]))
+        (prefix,) = translator.target_ids([checked_text("TypingSession", "typed", typed)])
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
         learnt = translator.learnt_for(chosen, shortlist, [self._session.src_ids])
@@ -97,4 +98,4 @@ class TypingSession:
             best = ranked_by_agreement(translations, chosen["mbr"])[:n_best]
         else:
             best = distinct(translations, [one.text for one in translations], n_best)
-        return with_warnings(best, cut=self._is_cut)
+        return with_warnings(best, cut=self._is_cut, more=translator.lacking("the prefix", [typed]))
