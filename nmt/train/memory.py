@@ -34,7 +34,8 @@ def reset_peak() -> bool:
 
 def free_bytes() -> int:
     """Return what more the process may take without others having to give way; a container's limit counts."""
-    return max(0, min(_machine_free(), *(free for folder in control_groups("memory") for free in _group_free(folder))))
+    of_groups = [free for folder in control_groups("memory") for free in _group_free(folder)]
+    return max(0, min([_machine_free(), *of_groups]))
 
 
 def format_bytes(size: float) -> str:
