@@ -5,8 +5,11 @@ import pickle
 
 import pytest
 
+from nmt.config import with_values
+from nmt.config.decoding_section import LONGEST_SOURCE
+from nmt.errors import ConfigError
 from nmt.inference.generator import Generator
-from nmt.inference.translation import Wishes
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Wishes
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder, write_language_folder
 
@@ -58,6 +61,21 @@ def test_mistakes_in_python_are_said(translator):
         translator.session(LINES[0]).complete(["kara"])
     with pytest.raises(TypeError, match="Translator: sentences must be a list of strings, got set"):
         translator.translate(set(LINES))
+
+
+def test_lengths_and_kinds_of_search_that_contradict_are_refused(translator, generator):
+    with pytest.raises(
+        ConfigError, match="decoding.min_length must be below 2010, .* got 100000; raise"
+    ):
+        translator.translate(LINES, min_length=100_000)
+    with pytest.raises(ConfigError, match="decoding.min_length: must be below max_length"):
+        generator.generate(["kara"], max_length=10, min_length=10)
+    with pytest.raises(ConfigError, match="beam_groups must be 1 with sampling, got 5; choose one"):
+        with_values(translator.config.decoding, "decoding", {"sampling": True, "beam_groups": 5})
+
+
+def test_the_longest_source_is_one_number():
+    assert LONGEST_SOURCE == MAX_SOURCE_SUBWORDS
 
 
 def test_what_is_at_work_is_not_pickled(translator, generator):

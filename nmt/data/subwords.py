@@ -149,7 +149,7 @@ class Subwords:
         rows: list[list[str]] = self._processor.encode(list(sentences), out_type=str) if sentences else []
         return rows
 
-    def unknown(self, sentences: Sequence[str]) -> list[str]:
+    def unwritten(self, sentences: Sequence[str]) -> list[str]:
         """What of sentences no unit can write, each once, as it stands there."""
         found: dict[str, None] = {}
         for row, pieces in zip(self.encode(sentences), self.cut(sentences), strict=True):

@@ -96,8 +96,8 @@ def compare(
         signature, (first, second) = _bootstrapped(name, metric, both, references)
         scores = [Score(signature[0], float(one.score), signature[1], float(one.ci)) for one in (first, second)]
         statistics = [np.array(metric._extract_corpus_statistics(list(lines), references)) for lines in both.values()]
-        is_same = np.array_equal(*statistics)
-        p_values = 1.0 if is_same else float(second.p_value), _randomised(metric, *statistics)
+        is_same = np.array_equal(statistics[0], statistics[1])
+        p_values = 1.0 if is_same else float(second.p_value), _randomised(metric, statistics[0], statistics[1])
         found[name] = PairedScore(scores[0], scores[1], *p_values)
     return found
 
@@ -225,7 +225,9 @@ def _randomised(metric: Any, a: np.ndarray, b: np.ndarray) -> float:
     statistics [lines, numbers] of both. Drawn as sacrebleu draws; but it counts only larger differences, so that equal
     texts, or few lines that differ, would be significant."""
     seed = os.environ.get("SACREBLEU_SEED", "12345")
-    swapped = np.random.default_rng(None if seed.lower() == "none" else int(seed)).integers(2, size=(_TRIALS, len(a)), dtype=bool)
+    swapped = np.random.default_rng(None if seed.lower() == "none" else int(seed)).integers(
+        2, size=(_TRIALS, len(a)), dtype=bool
+    )
     sums = swapped @ a + ~swapped @ b, swapped @ b + ~swapped @ a
     first, second = ([metric._aggregate_and_compute(row).score for row in rows[:, None]] for rows in sums)
     found = abs(metric._aggregate_and_compute(a).score - metric._aggregate_and_compute(b).score)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
+from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled, check_loading, resolve_threads
 from nmt.inference.translation import (
     UNSAYABLE,
@@ -121,6 +122,10 @@ class Generator(NotPickled):
         samples = checked_count("decoding.n_best", samples, "samples")
         max_length = checked_count("decoding.max_length_extra", max_length, "max_length")
         chosen = chosen_settings(self.config.decoding, settings)
+        if chosen["min_length"] >= max_length:
+            raise ConfigError(
+                f"decoding.min_length: must be below max_length ({max_length}), got {chosen['min_length']}; raise max_length"
+            )
         chosen |= {"sampling": settings.get("sampling") is not False, "generate_unk": False}
         # Nothing is covered, nothing translated.
         chosen |= {"coverage_penalty": 0.0, "mbr": "none", "word_reward_bounded": False}
@@ -144,7 +149,7 @@ class Generator(NotPickled):
         lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
         if not chosen["sampling"]:
             lines = [distinct(written, [line.text for line in written], samples) for written in lines]
-        unsaid = [lacking("the prompt", self.subwords.unknown(self._clean([prompt]))) for prompt in prompts]
+        unsaid = [lacking("the prompt", self.subwords.unwritten(self._clean([prompt]))) for prompt in prompts]
         return [
             [replace(line, warnings=(*more, *line.warnings)) if more else line for line in written]
             for written, more in zip(lines, unsaid, strict=True)

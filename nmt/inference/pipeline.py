@@ -123,7 +123,7 @@ class TranslationPipeline(NotPickled):
 
     def lacking(self, whose: str, texts: Sequence[str]) -> tuple[str, ...]:
         """The warning that texts in the target language, which are to be said, have what the vocabulary lacks."""
-        return lacking(whose, self.tgt_subwords.unknown(self._cleaned_target(texts)))
+        return lacking(whose, self.tgt_subwords.unwritten(self._cleaned_target(texts)))
 
     def _cleaned_target(self, texts: Sequence[str]) -> list[str]:
         from nmt.data.corpus import clean_lines

@@ -129,7 +129,9 @@ class Translator(TranslationPipeline):
         Raises: As `translate_nbest`.
         """
         if "n_best" in settings:
-            raise TypeError("Translator.translate: must have no n_best, got it; translate_nbest gives several translations")
+            raise TypeError(
+                "Translator.translate: must have no n_best, got it; translate_nbest gives several translations"
+            )
         best = [translations[0] for translations in self.translate_nbest(sentences, n_best=1, **settings)]
         notices = Notices()
         for number, one in enumerate(best):
@@ -216,9 +218,7 @@ class Translator(TranslationPipeline):
         for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
-            results[index] = with_warnings(
-                translations[:n_best], cut=index in cut, more=self._unsaid(wishes, index)
-            )
+            results[index] = with_warnings(translations[:n_best], cut=index in cut, more=self._unsaid(wishes, index))
         return results
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:

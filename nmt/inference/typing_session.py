@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Unpack
 
 from nmt.errors import ConfigError
-from nmt.inference.loading import NotPickled
 from nmt.inference.details import ranked_by_agreement
+from nmt.inference.loading import NotPickled
 from nmt.inference.translation import (
     SearchSettings,
     Translation,

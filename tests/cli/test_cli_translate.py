@@ -1,7 +1,7 @@
 """nmt-translate: one line out for each line in, whatever the lines hold."""
 
-import json
 import gzip
+import json
 import os
 import signal
 import subprocess
