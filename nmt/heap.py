@@ -15,8 +15,8 @@ def keep_little() -> None:
     """Have freed memory go back to the system. To be called before there are threads.
 
     For the programs that run long, nmt-train and nmt-serve; whoever imports nmt has the allocator as it was. By its own
-    rules glibc raises the size from which blocks are mapped by themselves, up to 32 MiB, as such blocks are freed; later
-    ones then come from a heap, which is quick, but what is free in its middle is never returned. And it gives every
+    rules glibc raises the size from which blocks are mapped by themselves, up to 32 MiB, as such blocks are freed;
+    later ones come from a heap, which is quick, but what is free in its middle is never returned. And it gives each
     thread that allocates a heap of its own. A training of short sentences held a quarter more than its arrays, a server
     a third. Fixing a threshold ends the raising (mallopt(3)). The price: a large block that is freed and taken again
     comes page by page each time. Measured in turns on two cores of an AMD EPYC (Zen 4), 2026-11-25: 120 updates of

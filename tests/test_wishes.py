@@ -64,9 +64,7 @@ def test_mistakes_in_python_are_said(translator):
 
 
 def test_lengths_and_kinds_of_search_that_contradict_are_refused(translator, generator):
-    with pytest.raises(
-        ConfigError, match="decoding.min_length must be below 2010, .* got 100000; raise"
-    ):
+    with pytest.raises(ConfigError, match="decoding.min_length must be below 2010, .* got 100000; raise"):
         translator.translate(LINES, min_length=100_000)
     with pytest.raises(ConfigError, match="decoding.min_length: must be below max_length"):
         generator.generate(["kara"], max_length=10, min_length=10)

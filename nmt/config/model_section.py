@@ -307,8 +307,8 @@ class ModelConfig(Section):
         keys = encoder.key_size or encoder.projection or encoder.output_size
         if decoder.type == "conv" and encoder.projection is not None:
             raise ValueError(
-                f"encoder.projection must be null with decoder.type: conv, got {encoder.projection}; each layer of such "
-                "a decoder attends to the encoder's outputs themselves"
+                f"encoder.projection must be null with decoder.type: conv, got {encoder.projection}; each layer of "
+                "such a decoder attends to the encoder's outputs themselves"
             )
         if decoder.attention in ("dot", "scaled_dot") and keys != decoder.query_size:
             name = "embeddings.embedding_dim" if decoder.type == "conv" else "hidden_size"

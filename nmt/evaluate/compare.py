@@ -1,6 +1,7 @@
 """Is B better than A? Paired tests of sacrebleu, by length and frequency of words, and the sentences that differ most.
 
-Paired bootstrap: Koehn 2004, as sacrebleu computes it (Post 2018); approximate randomisation: Riezler and Maxwell 2005. Buckets: after compare-mt (Neubig et al. 2019).
+Paired bootstrap: Koehn 2004, as sacrebleu computes it (Post 2018); approximate randomisation: Riezler and Maxwell
+2005. Buckets: after compare-mt (Neubig et al. 2019).
 """
 
 from __future__ import annotations

@@ -124,7 +124,8 @@ class Generator(NotPickled):
         chosen = chosen_settings(self.config.decoding, settings)
         if chosen["min_length"] >= max_length:
             raise ConfigError(
-                f"decoding.min_length: must be below max_length ({max_length}), got {chosen['min_length']}; raise max_length"
+                f"decoding.min_length: must be below max_length ({max_length}), got {chosen['min_length']}; "
+                "raise max_length"
             )
         chosen |= {"sampling": settings.get("sampling") is not False, "generate_unk": False}
         # Nothing is covered, nothing translated.

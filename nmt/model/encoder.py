@@ -216,7 +216,7 @@ class RecurrentEncoder:
 
 
 def _layer_seed(seed: int, layer: int, direction: int) -> int:
-    """The seed of the dropout of one layer and direction: no other pair, of this seed or the next ones, has the same."""
+    """The dropout seed of one layer and direction: no other pair, of this seed or the next ones, has the same."""
     return (seed + layer // 32 * _SEED_STEP) * 64 + layer % 32 * 2 + direction
 
 

@@ -225,7 +225,7 @@ def test_phrases_are_seen_where_they_stand(phrases, said, done):
 
 
 def test_progress_agrees_with_a_search_in_the_tokens_said():
-    """Of any phrases that differ, those in a random row of tokens are done, and the rest is as far as its end begins."""
+    """Of phrases that differ, those in a random row of tokens are done, and the rest is as far as its end begins."""
     rng = np.random.default_rng(3)
     for _ in range(2000):
         phrases = list({tuple(rng.integers(4, 7, rng.integers(1, 5)).tolist()) for _ in range(rng.integers(1, 4))})
