@@ -150,11 +150,12 @@ class Generator(NotPickled):
         lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
         if not chosen["sampling"]:
             lines = [distinct(written, [line.text for line in written], samples) for written in lines]
-        unsaid = [lacking("the prompt", self.subwords.unwritten(self._clean([prompt]))) for prompt in prompts]
-        return [
-            [replace(line, warnings=(*more, *line.warnings)) if more else line for line in written]
-            for written, more in zip(lines, unsaid, strict=True)
-        ]
+        return [self._warned(prompt, written) for prompt, written in zip(prompts, lines, strict=True)]
+
+    def _warned(self, prompt: str, written: list[Translation]) -> list[Translation]:
+        """Lines with the warning that their prompt has what the vocabulary lacks."""
+        more = lacking("the prompt", self.subwords.unwritten(self._clean([prompt])))
+        return [replace(line, warnings=(*more, *line.warnings)) for line in written] if more else written
 
     def _lines_of(self, prompt: list[int], hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Whole lines that begin with a prompt, at least one: the prompt alone, where nothing could be said."""
