@@ -24,8 +24,6 @@ GROUND = (
     "terminal",
     "evaluate",
 )
-# Former places of modules, for who imports them by name; nothing of nmt does.
-FORMER = ("translator", "translation", "generator")
 # `python -m nmt`, a door to cli.
 DOOR = "__main__"
 
@@ -114,7 +112,7 @@ def import_graph(files: Mapping[str, Path]) -> Graph:
 def room_of(module: str, package: str) -> str | None:
     """The room of a module below a package; None for what is not drawn."""
     name = module.removeprefix(f"{package}.").split(".")[0]
-    if not module.startswith(f"{package}.") or (package == "nmt" and name in (*FORMER, DOOR)):
+    if not module.startswith(f"{package}.") or (package == "nmt" and name == DOOR):
         return None
     return "files, errors, ..." if package == "nmt" and name in GROUND else name
 

@@ -325,6 +325,8 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
         for number, raw in enumerate(lines, start=1):
             if number == 1:
                 raw = _checked_start(raw, name)
+                if not raw:  # a byte-order mark alone: a file without lines, as an empty one
+                    continue
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
             if len(line) > MAX_LINE_BYTES:
                 raise DataError(

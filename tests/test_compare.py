@@ -41,6 +41,16 @@ def test_a_better_system_is_significant_and_an_equal_one_is_not():
     assert "bs:1000" in better["bleu"].a.signature
 
 
+def test_equal_texts_and_few_differences_are_not_significant():
+    """Three lines differ and all are better: all three are swapped or none in one trial of four, so p is 1/4."""
+    a = broken(REFERENCES, 0.3, 1)
+    for metric in ("bleu", "chrf", "ter", "wer"):
+        same = compare(a, list(a), [REFERENCES], metrics=(metric,))[metric]
+        assert same.p_bootstrap == same.p_randomisation == 1.0
+        few = compare(a, REFERENCES[:3] + a[3:], [REFERENCES], metrics=(metric,))[metric]
+        assert 0.23 < few.p_randomisation < 0.27
+
+
 def test_several_references_and_chrf_plus_plus():
     hypotheses = ["a cat sat", "the dog runs home"]
     one, other = ["a cat sits here", "the dog runs home"], ["a cat sat", "home the dog runs"]

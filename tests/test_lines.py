@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.corpus import clean_line
+from nmt.data.corpus import clean_line, clean_lines
 from nmt.errors import DataError
 from nmt.lines import MAX_LINE_BYTES, Lines, chunks, open_lines, read_lines, read_text
 
@@ -129,10 +129,19 @@ def test_chunks_take_what_is_there():
     assert list(chunks(Lines(iter(range(7))), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
 
 
+def test_a_byte_order_mark_alone_is_no_line(tmp_path):
+    path = tmp_path / "a"
+    for content, lines in ((b"\xef\xbb\xbf", []), (b"\xef\xbb\xbf\n", [""]), (b"\xef\xbb\xbfa\n\n", ["a", ""])):
+        path.write_bytes(content)
+        assert list(read_lines(path)) == lines
+
+
 @pytest.mark.parametrize("text", ["\u200b", "\u200b \u2060\ufeff", "\u00a0\u3000", "\u00ad", "\U000e0061\t\ufe0f", ""])
 @pytest.mark.parametrize("normalize", ["none", "nfc", "nfkc"])
 def test_what_shows_nothing_is_blank(text, normalize):
     assert clean_line(text, normalize=normalize) == ""
+    assert clean_line(f"{text}\u2581", normalize=normalize) == ""
+    assert clean_lines([f"{text}\u2581", "a"], normalize=normalize) == ["", "a"]
     assert clean_line(f"{text}a\u200db{text}", normalize=normalize).strip(f" {text}") == "a\u200db"
 
 

@@ -1,9 +1,12 @@
 """Completing what somebody types, in text: what translate_nbest gives with the same beginning."""
 
+import copy
+
 import numpy as np
 import pytest
 
 from nmt.decode import Shortlist
+from nmt.errors import ConfigError
 from nmt.inference.translation import Wishes
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder
@@ -29,6 +32,26 @@ def test_completions_are_those_of_translating(shortlist, translator):
             expected = translator.translate_nbest([line], wishes=Wishes(prefixes=[typed]), **options)[0]
             assert session.complete(typed, **options) == expected
         assert session.subwords_read > 0
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_completions_are_chosen_by_agreement(n_best, translator):
+    options = {"n_best": n_best, "mbr": "chrf", "beam_size": 5}
+    expected = translator.translate_nbest([LINES[1]], wishes=Wishes(prefixes=["kara"]), **options)[0]
+    assert translator.session(LINES[1]).complete("kara", **options) == expected
+
+
+@pytest.mark.parametrize("settings", [{"sampling": True}, {"beam_groups": 5}, {"coverage_penalty": 0.2}])
+def test_what_is_not_for_sessions_is_said(settings, translator):
+    ((name, value),) = settings.items()
+    shown = {True: "true"}.get(value, value) if name == "sampling" else value
+    with pytest.raises(ConfigError, match=f"decoding.{name}: must be .* for a session, got {shown}; give complete"):
+        translator.session(LINES[0]).complete("", **settings)
+    configured = copy.copy(translator)
+    decoding = translator.config.decoding.model_copy(update=settings)
+    configured.config = translator.config.model_copy(update={"decoding": decoding})
+    with pytest.raises(ConfigError, match=f"decoding.{name}: must be .* for a session"):
+        configured.session(LINES[0]).complete("")
 
 
 def test_nothing_is_read_again(translator):

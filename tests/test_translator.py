@@ -1,9 +1,7 @@
 """The Python interface: order, blanks, limits, cleaning, and batches that stay small."""
 
 import logging
-import pickle
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from nmt.data.subwords import train_subwords
 from nmt.errors import CheckpointError
 from nmt.evaluate import sentence_utility
 from nmt.inference.details import ranked_by_agreement
-from nmt.inference.generator import ScoredLine
 from nmt.inference.translation import CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.inference.translator import Translator, Wishes
 from tests.train import fake_model
@@ -161,24 +158,3 @@ def test_what_prints_says_what_it_is(translator: Translator) -> None:
     shown = repr(translator)
     assert shown.startswith("Translator(xx -> yy, ")
     assert shown.endswith(", threads=1)")
-
-
-@pytest.mark.parametrize(
-    ("pickled", "expected"),
-    [
-        (
-            b"cnmt.translation\nTranslation\n(Vja\nF-1.5\nF-3.0\nN(ttR.",
-            Translation("ja", -1.5, -3.0, None, ()),
-        ),
-        (b"cnmt.translator\nTranslation\n(Vja\nF-1.5\nF-3.0\nN(ttR.", Translation("ja", -1.5, -3.0)),
-        (b"cnmt.generator\nScoredLine\n((lp0\n(lp1\nI7\n(ttR.", ScoredLine([], [], 7)),
-    ],
-)
-def test_values_pickled_under_former_names_are_read(pickled: bytes, expected: object) -> None:
-    assert pickle.loads(pickled) == expected
-
-
-def test_former_places_have_the_same_classes() -> None:
-    for former, name in (("translator", "Wishes"), ("translation", "SearchSettings"), ("generator", "Generator")):
-        now = import_module(f"nmt.inference.{former}")
-        assert getattr(import_module(f"nmt.{former}"), name) is getattr(now, name)

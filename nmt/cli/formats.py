@@ -52,14 +52,11 @@ def _record(translation: Translation) -> dict[str, Any]:
         "score": finite(translation.score),
         "log_prob": finite(translation.log_prob),
     }
-    if translation.detail is not None:
-        detail = translation.detail
-        record["tokens"] = detail.tokens
-        record["token_log_probs"] = [finite(x) for x in detail.log_probs]
-        record["alignment"] = [list(pair) for pair in detail.alignment]
-        record["warnings"] = [*translation.warnings, *detail.warnings]
-    elif translation.warnings:
-        record["warnings"] = list(translation.warnings)
+    detail = translation.detail  # None of a blank line
+    record["tokens"] = detail.tokens if detail else []
+    record["token_log_probs"] = [finite(x) for x in detail.log_probs] if detail else []
+    record["alignment"] = [list(pair) for pair in detail.alignment] if detail else []
+    record["warnings"] = [*translation.warnings, *(detail.warnings if detail else [])]
     return record
 
 

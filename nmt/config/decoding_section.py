@@ -45,6 +45,9 @@ LengthPenalty = Annotated[
     ),
 ]
 
+LONGEST_SOURCE = 1000
+"""Subwords of a source beyond which it is cut before it is translated."""
+
 
 class DecodingConfig(Section):
     """How a translation is searched for; options of the commands come before these."""
@@ -133,6 +136,26 @@ class DecodingConfig(Section):
         if self.n_best > self.beam_size:
             raise ValueError(
                 f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise beam_size too"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> "DecodingConfig":
+        """A least length that the most one allows, for some source at least."""
+        most = int(self.max_length_ratio * LONGEST_SOURCE) + self.max_length_extra
+        if self.min_length >= most:
+            raise ValueError(
+                f"min_length must be below {most}, what max_length_ratio and max_length_extra allow for a source of "
+                f"{LONGEST_SOURCE} subwords, got {self.min_length}; raise max_length_extra too"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_kinds(self) -> "DecodingConfig":
+        """One kind of search."""
+        if self.sampling and self.beam_groups > 1:
+            raise ValueError(
+                f"beam_groups must be 1 with sampling, got {self.beam_groups}; choose one of sampling and groups"
             )
         return self
 

@@ -305,6 +305,8 @@ class ModelConfig(Section):
         """Sizes that attention and first states have to share."""
         encoder, decoder = self.encoder, self.decoder
         keys = encoder.key_size or encoder.projection or encoder.output_size
+        if decoder.type == "conv" and encoder.projection is not None:
+            raise ValueError(f"encoder.projection must be null with decoder.type: conv, got {encoder.projection}")
         if decoder.attention in ("dot", "scaled_dot") and keys != decoder.query_size:
             name = "embeddings.embedding_dim" if decoder.type == "conv" else "hidden_size"
             promise = "the encoder's output size"
@@ -320,8 +322,7 @@ class ModelConfig(Section):
             )
         if decoder.init_hidden == "last" and encoder.output_size != decoder.hidden_size:
             raise ValueError(
-                f"decoder.hidden_size must be {encoder.output_size}, the encoder's output size, "
-                "with "
+                f"decoder.hidden_size must be {encoder.output_size}, the encoder's output size, with "
                 f"init_hidden: last, got {decoder.hidden_size}; or use init_hidden: bridge"
             )
         if decoder.attention_size is not None and decoder.attention not in ("bahdanau", "multi_head"):

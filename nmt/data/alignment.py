@@ -75,7 +75,7 @@ def with_unknown_replaced(
 ) -> list[str]:
     """Target subwords in which each unknown one is the source word it attends to most, or what the dictionary says of
     that word, once if several in a row do (Jean et al. 2015, section 3.3; Luong et al. 2015b, section 3)."""
-    words = source.split()
+    words = source.split(" ")  # as `words_of` counts them: a no-break space is a part of its word
     found: list[str] = []
     last = -1
     for t, piece in enumerate(pieces):

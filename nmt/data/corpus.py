@@ -51,8 +51,6 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
     The result has no line break of any kind, and no space at
     either end. It may be empty, as it is where nothing of the text is visible.
     """
-    if _INVISIBLE.fullmatch(text):
-        return ""
     form = _FORMS[normalize]
     if form is not None:
         text = unicodedata.normalize(form, text)
@@ -61,8 +59,10 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
         if form is not None:  # lower-casing can part a letter and its accent
             text = unicodedata.normalize(form, text)
     if normalize == "pieces":
-        return _NOT_PIECES.sub(" ", text).strip(" ")
-    return (_NOT_TEXT.sub(" ", text) if _UNCLEAN.search(text) else text).strip(" ")
+        text = _NOT_PIECES.sub(" ", text).strip(" ")
+    else:
+        text = (_NOT_TEXT.sub(" ", text) if _UNCLEAN.search(text) else text).strip(" ")
+    return "" if _INVISIBLE.fullmatch(text) else text
 
 
 def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = "nfc") -> list[str]:

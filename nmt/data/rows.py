@@ -38,9 +38,11 @@ class TokenRows(Sequence[np.ndarray]):
         lengths: np.ndarray = self.starts[rows + 1] - self.starts[rows]
         return lengths
 
-    def taken(self, rows: np.ndarray) -> "TokenRows":
-        """A copy of some of the sequences, in the order given."""
+    def taken(self, rows: np.ndarray, most: int | None = None) -> "TokenRows":
+        """A copy of some of the sequences, in the order given; of longer ones than `most` the beginnings."""
         lengths = self.lengths_of(rows)
+        if most is not None:
+            lengths = np.minimum(lengths, most)
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         where = np.arange(int(starts[-1])) + np.repeat(self.starts[rows] - starts[:-1], lengths)
         return TokenRows(self.tokens[where], starts)

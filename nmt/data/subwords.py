@@ -16,7 +16,7 @@ import sentencepiece
 from nmt.data.segmentations import Units, units_of
 from nmt.errors import DataError
 from nmt.files import read_small
-from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID
 
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 
@@ -148,6 +148,13 @@ class Subwords:
         """The units of each sentence, as many as `encode` gives ids; unknown ones as they stand there."""
         rows: list[list[str]] = self._processor.encode(list(sentences), out_type=str) if sentences else []
         return rows
+
+    def unwritten(self, sentences: Sequence[str]) -> list[str]:
+        """What of sentences no unit can write, each once, as it stands there."""
+        found: dict[str, None] = {}
+        for row, pieces in zip(self.encode(sentences), self.cut(sentences), strict=True):
+            found |= {piece.strip(SPACE): None for one, piece in zip(row, pieces, strict=True) if one == UNK_ID}
+        return list(found)
 
     def join(self, pieces: Sequence[str]) -> str:
         """The text of units as `pieces` gives them; what is no unit of the model stands for itself."""

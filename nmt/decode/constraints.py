@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,8 @@ Phrase = tuple[int, ...]
 @dataclass(frozen=True)
 class Progress:
     """How much of a sentence's phrases a hypothesis has said: which are complete, and how far the one is that it is
-    in the middle of. A phrase that is left off starts again from its beginning."""
+    in the middle of. Its last tokens count for whichever phrases they begin or complete (Aho and Corasick 1975), so
+    that a phrase which repeats its own beginning, or lies within another one, is seen where it stands."""
 
     phrases: tuple[Phrase, ...]
     done: frozenset[int] = field(default_factory=frozenset)
@@ -47,24 +48,32 @@ class Progress:
 
     def next_tokens(self) -> set[int]:
         """Tokens that begin a phrase not yet said, or go on with the one begun."""
-        found = {p[0] for n, p in enumerate(self.phrases) if n not in self.done and n != self.phrase}
-        if self.phrase >= 0:
-            found |= {self.phrases[self.phrase][self.place], self.phrases[self.phrase][0]}
-        return found
+        return {p[k] for n, p in self._left() for k in range(len(p)) if _ends_in(self._said, p[:k])}
 
     def after(self, token: int) -> Progress:
         """Progress after another token; of phrases that begin alike the longest is begun."""
-        if self.phrase >= 0 and self.phrases[self.phrase][self.place] == token:
-            return self._at(self.phrase, self.place + 1)
-        starting = [n for n, p in enumerate(self.phrases) if n not in self.done and p[0] == token]
-        if starting:
-            return self._at(max(starting, key=lambda n: (len(self.phrases[n]), -n)), 1)
-        return self if self.phrase < 0 else replace(self, phrase=-1, place=0)
+        said = (*self._said, token)
+        # Of a phrase that is wanted twice one is said.
+        complete = {p: n for n, p in reversed(list(self._left())) if _ends_in(said, p)}
+        rest = replace(self, done=self.done | set(complete.values()), phrase=-1, place=0)
+        begun = [(k, len(p), -n) for n, p in rest._left() for k in range(1, len(p)) if _ends_in(said, p[:k])]
+        if not begun:
+            return rest
+        place, _, phrase = max(begun)
+        return replace(rest, phrase=-phrase, place=place)
 
-    def _at(self, phrase: int, place: int) -> Progress:
-        if place == len(self.phrases[phrase]):
-            return replace(self, done=self.done | {phrase}, phrase=-1, place=0)
-        return replace(self, phrase=phrase, place=place)
+    @property
+    def _said(self) -> Phrase:
+        """The last tokens, as far as they begin a phrase."""
+        return self.phrases[self.phrase][: self.place] if self.place else ()
+
+    def _left(self) -> Iterator[tuple[int, Phrase]]:
+        """The phrases not yet said, with their numbers."""
+        return ((n, p) for n, p in enumerate(self.phrases) if n not in self.done)
+
+
+def _ends_in(said: Phrase, phrase: Phrase) -> bool:
+    return len(phrase) <= len(said) and said[len(said) - len(phrase) :] == phrase
 
 
 def first_progress(phrases: Sequence[Iterable[Sequence[int]]], sentence: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
@@ -72,9 +73,8 @@ class Waiting(Protocol):
 
 
 class LiveSearch:
-    """The plain search of a model for sentences that come and go; each thread that calls `run` searches by itself.
-
-    Raises ValueError: The options leave no plain search, or the model has none (see `is_plain`).
+    """The plain search of a model for sentences that come and go; each thread that calls `run` searches by itself. Not
+    every model and not all options have one: see `obstacle`.
     """
 
     def __init__(
@@ -107,21 +107,21 @@ class LiveSearch:
             divisors=length_divisor(length_penalty, np.arange(most + 2)),
             word_reward=self._options.word_reward,
         )
-        if not self.is_plain:
-            raise ValueError("LiveSearch: must be a plain search on the processor, got another; call search")
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether model and options allow the search as one computation: on the processor, no coverage penalty, no rule
-        that changes the choice."""
+    @cached_property
+    def obstacle(self) -> str:
+        """Why model and options do not allow the search as one computation, in words; empty where they do."""
         options = self._options
-        plain = options.selector([[0]], self._settings.beam_size, EOS_ID).is_plain and not options.coverage_penalty
-        if not plain or self._model.device.name != "cpu":
-            return False
+        if self._model.device.name != "cpu":
+            return f"the model is on {self._model.device.name}"
+        if options.coverage_penalty:
+            return "there is a coverage penalty"
+        if not options.selector([[0]], self._settings.beam_size, EOS_ID).is_plain:
+            return "the settings change which words may come next, or how they count"
         decoder = self._model.search_decoder(1)
-        is_plain = decoder.begin_loop(self._settings) is not None
+        has_loop = decoder.begin_loop(self._settings) is not None
         decoder.close()
-        return is_plain
+        return "" if has_loop else "the decoder has no compiled search"
 
     @property
     def is_at_work(self) -> bool:
@@ -129,7 +129,10 @@ class LiveSearch:
         return any(lane.taken for lane in self._lanes)
 
     def run(self, waiting: Waiting, threads: int = 1) -> None:
-        """Search until `waiting` says that no other sentence will come and all have ended."""
+        """Search until `waiting` says that no other sentence will come and all have ended. Raises ValueError where
+        there is an obstacle."""
+        if self.obstacle:
+            raise ValueError(f"LiveSearch: must be a plain search, got none, as {self.obstacle}; call search")
         single, bulk = _Lane(self, threads, is_bulk=False), _Lane(self, threads, is_bulk=True)
         turns = _Turns(single, bulk)
         with self._lock:

@@ -26,7 +26,7 @@ _RULES = {
 }
 _BY_LANGUAGE = {language: rule for rule, languages in _RULES.items() for language in languages.split()}
 _MOST_FORMS = 10
-_HEADER = re.compile(r"\s*nplurals\s*=\s*(\d{1,3})\s*;\s*plural\s*=\s*([^;]{1,1000});?\s*")
+_HEADER = re.compile(r"\s*+nplurals\s*+=\s*+(\d{1,3})\s*+;\s*+plural\s*+=\s*+([^;]{1,1000}+);?+\s*+")
 
 
 def plural_rule(language: str | None) -> str:

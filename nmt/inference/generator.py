@@ -7,13 +7,14 @@ Generator.load("runs/captions").generate(["A man"], samples=3)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from nmt.inference.loading import check_loading, resolve_threads
+from nmt.errors import ConfigError
+from nmt.inference.loading import NotPickled, check_loading, resolve_threads
 from nmt.inference.translation import (
     UNSAYABLE,
     SearchSettings,
@@ -23,6 +24,7 @@ from nmt.inference.translation import (
     checked_texts,
     chosen_settings,
     distinct,
+    lacking,
     number_warnings,
     search_options,
 )
@@ -54,7 +56,7 @@ class ScoredLine:
     warnings: tuple[str, ...] = ()
 
 
-class Generator:
+class Generator(NotPickled):
     """A language model with its subwords and settings.
 
     Args:
@@ -120,6 +122,11 @@ class Generator:
         samples = checked_count("decoding.n_best", samples, "samples")
         max_length = checked_count("decoding.max_length_extra", max_length, "max_length")
         chosen = chosen_settings(self.config.decoding, settings)
+        if chosen["min_length"] >= max_length:
+            raise ConfigError(
+                f"decoding.min_length: must be below max_length ({max_length}), got {chosen['min_length']}; "
+                "raise max_length"
+            )
         chosen |= {"sampling": settings.get("sampling") is not False, "generate_unk": False}
         # Nothing is covered, nothing translated.
         chosen |= {"coverage_penalty": 0.0, "mbr": "none", "word_reward_bounded": False}
@@ -143,7 +150,12 @@ class Generator:
         lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
         if not chosen["sampling"]:
             lines = [distinct(written, [line.text for line in written], samples) for written in lines]
-        return lines
+        return [self._warned(prompt, written) for prompt, written in zip(prompts, lines, strict=True)]
+
+    def _warned(self, prompt: str, written: list[Translation]) -> list[Translation]:
+        """Lines with the warning that their prompt has what the vocabulary lacks."""
+        more = lacking("the prompt", self.subwords.unwritten(self._clean([prompt])))
+        return [replace(line, warnings=(*more, *line.warnings)) for line in written] if more else written
 
     def _lines_of(self, prompt: list[int], hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Whole lines that begin with a prompt, at least one: the prompt alone, where nothing could be said."""

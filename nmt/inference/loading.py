@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from nmt.errors import ConfigError
 from nmt.inference.translation import checked_count
@@ -37,3 +37,20 @@ def resolve_threads(threads: int | None, config: Config) -> int:
             "warning: threads: %d were asked for, got %d, one for each core; more would only take turns", wanted, usable
         )
     return usable
+
+
+class NotPickled:
+    """A model at work: its memory and locks are of this process. A shallow copy shares them."""
+
+    def __copy__(self) -> Self:
+        """The same model, with settings of its own."""
+        found = object.__new__(type(self))
+        vars(found).update(vars(self))
+        return found
+
+    def __reduce__(self) -> NoReturn:
+        """Raise TypeError: it is neither pickled nor copied in depth."""
+        raise TypeError(
+            f"{type(self).__name__}: must be made in the process that uses it, got asked for a pickle or a deep copy; "
+            "give processes the path of the model (docs/threads.md)"
+        )

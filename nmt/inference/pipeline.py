@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.data.factors import FactorError
 from nmt.errors import ConfigError
-from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings
+from nmt.inference.loading import NotPickled
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from nmt.storage.length_model import LengthModel
 
 
-class TranslationPipeline:
+class TranslationPipeline(NotPickled):
     """What a translator and a typing session share: text to ids and back, and what the model's search needs.
 
     Its arguments are those of `Translator`.
@@ -120,10 +121,17 @@ class TranslationPipeline:
 
     def target_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Subword ids of text in the target language, cleaned as in training."""
+        return self.tgt_subwords.encode(self._cleaned_target(texts))
+
+    def lacking(self, whose: str, texts: Sequence[str]) -> tuple[str, ...]:
+        """The warning that texts in the target language, which are to be said, have what the vocabulary lacks."""
+        return lacking(whose, self.tgt_subwords.unwritten(self._cleaned_target(texts)))
+
+    def _cleaned_target(self, texts: Sequence[str]) -> list[str]:
         from nmt.data.corpus import clean_lines
 
         side = self.config.data.tgt
-        return self.tgt_subwords.encode(clean_lines(texts, side.lowercase, side.normalize))
+        return clean_lines(texts, side.lowercase, side.normalize)
 
     def _cleaned(self, sentences: Sequence[str]) -> list[str]:
         """Sentences as the subwords of the source have learned them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
@@ -35,6 +35,7 @@ CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
 UNSAYABLE = "nothing can be said: all is forbidden, or probabilities are no numbers"
 EMPTY = "text has an empty translation"
 NOT_A_NUMBER = "a score is no finite number"
+_MOST_SHOWN = 8
 
 
 class SearchSettings(TypedDict, total=False):
@@ -120,13 +121,23 @@ class Translation:
     detail: Detail | None = field(default=None, repr=False)
     """Where it was asked for."""
     warnings: tuple[str, ...] = ()
-    """What may be wrong with it, for people: CUT, UNSAYABLE, EMPTY, NOT_A_NUMBER."""
+    """What may be wrong with it, for people: CUT, UNSAYABLE, EMPTY, NOT_A_NUMBER, or what `lacking` says."""
 
 
-def with_warnings(found: Sequence[Translation], text: str = "", *, cut: bool = False) -> list[Translation]:
+def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:
+    """The warning that a text which is to be said has `unknown` signs or words; none where it has none."""
+    if not unknown:
+        return ()
+    shown = ", ".join(unknown[:_MOST_SHOWN]) + ", ..." * (len(unknown) > _MOST_SHOWN)
+    return (f"{whose} is not said whole: the vocabulary lacks {shown}",)
+
+
+def with_warnings(
+    found: Sequence[Translation], text: str = "", *, cut: bool = False, more: tuple[str, ...] = ()
+) -> list[Translation]:
     """Translations of a sentence that is not blank with what may be wrong with each; one of `text` where none was
-    found. cut: Whether the source was too long."""
-    general = (CUT,) if cut else ()
+    found. cut: Whether the source was too long. more: What else may be wrong with all of them."""
+    general = (*((CUT,) if cut else ()), *more)
     if not found:
         return [Translation(text, 0.0, 0.0, warnings=(*general, UNSAYABLE))]
     warned = []
@@ -172,13 +183,20 @@ def checked_count(path: str, count: int, name: str) -> int:
 def checked_texts(whose: str, name: str, texts: Iterable[str]) -> list[str]:
     """Texts that somebody gave, as a list. Raises TypeError: It is one text, or holds something else than texts."""
     promise = f"{whose}: {name} must be a list of strings"
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable) or isinstance(texts, Mapping):
+    if not isinstance(texts, Iterable) or isinstance(texts, str | bytes | Mapping | Set):
         raise TypeError(f"{promise}, got {'one string' if isinstance(texts, str) else type(texts).__name__}")
     found = list(texts)
     for place, text in enumerate(found):
         if not isinstance(text, str):
             raise TypeError(f"{promise}, got {type(text).__name__} at place {place}")
     return found
+
+
+def checked_text(whose: str, name: str, text: str) -> str:
+    """One text that somebody gave. Raises TypeError: It is something else."""
+    if not isinstance(text, str):
+        raise TypeError(f"{whose}: {name} must be one string, got {'None' if text is None else type(text).__name__}")
+    return text
 
 
 def checked_pairs(whose: str, sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:

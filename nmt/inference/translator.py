@@ -131,6 +131,10 @@ class Translator(TranslationPipeline):
 
         Raises: As `translate_nbest`.
         """
+        if "n_best" in settings:
+            raise TypeError(
+                "Translator.translate: must have no n_best, got it; translate_nbest gives several translations"
+            )
         best = [translations[0] for translations in self.translate_nbest(sentences, n_best=1, **settings)]
         notices = Notices()
         for number, one in enumerate(best):
@@ -189,7 +193,8 @@ class Translator(TranslationPipeline):
         there = [index for index, row in enumerate(ids) if row]
         beam_size, keep = candidate_counts(chosen, n_best)
         src_ids = [ids[index] for index in there]
-        wished = self._wished((wishes or Wishes()).of(len(sentences)), there, chosen["glossary_bonus"])
+        wishes = (wishes or Wishes()).of(len(sentences))
+        wished = self._wished(wishes, there, chosen["glossary_bonus"])
         options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
         found = search(
             model,
@@ -216,7 +221,7 @@ class Translator(TranslationPipeline):
         for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
-            results[index] = with_warnings(translations[:n_best], cut=index in cut)
+            results[index] = with_warnings(translations[:n_best], cut=index in cut, more=self._unsaid(wishes, index))
         return results
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
@@ -316,6 +321,15 @@ class Translator(TranslationPipeline):
                 text = text_without_unknown(self.tgt_subwords, h.ids, detail, source, dictionary)
             results[n].append(Translation(text, h.score, h.log_prob, detail))
         return results
+
+    def _unsaid(self, wishes: Wishes, index: int) -> tuple[str, ...]:
+        """Warnings of what a sentence's wishes hold that cannot be said."""
+        texts = {
+            "the prefix": [wishes.prefixes[index]] if wishes.prefixes is not None else [],
+            "a constraint": wishes.constraints[index] if wishes.constraints is not None else [],
+            "a phrase of the glossary": wishes.glossary[index] if wishes.glossary is not None else [],
+        }
+        return tuple(line for whose, wanted in texts.items() if wanted for line in self.lacking(whose, wanted))
 
     def _wished(self, wishes: Wishes, there: list[int], bonus: float) -> dict[str, Any]:
         """The wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""

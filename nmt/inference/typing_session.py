@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Unpack
 
+from nmt.errors import ConfigError
+from nmt.inference.details import ranked_by_agreement
+from nmt.inference.loading import NotPickled
 from nmt.inference.translation import (
     SearchSettings,
     Translation,
     candidate_counts,
     checked_count,
-    checked_texts,
+    checked_text,
     chosen_settings,
     distinct,
     search_options,
@@ -19,8 +23,11 @@ from nmt.inference.translation import (
 if TYPE_CHECKING:
     from nmt.inference.pipeline import TranslationPipeline
 
+_NOT_HERE = {"sampling": False, "beam_groups": 1, "coverage_penalty": 0.0}
+"""Settings that a session cannot serve, with the values that leave them out."""
 
-class TypingSession:
+
+class TypingSession(NotPickled):
     """One sentence to translate; made by `Translator.session`.
 
     The source is encoded once. Each call reads only the subwords that were typed since the call before, in memory that
@@ -31,7 +38,7 @@ class TypingSession:
         from nmt.decode import Session
 
         cut: set[int] = set()
-        (src_ids,) = translator.source_ids(checked_texts("TypingSession", "sentence", [sentence]), cut)
+        (src_ids,) = translator.source_ids([checked_text("TypingSession", "sentence", sentence)], cut)
         self._is_cut = bool(cut)
         self._translator = translator
         model = translator.model_with(lm_weight)
@@ -53,15 +60,26 @@ class TypingSession:
         """Whole translations that begin with what was typed, in whole words; the best first, at least one.
 
         The same as `translate_nbest` gives with `Wishes(prefixes=[typed])` and the same `shortlist`. Settings: see
-        `SearchSettings`; sampling, groups and the coverage penalty are not for sessions, nor is another lm_weight than
-        the session's: they raise ValueError.
+        `SearchSettings`.
+
+        Raises:
+            ConfigError: The settings, as given or as configured, have sampling, groups or a coverage penalty, which are
+                not for sessions; or as `translate_nbest`.
+            ValueError: There is an lm_weight, which is the session's.
         """
         if settings.get("lm_weight") is not None:
             raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
         translator = self._translator
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(translator.config.decoding, settings)
-        (prefix,) = translator.target_ids(checked_texts("TypingSession", "typed", [typed]))
+        for name, neutral in _NOT_HERE.items():
+            if chosen[name] != neutral:
+                shown, plain = json.dumps(chosen[name]), json.dumps(neutral)
+                raise ConfigError(
+                    f"decoding.{name}: must be {plain} for a session, got {shown}; give complete {name}={neutral}, or "
+                    "translate without a session"
+                )
+        (prefix,) = translator.target_ids([checked_text("TypingSession", "typed", typed)])
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
         learnt = translator.learnt_for(chosen, shortlist, [self._session.src_ids])
@@ -76,5 +94,8 @@ class TypingSession:
             options=search_options(chosen, learnt),
         )
         translations = translator.translations_of(found)
-        best = distinct(translations, [one.text for one in translations], n_best)
-        return with_warnings(best, cut=self._is_cut)
+        if chosen["mbr"] != "none":
+            best = ranked_by_agreement(translations, chosen["mbr"])[:n_best]
+        else:
+            best = distinct(translations, [one.text for one in translations], n_best)
+        return with_warnings(best, cut=self._is_cut, more=translator.lacking("the prefix", [typed]))

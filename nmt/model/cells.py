@@ -24,8 +24,8 @@ from nmt.rnn.cells import (
 )
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
 
-_OF_STATE = "W_h"
-"""What the names of matrices that a state is multiplied with begin with."""
+_OF_STATE = {"gru_reset_before": ("W_rz", "W_n"), "slstm": ("R_",)}
+"""What the names of the matrices that a state is multiplied with begin with, by rnn_type; W_h in all others."""
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
@@ -131,11 +131,12 @@ def _disturbed(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
     state."""
     if side.drop_connect:
         matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
-        of_state = tuple(name for name in matrices if name.rpartition(".")[2].startswith(_OF_STATE))
+        begins = _OF_STATE.get(side.rnn_type, ("W_h",))
+        of_state = tuple(name for name in matrices if name.rpartition(".")[2].startswith(begins))
         if not of_state:
             raise ConfigError(
                 f"drop_connect: must be 0 with rnn_type: {side.rnn_type}, got {side.drop_connect:g}; it is for cells "
-                f"that multiply their state with a matrix, {_OF_STATE}"
+                f"that multiply their state with a matrix, W_h"
             )
         cell = DropConnectCell(cell, side.drop_connect, of_state)
     return ZoneoutCell(cell, side.zoneout) if side.zoneout else cell

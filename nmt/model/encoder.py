@@ -23,6 +23,8 @@ from nmt.rnn.scan.tape import Tape
 
 States = dict[str, np.ndarray]
 DIRECTIONS = ("forward", "backward")
+_SEED_STEP = 0x9E3779B97F4A7C15
+"""Between the seeds of one group of 32 layers and the next: far from those of other batches."""
 
 
 @dataclass
@@ -146,7 +148,7 @@ class RecurrentEncoder:
                     lengths=lengths,
                     reverse=direction == "backward",
                     training=how.training,
-                    seed=how.seed * 64 + layer * 2 + n,
+                    seed=_layer_seed(how.seed, layer, n),
                     allocate=how.allocate,
                     label=f"encoder.{layer}.{direction}",
                     threads=how.threads,
@@ -211,6 +213,11 @@ class RecurrentEncoder:
         out: np.ndarray = how.allocate((*both.shape[:-1], width), both.dtype)
         self.device.take_columns(both, n * width, out, how.threads)
         return out
+
+
+def _layer_seed(seed: int, layer: int, direction: int) -> int:
+    """The dropout seed of one layer and direction: no other pair, of this seed or the next ones, has the same."""
+    return (seed + layer // 32 * _SEED_STEP) * 64 + layer % 32 * 2 + direction
 
 
 def _by_layer(last: Sequence[np.ndarray], directions: int) -> list[np.ndarray]:

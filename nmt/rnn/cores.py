@@ -34,12 +34,12 @@ def granted_cores(process: Path = _PROCESS, mounted: Path = _MOUNTED) -> int | N
 
     Both kinds of Linux are read: `cpu.max` (version 2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1).
     """
-    quotas = [cores for folder in _folders(process, mounted) if (cores := _quota(folder)) is not None]
+    quotas = [cores for folder in control_groups("cpu", process, mounted) if (cores := _quota(folder)) is not None]
     return min(quotas, default=None)
 
 
-def _folders(process: Path, mounted: Path) -> Iterator[Path]:
-    """The process's control groups that may limit processor time, and those around them."""
+def control_groups(controller: str, process: Path = _PROCESS, mounted: Path = _MOUNTED) -> Iterator[Path]:
+    """The process's control groups that may limit what `controller`, cpu or memory, counts, and those around them."""
     try:
         lines = process.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
@@ -47,7 +47,7 @@ def _folders(process: Path, mounted: Path) -> Iterator[Path]:
     for line in lines:
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
         names = controllers.split(",")
-        if controllers and "cpu" not in names:
+        if controllers and controller not in names:
             continue
         root = mounted / controllers if controllers else mounted
         inside = Path(path.lstrip("/"))

@@ -31,7 +31,7 @@ CLEAR_ALONE_BELOW = 1 << 16
 ROW_WORK_ALONE_BELOW = 1 << 15
 """Numbers of an array below which looking up embeddings and updating parameters is one thread's. Not measured."""
 
-# ------------------------------------------------------------ memory of a run (rows.py, workspace.py, device_cpu.py)
+# ------------------------------------------------------------ memory of a run (rows.py, workspace.py)
 
 BLOCK_ROWS = 2048
 """Rows, of all steps together, of a block of time: enough for products to run at full speed over them, few enough
@@ -44,10 +44,6 @@ CHUNK_BYTES = 1 << 22
 SENTENCE_BYTES = 1 << 16
 """Bytes that the workspace of a single sentence begins with: the system would take longer to hand over megabytes than
 the work with them takes. Not measured."""
-
-LARGEST_KEPT = 31 << 20
-"""Bytes of arrays that are kept for later ones when they are freed; the GNU C library allows 32 MiB. A training step of
-a small model takes 7 % longer without, by no script of benchmarks/."""
 
 # ------------------------------------------------------------ short runs, prepared once (short_runs.py)
 

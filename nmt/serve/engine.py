@@ -243,26 +243,28 @@ class Engine:
     # ------------------------------------------------------------ the live search
 
     def _live_search(self, size: int) -> LiveSearch | None:
-        """The search of this model for sentences that come and go; None where it has no such search."""
+        """The search of this model for sentences that come and go; None where it has no such search, which the log
+        says with the reason."""
         chosen = self._chosen
         beam_size, n_best = candidate_counts(chosen, 1)
         options = search_options(chosen, self._learnt([]))
-        if chosen["sampling"] or chosen["mbr"] != "none":
+        live = LiveSearch(
+            self.translator.model_with(None),
+            beam_size=beam_size,
+            length_penalty=chosen["length_penalty"],
+            n_best=n_best,
+            max_length_ratio=chosen["max_length_ratio"],
+            max_length_extra=chosen["max_length_extra"],
+            size=size,
+            longest=MAX_SOURCE_SUBWORDS,
+            options=options,
+        )
+        obstacle = live.obstacle if chosen["mbr"] == "none" else "mbr compares several translations"
+        if obstacle:
+            name = self.translator.config.name
+            _logger.info("%s: requests are translated in small batches, not in one search: %s", name, obstacle)
             return None
-        try:
-            return LiveSearch(
-                self.translator.model_with(None),
-                beam_size=beam_size,
-                length_penalty=chosen["length_penalty"],
-                n_best=n_best,
-                max_length_ratio=chosen["max_length_ratio"],
-                max_length_extra=chosen["max_length_extra"],
-                size=size,
-                longest=MAX_SOURCE_SUBWORDS,
-                options=options,
-            )
-        except ValueError:
-            return None
+        return live
 
     def _learnt(self, src_ids: list[list[int]]) -> dict[str, object]:
         learnt = self.translator.learnt_for(self._chosen, self._shortlist, src_ids)

@@ -14,8 +14,10 @@ from starlette.routing import Route
 
 from nmt.data.alignment import soft_alignment, words_of
 from nmt.documents import read_passage
+from nmt.errors import NMTError
 from nmt.inference.translation import Detail, Translation
 from nmt.serve.engine import Ask
+from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.libretranslate import enter, service_of
@@ -150,7 +152,10 @@ async def complete(request: Request) -> Response:
 
     async def work() -> list[Translation]:
         async with kept.turn:
-            return await asyncio.to_thread(kept.complete, model, text, typed, count)
+            try:
+                return await asyncio.to_thread(kept.complete, model, text, typed, count)
+            except NMTError as error:  # the model's settings are not for completing
+                raise RequestError(400, str(error)) from None
 
     found = await while_connected(request, work())
     return CompactJSON({"completions": [one.text for one in found]})

@@ -73,7 +73,7 @@ class Service:
         self.gate.renew(keys)
         former, self.models = self.models, fresh
         self.measures.models.set(len(fresh.all))
-        # Whoever has found a former model and not asked yet asks the new one, see `_ask`.
+        # Whoever has found a former model and not asked yet asks the new one, see `_engine`.
         await asyncio.to_thread(former.close)
         del former
         keep_for_good()

@@ -6,9 +6,11 @@ import os
 import sys
 from pathlib import Path
 
+from nmt.rnn.cores import control_groups
+
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
-_GROUP = Path("/sys/fs/cgroup")
+_GROUP_FILES = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 def resident_bytes() -> int:
@@ -32,12 +34,8 @@ def reset_peak() -> bool:
 
 def free_bytes() -> int:
     """Return what more the process may take without others having to give way; a container's limit counts."""
-    free = _machine_free()
-    try:
-        limit, used = (int((_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
-    except (OSError, ValueError):  # no such files, or no limit
-        return free
-    return max(0, min(free, limit - used))
+    of_groups = [free for folder in control_groups("memory") for free in _group_free(folder)]
+    return max(0, min([_machine_free(), *of_groups]))
 
 
 def format_bytes(size: float) -> str:
@@ -47,6 +45,17 @@ def format_bytes(size: float) -> str:
     if size >= 1 << 20:
         return f"{size / (1 << 20):.1f} MiB"
     return f"{size / (1 << 10):.0f} KiB"
+
+
+def _group_free(folder: Path) -> list[int]:
+    """Bytes that a control group may still take, by either kind of Linux; none where it has no limit."""
+    found = []
+    for limit, used in _GROUP_FILES:
+        try:
+            found.append(int((folder / limit).read_text()) - int((folder / used).read_text()))
+        except (OSError, ValueError):  # no such files, or no limit
+            continue
+    return found
 
 
 def _machine_free() -> int:

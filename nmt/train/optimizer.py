@@ -208,6 +208,8 @@ class Adafactor(Optimizer):
         super().__init__(params, settings, num_threads, device)
         xp = self.device.xp
         for name, param in params.items():
+            if name in self.frozen:
+                continue
             if param.ndim == 2:
                 self.state[f"{name}/rows"] = xp.zeros(param.shape[0], np.float32)
                 self.state[f"{name}/columns"] = xp.zeros(param.shape[1], np.float32)
@@ -218,6 +220,8 @@ class Adafactor(Optimizer):
         """See `Optimizer`; every parameter by itself."""
         self.steps += 1
         for name, param in params.items():
+            if name in self.frozen:
+                continue
             with operation("optimizer: ", self.settings.optimizer):
                 self._change(name, param, grads[name], learning_rate, gradient_scale)
 

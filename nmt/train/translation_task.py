@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from nmt.evaluate import Score, score_translations
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
 from nmt.storage.length_model import LengthModel, save_length_model
 from nmt.storage.model_folder import LENGTHS_NAME, build_model
@@ -15,6 +19,7 @@ from nmt.train.validation import TranslationValidator, translations
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.config.data_section import DataConfig
     from nmt.data.batches import Batch, TrainBatches
     from nmt.data.corpus import ParallelCorpus, Side
     from nmt.data.index import IndexedCorpus
@@ -56,7 +61,7 @@ class TranslationTask:
         from nmt.data.corpus import load_parallel
 
         data, train = self.config.data, self.corpus
-        self._dev = load_parallel(data.dev, self._src, self._tgt, training=False)
+        self._dev = _cut(load_parallel(data.dev, self._src, self._tgt, training=False), data, say)
         self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
         say(
             f"data: {len(train):,} training pairs of {train.total:,} lines"
@@ -202,6 +207,25 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
                 f"{name}: must be null where training text is too large for memory and dealt from its index, got "
                 f"{value}; leave it out, or train on fewer pairs"
             )
+
+
+def _cut(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
+    """The validation pairs with sides no longer than a translation's source may be, or than those of training: what
+    attention costs grows with the square. The texts stay as they are."""
+    sides, long = [], np.zeros(len(dev), bool)
+    for rows, side in ((dev.src, config.src), (dev.tgt, config.tgt)):
+        most = max(MAX_SOURCE_SUBWORDS, side.max_length)
+        is_long = rows.lengths > most
+        long |= is_long
+        sides.append(rows.taken(np.arange(len(rows)), most) if is_long.any() else rows)
+    if not long.any():
+        return dev
+    lines = ", ".join(f"{number + 1:,}" for number in dev.line_numbers[long][:5].tolist())
+    say(
+        f"warning: data.dev: {long.sum():,} of {len(dev):,} lines have a side of more than {MAX_SOURCE_SUBWORDS:,} "
+        f"subwords and are cut for the loss, line {lines}{', ...' * bool(long.sum() > 5)}; divide them into sentences"
+    )
+    return replace(dev, src=sides[0], tgt=sides[1])
 
 
 def _left_out(filtered: str) -> str:

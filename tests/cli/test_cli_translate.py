@@ -1,6 +1,7 @@
 """nmt-translate: one line out for each line in, whatever the lines hold."""
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -72,6 +73,13 @@ def test_columns(model: Path, run: Run) -> None:
     ]
     result = run("nmt-translate", model, "--scores", stdin=b"w1")
     assert result.lines == ["0\t1\t-0.500000\tz1"]
+
+
+def test_json_of_a_blank_line_has_all_keys(model: Path, run: Run) -> None:
+    result = run("nmt-translate", model, "--output-format", "json", stdin=b"w1\n\n")
+    full, blank = (json.loads(line)["translations"][0] for line in result.lines)
+    assert full.keys() == blank.keys()
+    assert blank["tokens"] == blank["token_log_probs"] == blank["alignment"] == blank["warnings"] == []
 
 
 def test_very_long_lines(model: Path, run: Run) -> None:

@@ -54,6 +54,13 @@ def test_unknown_subwords_become_source_words_once_each():
     assert found == ["▁", "Bob"]
 
 
+def test_no_break_spaces_are_a_part_of_their_word():
+    pieces, source = ["▁à", "<unk>"], "le prix est 10\u202f000\u00a0€ à Paris"
+    weights = np.eye(6)[[4, 5]]
+    assert with_unknown_replaced(pieces, [False, True], weights, source, list(range(6))) == ["▁à", "▁Paris"]
+    assert with_unknown_replaced(pieces[1:], [True], np.eye(6)[[3]], source, list(range(6))) == ["▁10\u202f000\u00a0€"]
+
+
 def test_soft_alignment_between_words():
     """Source words of 2, 1 and 2 subwords, target words of 1 and 2; the end of the target left out."""
     weights = np.array(

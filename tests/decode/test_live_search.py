@@ -226,5 +226,8 @@ def test_after_an_error_everyone_in_work_knows(model):
     "options", [SearchOptions(min_length=3), SearchOptions(coverage_penalty=0.1), SearchOptions(no_repeat_ngram_size=2)]
 )
 def test_no_other_search_is_taken(model, options):
-    with pytest.raises(ValueError, match="plain search"):
-        live(model, options=options)
+    search = live(model, options=options)
+    assert search.obstacle
+    with pytest.raises(ValueError, match="must be a plain search, got none, as "):
+        search.run(Queue([]))
+    assert not live(model).obstacle

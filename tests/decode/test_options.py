@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.decode.beam import BeamCell, run
+from nmt.decode.constraints import Progress
 from nmt.decode.hypotheses import Block
 from nmt.decode.options import Sampling, SearchOptions
 from nmt.decode.rules import Rule
@@ -200,6 +201,42 @@ def test_constraints_in_a_narrow_beam():
         assert all(has(tuple(h.ids), p) for p in CONSTRAINTS[n])
         if h.finished:
             assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
+
+
+@pytest.mark.parametrize(
+    ("phrases", "said", "done"),
+    [
+        ([(4, 4, 5)], (4, 4, 4, 5), [0]),
+        ([(4, 5, 4, 6)], (4, 5, 4, 5, 4, 6), [0]),
+        ([(5, 6), (6,)], (5, 6), [0, 1]),
+        ([(4, 5), (5, 6)], (4, 5, 6), [0, 1]),
+        ([(4, 5), (4, 6, 7)], (4, 5), [0]),
+        ([(4, 5), (4, 5)], (4, 5, 9), [0]),
+        ([(4, 5), (4, 5)], (4, 5, 4, 5), [0, 1]),
+    ],
+)
+def test_phrases_are_seen_where_they_stand(phrases, said, done):
+    progress = Progress(tuple(phrases))
+    for token in said:
+        assert token == 9 or token in progress.next_tokens()
+        progress = progress.after(token)
+    assert sorted(progress.done) == done
+    assert progress.met == sum(len(phrases[n]) for n in done)
+
+
+def test_progress_agrees_with_a_search_in_the_tokens_said():
+    """Of phrases that differ, those in a random row of tokens are done, and the rest is as far as its end begins."""
+    rng = np.random.default_rng(3)
+    for _ in range(2000):
+        phrases = list({tuple(rng.integers(4, 7, rng.integers(1, 5)).tolist()) for _ in range(rng.integers(1, 4))})
+        said = tuple(rng.integers(4, 7, 8).tolist())
+        progress = Progress(tuple(phrases))
+        for token in said:
+            progress = progress.after(token)
+        done = {n for n, p in enumerate(phrases) if has(said, p)}
+        begun = [k for n, p in enumerate(phrases) if n not in done for k in range(len(p)) if said[8 - k :] == p[:k]]
+        assert progress.done == done
+        assert progress.place == max(begun, default=0)
 
 
 def test_glossary_bonus():

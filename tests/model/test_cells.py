@@ -5,6 +5,7 @@ import pytest
 from nmt.config.model_section import RNN_TYPES
 from nmt.errors import ConfigError
 from nmt.model import cells
+from nmt.model.encoder import _layer_seed
 from nmt.model.translation import TranslationModel
 from nmt.rnn import Cell
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
@@ -73,3 +74,26 @@ def test_drop_connect_is_for_cells_with_a_matrix_of_their_state():
         "0.W_h",
         "1.W_h",
     }
+    for rnn_type, names in (("gru_reset_before", {"W_rz", "W_n"}), ("slstm", {"R_0"})):
+        config = small_models.model_settings(decoder={"rnn_type": rnn_type, "drop_connect": 0.2})
+        (cell,) = cells.decoder_layers(config)
+        assert {name for name, param in cell.params().items() if param.dropout} == names
+
+
+def test_a_projection_may_be_wider_than_what_it_reads():
+    for attention in ("bahdanau", "general", "multi_head"):
+        model = small_models.build(9, encoder={"projection": 16}, decoder={"attention": attention})
+        assert model.params["decoder.W_m"].shape == (6, 16)
+    small_models.build(9, encoder={"projection": 12}, decoder={"attention": "dot", "hidden_size": 12})
+    with pytest.raises(ConfigError, match="encoder.projection must be null with decoder.type: conv, got 8"):
+        small_models.model_settings(
+            encoder={"projection": 8},
+            decoder={"type": "conv", "rnn_type": "lstm", "input_feeding": True, "attention": "general"},
+        )
+
+
+def test_seeds_of_layers_are_their_own():
+    """Below 32 layers they are those of former versions."""
+    seeds = {(s, n, d): _layer_seed(s, n, d) for s in range(40) for n in range(200) for d in range(2)}
+    assert len(set(seeds.values())) == len(seeds)
+    assert all(seed == s * 64 + n * 2 + d for (s, n, d), seed in seeds.items() if n < 32)

@@ -7,7 +7,7 @@ import pytest
 
 from nmt.config import TrainingConfig
 from nmt.rnn.arrays.flat_arrays import Group
-from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
+from nmt.train.optimizer import OPTIMIZERS, clip_scale, gradient_norm, make_optimizer
 
 RATE, STEPS = 0.01, 5
 TOLERANCE = 1e-5  # float32 arithmetic over five steps
@@ -156,6 +156,19 @@ def test_adafactor_follows_the_paper(weight_decay: float, scale: float) -> None:
     settings = TrainingConfig.model_validate({"optimizer": "adafactor", "weight_decay": weight_decay})
     for name, param in run(settings, scale).items():
         np.testing.assert_allclose(param, params[name], rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_what_is_frozen_neither_changes_nor_has_state(name: str) -> None:
+    settings = TrainingConfig.model_validate({"optimizer": name, "weight_decay": 0.1, "freeze": ["encoder.*"]})
+    generator = np.random.default_rng(2)
+    params = {k: generator.normal(size=(4, 3)).astype("f4") for k in ("encoder.w", "decoder.w")}
+    before = {k: p.copy() for k, p in params.items()}
+    optimizer = make_optimizer(settings, params)
+    assert not [k for k in optimizer.state if k.startswith("encoder.")]
+    optimizer.step(params, {k: np.ones_like(p) for k, p in params.items()}, RATE)
+    assert (params["encoder.w"] == before["encoder.w"]).all()
+    assert (params["decoder.w"] != before["decoder.w"]).all()
 
 
 def test_adafactor_keeps_little_and_goes_on_from_its_state() -> None:

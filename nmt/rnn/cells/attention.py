@@ -49,12 +49,12 @@ class Attention:
             raise ShapeError(
                 f"Attention: attention_size must be a multiple of heads ({self.heads}), got {self.attention_size}"
             )
-        if not 0 < self.keys <= self.memory_size or self.context_size < 1:
+        if self.key_size is not None and not 0 < self.key_size < self.memory_size:
             raise ShapeError(
                 f"Attention: key_size must be less than memory_size ({self.memory_size}), got {self.key_size}"
             )
         if self.kind in ("dot", "scaled_dot") and self.keys != self.query_size:
-            name = "memory_size" if self.key_size is None else "key_size"
+            name = "key_size" if self.key_size is not None else "projection" if self.projection else "memory_size"
             raise ShapeError(f"Attention: {name} must be {self.query_size} for {self.kind} attention, got {self.keys}")
 
     @property

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock, Thread
-from time import sleep
+from time import monotonic, sleep
 from typing import IO, Any
 
 import nmt
@@ -33,6 +33,8 @@ _FIRST = (
     "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); from nmt.rnn.kernels.ahead import serve; serve()"
 )
 _LOOK_SECONDS = 0.01
+MOST_SECONDS = 60.0
+"""Waited for a function that the other process has begun with; the slowest take some seconds on a busy machine."""
 
 _offers: deque[Callable[[], Iterable[Native]]] = deque(maxlen=64)
 _others: list[_Other] = []  # none or one
@@ -73,7 +75,7 @@ class _Other:
     def ask(self, native: Native) -> None:
         """Have it compiled."""
         name, recipe = str(native.code_name), recipe_of(native)
-        if recipe is not None and name not in self.asked:
+        if recipe is not None and name not in self.asked and self.process.poll() is None:
             self.asked[name] = native
             self._tell([name, recipe])
 
@@ -140,12 +142,18 @@ def _await_other(native: Native) -> None:
     other, name = _others[0], str(native.code_name)
     if name not in other.asked or store().has(name) or other.take_back(name):
         return
+    until = monotonic() + MOST_SECONDS
     with making_code():
         while other.process.poll() is None and not store().has(name):
             if (one := other.take_any()) is not None:
                 _ = one.address  # it will be needed as well
-            else:
+            elif monotonic() < until:
                 sleep(_LOOK_SECONDS)
+            else:  # it hangs: from now on this process compiles all itself
+                other.process.kill()
+                other.process.wait()
+                other.asked.clear()
+                return
 
 
 def serve() -> None:

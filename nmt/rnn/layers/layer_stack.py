@@ -1,6 +1,6 @@
 """What a stack of recurrent layers is made of: cells, scans, parameters by name, and the options they share.
 
-How it runs is in `layers.py`.
+How it runs is in `recurrent_layers.py`.
 """
 
 from __future__ import annotations

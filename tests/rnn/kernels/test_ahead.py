@@ -92,6 +92,20 @@ def test_where_such_a_process_fails_this_one_compiles(tmp_path):
     assert "product_of_table" in found
 
 
+def test_where_such_a_process_hangs_this_one_compiles(tmp_path):
+    """It says that it has begun, and nothing more."""
+    hang = """
+ahead._FIRST = "import json, sys; sys.stdin.readline(); [print(json.loads(line)[0], flush=True) for line in sys.stdin]"
+ahead.MOST_SECONDS = 0.2
+"""
+    gone = "other = ahead._others[0]; print(other.process.poll() is not None)"
+    code = BEGIN + hang + USE.replace("+ 60", "+ 20") + gone
+    given = {**os.environ, "NMT_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT), "NMT_COMPILE_AHEAD": "1"}
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, env=given, timeout=50)
+    assert done.stdout.split() == ["1", "square_norm", *done.stdout.split()[2:-1], "True"], done.stderr
+    assert len(done.stdout.split()) > 3  # the product's functions, compiled here
+
+
 @pytest.mark.parametrize("executable", ["", "missing/python", "/bin/sh"])
 def test_where_there_is_no_interpreter_this_one_compiles(tmp_path, executable):
     other = f"import sys; sys.executable = {executable!r}\n"

@@ -1,0 +1,93 @@
+"""Which search answers, and what a model that has no live search, or no completions, says."""
+
+import asyncio
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the extra [serve]")
+
+from nmt.inference.translator import Translator
+from nmt.serve import engine, models, own_routes
+from nmt.serve.engine import Engine
+from nmt.serve.errors import RequestError
+from tests.saved_models import sentences, write_folder
+
+LINES = sentences(3, seed=6)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("engine") / "model")
+
+
+def configured(folder, **decoding):
+    """The model with other settings in its config.yaml."""
+    found = Translator.load(folder, threads=1)
+    section = found.config.decoding.model_copy(update=decoding)
+    found.config = found.config.model_copy(update={"decoding": section})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("decoding", "reason"),
+    [
+        ({}, ""),
+        ({"coverage_penalty": 0.2}, "there is a coverage penalty"),
+        ({"min_length": 2}, "the settings change which words may come next, or how they count"),
+        ({"mbr": "chrf"}, "mbr compares several translations"),
+    ],
+)
+def test_a_model_without_a_live_search_says_why_and_answers(decoding, reason, folder, caplog):
+    translator = configured(folder, **decoding)
+    with caplog.at_level(logging.INFO, "nmt.serve"):
+        served = Engine(translator)
+    try:
+        told = [one.getMessage() for one in caplog.records if "small batches" in one.getMessage()]
+        assert [one.rpartition(": ")[2] for one in told] == ([reason] if reason else [])
+        found = asyncio.run(served.translate(LINES))
+        assert [one[0].text for one in found] == translator.translate(LINES)
+    finally:
+        served.close()
+
+
+def test_an_error_in_making_the_search_is_no_reason_to_go_on_without(folder, monkeypatch):
+    def broken(*args, **settings):
+        raise ValueError("shapes differ")
+
+    monkeypatch.setattr(engine, "LiveSearch", broken)
+    with pytest.raises(ValueError, match="shapes differ"):
+        Engine(configured(folder))
+
+
+@pytest.mark.parametrize(
+    "decoding", [{"coverage_penalty": 0.2}, {"sampling": True, "beam_size": 1}, {"beam_groups": 5}], ids=str
+)
+def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, folder, monkeypatch):
+    translator = configured(folder, **decoding)
+    models._warm_up(translator)  # a thread's life: whatever it raises is a traceback in the log
+    fields = {"q": LINES[0], "typed": "", "source": "xx", "target": "yy"}
+
+    async def pair(*args):
+        return SimpleNamespace(engine=SimpleNamespace(translator=translator)), None
+
+    async def read(request, service):
+        return fields
+
+    async def connected(request, work):
+        return await work
+
+    service = SimpleNamespace(check=lambda *args: None, pair=pair)
+    monkeypatch.setattr(own_routes, "service_of", lambda request: service)
+    monkeypatch.setattr(own_routes, "read_fields", read)
+    monkeypatch.setattr(own_routes, "enter", lambda request, fields: "")
+    monkeypatch.setattr(own_routes, "while_connected", connected)
+
+    async def ask():
+        state = SimpleNamespace(sessions=own_routes.Sessions())
+        await own_routes.complete(SimpleNamespace(app=SimpleNamespace(state=state)))
+
+    with pytest.raises(RequestError, match="decoding.* must be .* for a session") as told:
+        asyncio.run(ask())
+    assert told.value.status == 400
