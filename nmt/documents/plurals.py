@@ -26,7 +26,7 @@ _RULES = {
 }
 _BY_LANGUAGE = {language: rule for rule, languages in _RULES.items() for language in languages.split()}
 _MOST_FORMS = 10
-_HEADER = re.compile(r"\s*+nplurals\s*+=\s*+(\d{1,3})\s*+;\s*+plural\s*+=\s*+([^;]{1,1000}+);?+\s*+")
+_HEADER = re.compile(r"nplurals\s*+=\s*+(\d{1,3})\s*+;\s*+plural\s*+=\s*+([^;]{1,1000}+);?+")
 
 
 def plural_rule(language: str | None) -> str:
@@ -39,7 +39,7 @@ def plural_rule(language: str | None) -> str:
 def plural_forms(header: str) -> tuple[int, int | None] | None:
     """Return what a Plural-Forms header says: how many forms, and the one that the number 1 alone takes, None where
     others take it too. Return None for a header that says nothing valid."""
-    found = _HEADER.fullmatch(header)
+    found = _HEADER.fullmatch(header.strip())
     if found is None or not 1 <= int(found[1]) <= _MOST_FORMS:
         return None
     try:
