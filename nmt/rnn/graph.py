@@ -183,7 +183,8 @@ def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
         return graph.const(a + b if op == "add" else a - b if op == "sub" else a * b)
     if op == "mul":
         if a == 0 or b == 0:
-            return graph.const(0.0)
+            other = args[1] if a == 0 else args[0]
+            return graph.apply("expand", graph.const(0.0), axes=other.axes, width=other.width)
         return args[1] if a == 1 else args[0] if b == 1 else None
     if b == 0:
         return args[0]
@@ -241,6 +242,9 @@ def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
             start += width
         if total is not None:
             return total
+    if "B" not in x.axes:  # a product takes rows: a vector is one for all of them
+        x = graph.apply("expand", x, axes=("B",), width=x.width)
+        args = x, w
     return graph._make(op, args, x.axes, outer, {"transposed": transposed})
 
 
@@ -275,7 +279,8 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
         return graph.apply("slice", x.args[0], start=x.attrs["start"] + start, size=size)
     if x.op == "expand":
         inner = x.args[0] if x.args[0].width is None else graph.apply("slice", x.args[0], start=start, size=size)
-        return graph.apply("expand", inner, axes=x.axes, width=size)
+        # Made by hand: what is a copy on purpose (see roots.py) has slices that are copies.
+        return graph._make("expand", (inner,), x.axes, size, {})
     if x.kind == "elementwise":
         cut = [a if a.width is None else graph.apply("slice", a, start=start, size=size) for a in x.args]
         return graph.apply(x.op, *cut)

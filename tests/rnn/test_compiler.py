@@ -94,7 +94,7 @@ def test_keys_are_computed_once(name):
         ("W_k", 0, False), ("W_k", 0, True),
     ]  # fmt: skip
     assert [s.sink.name for s in once.sinks] == ["W_k"]
-    assert set(step.d_captured) == {"memory", "invariant0"}
+    assert set(step.d_captured) == {"C_memory", "K_invariant0"}
 
 
 @pytest.mark.parametrize("name", ["gru_dot_feed", "lstm"])

@@ -49,7 +49,8 @@ class Memory:
 
 @dataclass
 class Plan:
-    """Programs of a traced step. `backward` is None for inference. Places of outputs and gradients by name; `receives`
+    """Programs of a traced step. `backward` is None for inference. Places of outputs and gradients by the names of their
+    arrays; `receives`
     are the outputs that the backward pass takes a gradient of, `memory` says what lies where for its sake, and
     `gradients` are its values by the id of what they are the gradient of."""
 

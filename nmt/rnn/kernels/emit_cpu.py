@@ -21,7 +21,7 @@ from nmt.rnn.compiler.program import Nest, Place, Product, Program, RowWork
 from nmt.rnn.graph import Value
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import TAIL
-from nmt.rnn.kernels.row_writer import Block, Function, Names, RowWriter, variable, weight_key
+from nmt.rnn.kernels.row_writer import Block, Function, Names, RowWriter, weight_key
 
 # By the dtype of packed weights.
 PRODUCT_ROWS = {
@@ -96,7 +96,7 @@ class _Writer(Names):
         """The variable that holds a place's memory; scratch of one row is made here, the rest are arguments."""
         if place.kind != "row":
             return super().array(place)
-        name = variable(place.name)
+        name = self.variable(place.name)
         size = self.dim(place.width) if place.width is not None else "1"
         self.row_scratch[name] = f"scratch({'S * ' if place.source_axis else ''}{size}, F)"
         return name
@@ -144,8 +144,8 @@ class _Writer(Names):
     def _parameters(self) -> list[str]:
         """All that is in the table, in its order."""
         function = self.function
-        arrays = [f"{variable(a)}: {'int64' if a.startswith(INDEX) else 'F'}" for a in function.arrays]
-        arrays += [f"{variable(a)}: F" for a in function.scratch]
+        arrays = [f"{self.variable(a)}: {'int64' if a.startswith(INDEX) else 'F'}" for a in function.arrays]
+        arrays += [f"{self.variable(a)}: F" for a in function.scratch]
         arrays += [f"w{n}: {self.packed.name}" for n in range(len(function.weights))]
         rows = [["part", "parts", "table"], list(NUMBERS), [f"{name}: int64" for name in INTEGERS]]
         rows += [arrays[n : n + 8] for n in range(0, len(arrays), 8)]

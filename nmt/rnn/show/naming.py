@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from nmt.rnn.arrays.array_names import NOTED, SEQUENCE
+from nmt.rnn.arrays.array_names import CAPTURED, CONSTANT, NOTED, SEQUENCE, STATE
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 
@@ -32,7 +32,9 @@ def leaf_name(v: Value) -> str:
     if v.op == "cotangent":
         kind, name = name[:2], name[2:].removeprefix(NOTED)
         return f"{gradient_name(name)}_next" if kind == "D_" else gradient_name(name)
-    return name.removeprefix(SEQUENCE)
+    if v.op in ("input", "state", "captured"):
+        return name[2:] if name.startswith((SEQUENCE, STATE, CAPTURED, CONSTANT)) else name
+    return name
 
 
 def gradient_name(name: str) -> str:

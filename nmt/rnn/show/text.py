@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from nmt.rnn.arrays import array_names
 from nmt.rnn.compiler.plan import PlacedSink, Plan
 from nmt.rnn.compiler.program import Place
 from nmt.rnn.graph import Value
@@ -52,7 +53,9 @@ def _section(title: str, columns: int, lines: Iterable[str]) -> str:
 
 def _ends(plan: Plan, names: Naming, columns: int) -> list[str]:
     """What a step reads, and what it returns."""
-    masks = {m.name: f"dropout mask, rate {m.rate:g}" for m in plan.trace.masks}
+    masks = {
+        array_names.mask(m.name, lasting=m.variational): f"dropout mask, rate {m.rate:g}" for m in plan.trace.masks
+    }
     rows = [("name", "what", "shape")]
     for name, v in plan.trace.leaves.items():
         rows.append((leaf_name(v), masks.get(name, _LEAVES[v.op]), shape(v)))
@@ -175,7 +178,7 @@ def sum_of(placed: PlacedSink, names: Naming) -> tuple[str, str, str]:
     sink, gradient = placed.sink, gradient_name(placed.sink.name)
     if sink.left is None:
         return gradient, names.name(sink.right), f"[{sink.right.width}]"
-    if sink.rows != names.trace.leaves[sink.name].attrs["rows"]:
+    if sink.rows != names.trace.leaves[array_names.parameter(sink.name)].attrs["rows"]:
         gradient += f"[{sink.start}:{sink.start + (sink.rows or 0)}]"
     size = f"[{sink.left.width}, {sink.right.width}]"
     return gradient, f"{names.name(sink.left)}.T @ {names.name(sink.right)}", size
