@@ -89,11 +89,16 @@ class _Writer(Names):
         super().__init__(program, name, dims)
         self.steps, self.dtype, self.packed = steps, dtype, packed
         self.row_scratch: dict[str, str] = {}
+        self.written: dict[str, str] = {}  # by the variable of an array in two slots, that of the one written
 
     # ------------------------------------------------------------ memory
 
     def array(self, place: Place) -> str:
-        """The variable that holds a place's memory; scratch of one row is made here, the rest are arguments."""
+        """The variable that holds a place's memory; scratch of one row is made here, the rest are arguments. The slot
+        that a step writes has a variable of its own: loops then know that it is not the one they read."""
+        if place.kind in ("after", "carry_out"):
+            whole = super().array(place)
+            return self.written.setdefault(whole, self.variable(f"{place.name} written"))
         if place.kind != "row":
             return super().array(place)
         name = self.variable(place.name)
@@ -124,11 +129,13 @@ class _Writer(Names):
             "    lowest = T - stop if backwards else start",
             "    goal = 0",
             *(f"    {name} = {size}" for name, size in self.row_scratch.items()),
+            *(f"    {slot} = {whole}" for whole, slot in self.written.items()),
             "    for step in range(start, stop):",
             "        t = T - 1 - step if backwards else step",
             "        before = t + flip",
             "        after = t + 1 - flip",
             "        old = step % 2",
+            *(f"        apart({slot})" for slot in self.written.values()),
             # The fewest rows from the first on that hold all that take part at this step.
             "        M = 0",
             "        for n in range(first, last):",
