@@ -171,16 +171,16 @@ def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str
 
 def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
     """`x + 0`, `x * 1`, `x * 0`, numbers among themselves: they come from gradients of constants and gaps."""
-    numbers = [a.attrs["value"] if a.op == "const" else None for a in args]
     if op == "neg":
-        if numbers[0] is not None:
-            return graph.const(-numbers[0])
+        if args[0].op == "const":
+            return graph.const(-args[0].attrs["value"])
         return args[0].args[0] if args[0].op == "neg" else None
     if op not in ("add", "sub", "mul") or len(args) != 2:
         return None
-    a, b = numbers
+    a, b = _number(args[0], args[1]), _number(args[1], args[0])
     if a is not None and b is not None:
-        return graph.const(a + b if op == "add" else a - b if op == "sub" else a * b)
+        number = graph.const(a + b if op == "add" else a - b if op == "sub" else a * b)
+        return graph.apply("expand", number, axes=args[0].axes, width=args[0].width)
     if op == "mul":
         if a == 0 or b == 0:
             other = args[1] if a == 0 else args[0]
@@ -191,6 +191,13 @@ def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
     if a == 0:
         return args[1] if op == "add" else graph.apply("neg", args[1])
     return None
+
+
+def _number(v: Value, other: Value) -> float | None:
+    """The number that every entry of `v` is, where the result of an operation with `other` has the shape of `other`."""
+    if v.op == "expand" and set(v.axes) <= set(other.axes) and v.width in (None, other.width):
+        v = v.args[0]
+    return v.attrs["value"] if v.op == "const" else None
 
 
 def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:

@@ -202,13 +202,12 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
     always = {*whole.inputs, *map(array_names.state, whole.states)}
     leaves = {k: v for k, v in leaves.items() if v.id in used or k in always}
     leaves |= {name: known[v.id] for name, v in values.items()}
-    named = dict(zip([*whole.outputs, *whole.new], new_roots, strict=True))
     return Trace(
         graph,
         {k: leaves[k] for k in whole.inputs},
         {k: leaves[array_names.state(k)] for k in whole.states},
-        {k: named[k] for k in whole.outputs},
-        {k: named[k] for k in whole.new},
+        dict(zip(whole.outputs, new_roots, strict=False)),
+        dict(zip(whole.new, new_roots[len(whole.outputs) :], strict=True)),
         leaves,
         named=pointed,
         noted={k: known[v.id] for k, v in whole.noted.items() if v.id in known},

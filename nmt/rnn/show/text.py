@@ -9,7 +9,7 @@ from nmt.rnn.arrays import array_names
 from nmt.rnn.compiler.plan import PlacedSink, Plan
 from nmt.rnn.compiler.program import Place
 from nmt.rnn.graph import Value
-from nmt.rnn.show.naming import Naming, gradient_name, leaf_name, shape, through
+from nmt.rnn.show.naming import Naming, gradient_name, leaf_name, output_name, shape, through
 from nmt.rnn.show.reading import PHASES, Work, works
 
 _LEAVES = {"input": "input", "state": "state before the step", "captured": "constant over time", "param": "parameter"}
@@ -70,7 +70,7 @@ def _ends(plan: Plan, names: Naming, columns: int) -> list[str]:
     lines += ["", "returns"]
     told = [("name", "is", "shape")]
     for name, v in results.items():
-        shown = name.removeprefix("N_")
+        shown = output_name(name)
         what = "new state" if name.endswith("'") else "output"
         told.append((shown, what if names.name(v) == shown else f"{what} = {names.name(v)}", shape(v)))
     return lines + table(told[1:], columns - len(_INDENT))
@@ -191,7 +191,7 @@ def _place(place: Place) -> str:
         case "after":
             return f"new state {name.removeprefix('S_')}"
         case "seq":
-            return f"kept, {name}" if re.fullmatch(r"k\d+", name) else f"all steps, {name.removeprefix('N_')}"
+            return f"kept, {name}" if re.fullmatch(r"k\d+", name) else f"all steps, {output_name(name)}"
         case "block":
             return f"block of steps, {name}"
         case "carry_out":
