@@ -60,7 +60,8 @@ def _written_by_row(v: Value) -> Value:
 @dataclass
 class Backward:
     """What the backward direction writes, the sums that are gradients of parameters, and the places of gradients of
-    inputs and captured arrays by the arrays' names. `gradients` are values by the id of what they are the gradient of."""
+    inputs and captured arrays by the arrays' names. `gradients` are values by the id of what they are the gradient
+    of."""
 
     roots: list[Entry]
     sinks: list[Sink]

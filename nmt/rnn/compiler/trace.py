@@ -31,7 +31,8 @@ class Mask:
 @dataclass
 class Trace:
     """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves, and
-    `inputs` some of them, by the names of their arrays (see array_names.py). `named` are noted values that the compiler is told something about, by name; they need not be outputs.
+    `inputs` some of them, by the names of their arrays (see array_names.py). `named` are noted values that the compiler
+    is told something about, by name; they need not be outputs.
 
     `noted` are all noted values of a step as it was written; a step cut from it has those that it still computes.
     `invariants` is the step that computes, once per sequence, the arrays named `K_invariant0`, ...

@@ -275,9 +275,9 @@ class _LoopWriter:
     # ------------------------------------------------------------ memory
 
     def _mark(self, instruction: ir.Instruction, array: str) -> None:
-        """Say that what a load or store of F finds is in no other array: the emitter has laid them out, and has told the
-        slot of a state (or of its gradient) that a step writes from the one it reads. See "noalias" and "alias.scope" in
-        the LLVM language reference."""
+        """Say that what a load or store of F finds is in no other array: the emitter has laid them out, and the slot of a
+        state (or of its gradient) that a step writes has a variable of its own. See "noalias" and "alias.scope" in the
+        LLVM language reference."""
         pointer = self.memory[array].type.pointee if array in self.memory else self.values[array].type
         if pointer.pointee != _ELEMENTS[self.number]:
             return
@@ -288,7 +288,6 @@ class _LoopWriter:
         here, elsewhere = self._marks[scope]
         instruction.set_metadata("alias.scope", here)
         instruction.set_metadata("noalias", elsewhere)
-
 
     def _scope_of(self, array: str) -> int:
         return self.scopes.setdefault(array, min(len(self.scopes), MAX_SCOPES - 1))

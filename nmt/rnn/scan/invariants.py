@@ -44,7 +44,7 @@ class Invariants:
         allocate: Allocate,
         gradients: Arrays,
     ) -> Arrays:
-        """Gradients of the captured arrays by the names of these; those of parameters are added to `gradients`. `places`
+        """Gradients of the captured arrays by the arrays' names; those of parameters are added to `gradients`. `places`
         say where among `arrays` the step has left its share."""
         direct = {name: arrays[place.name] for name, place in places.items()}
         if self.executable is None or self.executable.plan.backward is None:

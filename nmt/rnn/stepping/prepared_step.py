@@ -76,8 +76,8 @@ class Call:
 
 @dataclass(frozen=True)
 class StepInputs:
-    """What a step reads: inputs [U, n] and states [P, n] by the names of their arrays; row r reads the input word[r] and
-    continues the states parent[r], both int64 [R]."""
+    """What a step reads: inputs [U, n] and states [P, n] by the names of their arrays; row r reads the input word[r]
+    and continues the states parent[r], both int64 [R]."""
 
     given: Mapping[str, np.ndarray]
     states: Mapping[str, np.ndarray]
