@@ -156,10 +156,10 @@ class Stepper:
         for name, array in given.items():
             arrays[name] = (array[index(word)] if name in compiled.shared.gathered else array)[None]
         for name, width in scan.states.items():
-            array = array_names.state(name)
-            arrays[array] = stack = self._memory((2, R, width), scan.dtype)
-            if array in compiled.shared.gathered:
-                scan.device.xp.take(states[array], index(parent), axis=0, out=stack[0])
+            stacked = array_names.state(name)
+            arrays[stacked] = stack = self._memory((2, R, width), scan.dtype)
+            if stacked in compiled.shared.gathered:
+                scan.device.xp.take(states[stacked], index(parent), axis=0, out=stack[0])
         ones, bounds = single_steps(R, self.threads)
         starts, lengths, longest = identity(R), ones, 1
         if sources is not None:
