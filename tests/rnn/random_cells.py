@@ -123,50 +123,65 @@ def _random_step(rng, p, x, s, widths, states, captured, output):
     return y, State({name: result(states[name]) for name in rng.permutation(list(states)).tolist()})
 
 
-def check(cell, lengths=LENGTHS):
+def check(cell, device=None):
     """Hold training, its gradients, inference and single steps against the interpreter, and rows alone against rows
-    among others: these have the same bits."""
+    among others: these have the same bits. device: where the programs run, the processor where None."""
     rng = np.random.default_rng(0)
     params = {k: rng.normal(size=q.shape) * 0.5 for k, q in cell.params().items()}
     x, d_y = rng.normal(size=(T, B, cell.input_size)), rng.normal(size=(T, B, cell.output_size))
     initial, d_final = ({k: rng.normal(size=(B, n)) for k, n in cell.states().items()} for _ in range(2))
     captured = {k: rng.normal(size=(S,) * c.source_axis + (B, c.width)) for k, c in cell.captured().items()}
     sources = SOURCES if any(c.source_axis for c in cell.captured().values()) else None
-    given = {"captured": captured, "source_lengths": sources}
-    scan, weights = Scan(cell, dtype="float64", threads=1), Weights(params)
+    scan, weights = Scan(cell, dtype="float64", threads=1, device=device), Weights(_moved(params, device))
 
-    result = scan.forward(weights, x, initial, lengths=lengths, training=True, seed=1, **given)
+    def run(rows, **options):
+        (x_there,) = _moved({0: x[:, rows]}, device).values()
+        first = _moved({k: a[rows] for k, a in initial.items()}, device)
+        read = _moved({k: a[..., rows, :] for k, a in captured.items()}, device)
+        real = [sources[n] for n in rows] if sources else None
+        return scan.forward(weights, x_there, first, captured=read, source_lengths=real, **options)
+
+    everyone = list(range(B))
+    result = run(everyone, lengths=LENGTHS, training=True, seed=1)
     drawn = result.tape.compiled.step.plan.trace.masks
     masks = {m.name: result.tape.arrays[array_names.mask(m.name, lasting=m.variational)] for m in drawn}
-    shares = {k: np.zeros_like(a) for k, a in params.items()}
-    found = scan.backward(result.tape, d_y, d_final, shares)
-    meant = interpreter.forward(cell, params, x, initial, lengths=lengths, masks=masks, **given)
+    shares = _moved({k: np.zeros_like(a) for k, a in params.items()}, device)
+    (d,) = _moved({0: d_y}, device).values()
+    found = scan.backward(result.tape, d, _moved(d_final, device), shares)
+    given = {"captured": captured, "source_lengths": sources}
+    meant = interpreter.forward(cell, params, x, initial, lengths=LENGTHS, masks=_host(masks, device), **given)
     slopes = interpreter.backward(meant, d_y, d_final)
-    _same("training", _outputs(result), _outputs(meant))
-    _same("gradients", _gradients(found, shares), _gradients(slopes, slopes.params))
+    _same("training", _host(_outputs(result), device), _outputs(meant))
+    _same("gradients", _host(_gradients(found, shares), device), _gradients(slopes, slopes.params))
 
-    plain = scan.forward(weights, x, initial, **given)
-    whole = _outputs(plain)
+    whole = _host(_outputs(run(everyone)), device)
     _same("inference", whole, _outputs(interpreter.forward(cell, params, x, initial, **given)))
-    _same("steps", _stepped(Stepper(scan, weights), x, initial, given), whole)
+    stepper = Stepper(scan, weights)
+    _same("steps", _stepped(stepper, _moved(dict(enumerate(x)), device), initial, given, device), whole)
     for rows in ([3], [4, 0]):
-        read = {k: np.ascontiguousarray(a[..., rows, :]) for k, a in captured.items()}
-        real = [sources[n] for n in rows] if sources else None
-        first = {k: a[rows] for k, a in initial.items()}
-        alone = scan.forward(weights, x[:, rows], first, captured=read, source_lengths=real)
-        for name, array in _outputs(alone).items():
-            among = whole[name][..., rows, :]
-            assert array.tobytes() == np.ascontiguousarray(among).tobytes(), f"{name}: other bits in another batch"
+        for name, array in _host(_outputs(run(rows)), device).items():
+            among = np.ascontiguousarray(whole[name][..., rows, :])
+            assert array.tobytes() == among.tobytes(), f"{name}: other bits in another batch"
 
 
-def _stepped(stepper, x, states, given):
-    ids = stepper.admit(**given) if given["captured"] else None
-    y = []
-    for one in x:
+def _moved(arrays, device):
+    whole = {k: np.ascontiguousarray(a) for k, a in arrays.items()}
+    return whole if device is None else {k: device.upload(a) for k, a in whole.items()}
+
+
+def _host(arrays, device):
+    return arrays if device is None else {k: device.download(a) for k, a in arrays.items()}
+
+
+def _stepped(stepper, x, states, given, device):
+    captured = _moved(given["captured"], device)
+    ids = stepper.admit(captured, given["source_lengths"]) if captured else None
+    states, y = _moved(states, device), []
+    for one in x.values():
         out, new = stepper.step(one, states, ids)
         states = {k: a.copy() for k, a in new.items()}
-        y.append(out.copy())
-    return {"y": np.array(y), **{f"final {k}": a for k, a in states.items()}}
+        y.append(_host({"y": out.copy()}, device)["y"])
+    return {"y": np.array(y), **{f"final {k}": a for k, a in _host(states, device).items()}}
 
 
 def _outputs(result):

@@ -90,10 +90,14 @@ STEPS = {
 }  # fmt: skip
 
 
+def check_step(name, device=None):
+    step, params, states, captured = STEPS[name]
+    check(Made(step, params=params, states=states, captured=captured), device)
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_is_computed_as_it_is_written(name):
-    step, params, states, captured = STEPS[name]
-    check(Made(step, params=params, states=states, captured=captured))
+    check_step(name)
 
 
 @pytest.mark.parametrize("seed", [0, 33, 43, 54])

@@ -276,8 +276,8 @@ class _LoopWriter:
 
     def _mark(self, instruction: ir.Instruction, array: str) -> None:
         """Say that what a load or store of F finds is in no other array: the emitter has laid them out, and the slot of
-        a state (or of its gradient) that a step writes has a variable of its own. See "noalias" and "alias.scope" in the
-        LLVM language reference."""
+        a state (or of its gradient) that a step writes has a variable of its own. See "noalias" and "alias.scope" in
+        the LLVM language reference."""
         pointer = self.memory[array].type.pointee if array in self.memory else self.values[array].type
         if pointer.pointee != _ELEMENTS[self.number]:
             return
