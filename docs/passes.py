@@ -6,6 +6,7 @@ docs/pictures by Graphviz; docs/compiler.md explains them.
 
 from collections.abc import Iterable, Mapping
 
+from nmt.rnn.arrays.array_names import CONSTANT
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.compiler.direction import phases_of
 from nmt.rnn.compiler.plan import Plan, make_plan
@@ -115,7 +116,7 @@ def share_picture() -> str:
     for title, part in (("once per different word", parts.of_inputs), ("once per different parent", parts.of_states)):
         inside = computed(results(part))
         panels.append(graph(f"after: {title}", part, inside, {v.id: "new" for v in inside}))
-    shared = {v.id: "new" for name, v in parts.step.leaves.items() if name.startswith("shared")}
+    shared = {v.id: "new" for name, v in parts.step.leaves.items() if name.startswith(CONSTANT)}
     panels.append(graph("after: what is left for every row", parts.step, computed(results(parts.step)), shared))
     legend = [LEAF, ("gone", "leaves the step"), ("new", "new")]
     return document("share, in search alone: rows of one word or one parent have products in common", panels, legend)

@@ -171,25 +171,33 @@ def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str
 
 def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
     """`x + 0`, `x * 1`, `x * 0`, numbers among themselves: they come from gradients of constants and gaps."""
-    numbers = [a.attrs["value"] if a.op == "const" else None for a in args]
     if op == "neg":
-        if numbers[0] is not None:
-            return graph.const(-numbers[0])
+        if args[0].op == "const":
+            return graph.const(-args[0].attrs["value"])
         return args[0].args[0] if args[0].op == "neg" else None
     if op not in ("add", "sub", "mul") or len(args) != 2:
         return None
-    a, b = numbers
+    a, b = _number(args[0], args[1]), _number(args[1], args[0])
     if a is not None and b is not None:
-        return graph.const(a + b if op == "add" else a - b if op == "sub" else a * b)
+        number = graph.const(a + b if op == "add" else a - b if op == "sub" else a * b)
+        return graph.apply("expand", number, axes=args[0].axes, width=args[0].width)
     if op == "mul":
         if a == 0 or b == 0:
-            return graph.const(0.0)
+            other = args[1] if a == 0 else args[0]
+            return graph.apply("expand", graph.const(0.0), axes=other.axes, width=other.width)
         return args[1] if a == 1 else args[0] if b == 1 else None
     if b == 0:
         return args[0]
     if a == 0:
         return args[1] if op == "add" else graph.apply("neg", args[1])
     return None
+
+
+def _number(v: Value, other: Value) -> float | None:
+    """The number that every entry of `v` is, where the result of an operation with `other` has the shape of `other`."""
+    if v.op == "expand" and set(v.axes) <= set(other.axes) and v.width in (None, other.width):
+        v = v.args[0]
+    return v.attrs["value"] if v.op == "const" else None
 
 
 def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
@@ -241,6 +249,9 @@ def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
             start += width
         if total is not None:
             return total
+    if "B" not in x.axes:  # a product takes rows: a vector is one for all of them
+        x = graph.apply("expand", x, axes=("B",), width=x.width)
+        args = x, w
     return graph._make(op, args, x.axes, outer, {"transposed": transposed})
 
 
@@ -275,7 +286,8 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
         return graph.apply("slice", x.args[0], start=x.attrs["start"] + start, size=size)
     if x.op == "expand":
         inner = x.args[0] if x.args[0].width is None else graph.apply("slice", x.args[0], start=start, size=size)
-        return graph.apply("expand", inner, axes=x.axes, width=size)
+        # Made by hand: what is a copy on purpose (see roots.py) has slices that are copies.
+        return graph._make("expand", (inner,), x.axes, size, {})
     if x.kind == "elementwise":
         cut = [a if a.width is None else graph.apply("slice", a, start=start, size=size) for a in x.args]
         return graph.apply(x.op, *cut)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import SEQUENCE, Arrays
+from nmt.rnn.arrays.array_names import CAPTURED, SEQUENCE, Arrays
 from nmt.rnn.arrays.features import flat, shaped
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.differentiate import Sink, differentiate
@@ -119,7 +119,7 @@ def backward(
     }
     B = run.x.shape[1]
     for t in reversed(run.times):
-        cotangents = {"d_y": d_y[t], **{array_names.state_gradient(name): g for name, g in carried.items()}}
+        cotangents = {"d_y": d_y[t]} | {array_names.state_gradient(name): g for name, g in carried.items()}
         cotangents |= {name: array[t] for name, array in seen.items()}
         values = run.evaluate(roots, t, result.memory[t], cotangents)
         active = run.active(t)
@@ -130,10 +130,12 @@ def backward(
                 total.x[t] = np.where(active, _rows(values, g, B), 0)
             elif name.startswith(SEQUENCE):
                 total.sequences[name.removeprefix(SEQUENCE)][t] = np.where(active, _rows(values, g, B), 0)
-            elif name in total.captured:
-                total.captured[name] += run.real_part(g, values, t).reshape(total.captured[name].shape)
+            elif name.startswith(CAPTURED):
+                share = total.captured[name.removeprefix(CAPTURED)]
+                share += run.real_part(g, values, t).reshape(share.shape)
+        before = {name: gradients.get(array_names.state(name)) for name in carried}
         carried = {
-            name: np.where(active, _rows(values, gradients[name], B) if name in gradients else 0, g)
+            name: np.where(active, 0 if (v := before[name]) is None else _rows(values, v, B), g)
             for name, g in carried.items()
         }
     total.initial = carried
@@ -176,7 +178,10 @@ class _Run:
         self.cell = cell
         self.traced: Trace = trace(cell, training=masks is not None, cut=False, record=record)
         self.x, self.there, self.params = given.x, given.there, dict(params)
-        self.captured, self.sequences, self.masks = given.captured, given.sequences, dict(masks or {})
+        self.captured, self.sequences = given.captured, given.sequences
+        self.masks = {
+            array_names.mask(m.name, lasting=m.variational): masks[m.name] for m in self.traced.masks if masks
+        }
         self.learned: dict[str, str] = {}
         self.real = (np.arange(S)[:, None] < sources)[:, :, None]  # [S, B, 1]
         self.times = range(T - 1, -1, -1) if reverse else range(T)
@@ -191,7 +196,7 @@ class _Run:
         return (len(self.x), *((S,) if "S" in v.axes else ()), B, v.width or 1)
 
     def differentiated(self) -> tuple[dict[str, Value], list[Sink]]:
-        """Gradients of input, states and captured arrays by name, and shares of parameters'."""
+        """Gradients of input, states and captured arrays by the names of their arrays, and shares of parameters'."""
         traced = self.traced
         results = {
             **{array_names.gradient(k): v for k, v in traced.outputs.items()},
@@ -200,17 +205,17 @@ class _Run:
         outputs = [(v, traced.graph.leaf("cotangent", name, v.axes or ("B",), v.width)) for name, v in results.items()]
         leaves = {k: v for k, v in traced.leaves.items() if k not in self.masks}
         gradients, sinks = differentiate(outputs, {v.id for v in leaves.values()})
-        named = {k: gradients[v.id] for k, v in leaves.items() if v.id in gradients}
-        return {k: g for k, g in named.items() if k not in self.params}, sinks
+        return {k: gradients[v.id] for k, v in leaves.items() if v.op != "param" and v.id in gradients}, sinks
 
     def evaluate(
         self, roots: list[Value], t: int, state: Arrays, cotangents: Arrays | None = None
     ) -> dict[int, np.ndarray]:
         """All values the roots need, by id; each [S, B, width] with 1 for an axis it lacks."""
         values: dict[int, np.ndarray] = {}
+        of_step = {array_names.state(name): array for name, array in state.items()} | (cotangents or {})
         for v in topological(roots):
             if v.kind == "leaf" and v.op != "rows_of":
-                values[v.id] = self._leaf(v, t, {**state, **(cotangents or {})})
+                values[v.id] = self._leaf(v, t, of_step)
             else:
                 values[v.id] = self._apply(v, [values[a.id] for a in v.args])
         return values
@@ -238,12 +243,12 @@ class _Run:
         if v.op == "param":
             array = self.params[name]
             return array if array.ndim == 2 else array[None, None]
-        if name in self.captured and v.op == "captured":
-            array = self.captured[name].reshape(-1, self.real.shape[1], v.width or 1)
-            return np.where(self.real, array, 0) if "S" in v.axes else array
         if name in self.masks:
             array = self.masks[name]
             return array[None] if array.ndim == 2 else array[t][None]
+        if v.op == "captured":
+            array = self.captured[name.removeprefix(CAPTURED)].reshape(-1, self.real.shape[1], v.width or 1)
+            return np.where(self.real, array, 0) if "S" in v.axes else array
         if name.startswith(SEQUENCE):
             return self.sequences[name.removeprefix(SEQUENCE)][t][None]
         array = self.x[t] if v.op == "input" else of_step[name]

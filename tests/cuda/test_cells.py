@@ -15,7 +15,7 @@ from nmt.rnn.ops import OPS
 from tests.oracle import compare
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
-from tests.rnn import test_operators_oracle, test_scan, test_stepper
+from tests.rnn import test_operators_oracle, test_random_cells, test_scan, test_stepper
 
 # Every cell is met, in both directions and with all kinds of lengths, but not every combination of them: the
 # emulator takes its time.
@@ -36,6 +36,11 @@ def test_a_program_means_what_the_interpreter_says(device, name, dtype, lengths,
 @pytest.mark.parametrize("name", more.COMPILED)
 def test_every_other_cell_means_what_the_interpreter_says(device, name):
     test_scan.check_case(more.draw(name, cases.LENGTHS["mixed"]), name in ("slstm", "sru", "min_lstm"), device)
+
+
+@pytest.mark.parametrize("name", ["context", "delay", "row_gate", "still", "names"])
+def test_a_step_is_computed_as_it_is_written(device, name):
+    test_random_cells.check_step(name, device)
 
 
 def test_every_operation_has_a_meaning_in_a_kernel():

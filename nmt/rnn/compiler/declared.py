@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any
@@ -23,6 +24,7 @@ class Declared:
         self.states: dict[str, int] = self._named(cell.states, int, "a width")
         self.captured: dict[str, Captured] = self._named(cell.captured, Captured, "a Captured")
         self.sequences: dict[str, int] = self._named(cell.sequences, int, "a width")
+        self._check_names()
         self._check_starts(cell)
 
     def results(self, graph: Graph, step: Callable[..., Any], *given: Any) -> tuple[Value, dict[str, Value]]:
@@ -59,6 +61,13 @@ class Declared:
                 f"{self.name}: {what} must be a whole number of at least 1, got {shown(size)}; set it in __init__"
             )
         return size  # type: ignore[return-value]
+
+    def _check_names(self) -> None:
+        """What a step reads of its scope, and a scan by `needs`, has names of its own."""
+        names = Counter(["x", *self.params, *self.captured, *self.sequences])
+        if twice := sorted(name for name, n in names.items() if n > 1):
+            promise = "parameters, captured arrays, sequences and the input x must have different names"
+            raise ShapeError(f"{self.name}: {promise}, got {shown(twice[0])} twice")
 
     def _check_starts(self, cell: Cell) -> None:
         """What states start from: names of states, and of vectors as wide."""

@@ -43,7 +43,7 @@ def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple
     sinks: list[Sink] = []
 
     def add(target: Value, g: Value) -> None:
-        if target.id not in active or (g.op == "const" and g.attrs["value"] == 0):
+        if target.id not in active or _is_zero(g):
             return
         g = fit(g, target)
         gradients[target.id] = gradients[target.id] + g if target.id in gradients else g
@@ -88,6 +88,11 @@ def fit(g: Value, target: Value) -> Value:
         g = graph.apply("sum_last", g)
     axes = tuple(a for a in ("S", "B") if a in g.axes or a in target.axes)
     return graph.apply("expand", g, axes=axes, width=target.width)
+
+
+def _is_zero(g: Value) -> bool:
+    """Whether a gradient is the number 0, or that many times."""
+    return g.op == "const" and g.attrs["value"] == 0 or (g.op == "expand" and _is_zero(g.args[0]))
 
 
 def _join(v: Value, pieces: dict[tuple[int, int], Value]) -> Value:

@@ -58,8 +58,13 @@ class _Builder:
                 self.places[entry.value.id] = entry.place
         for entry in roots:
             self._root(entry)
+        levels = range(max([*self.entries, *self.products], default=-1) + 1)
+        for level in levels:
+            self._share(level)
+        for level in levels:
+            self._outlive(level)
         steps: list[RowWork | Product] = []
-        for level in range(max([*self.entries, *self.products], default=-1) + 1):
+        for level in levels:
             nests = self._nests(level)
             if nests:
                 steps.append(RowWork(nests))
@@ -117,9 +122,7 @@ class _Builder:
             return
         kind = kind or self.scratch
         if v.id not in self.places:
-            if is_wide(v) and kind != "row" and not self.allow_wide:
-                raise ShapeError(f"step: {v} would need a buffer of its own for every source position; reduce it first")
-            self.places[v.id] = Place(kind, f"s{v.id}", "S" in v.axes, v.width)
+            self.places[v.id] = self._scratch(v, kind)
         self._root(Entry(v, self.places[v.id]))
 
     def _walk(self, v: Value, level: int, top: bool = False) -> None:
@@ -130,8 +133,6 @@ class _Builder:
             earlier = self.level(v) < level
             if v.kind == "product" or (v.op == "concat") or (earlier and v.rule.expensive and not is_wide(v)):
                 self._require(v)
-                if self.places[v.id].kind in ("row", "local"):  # first met inside its own level
-                    self._promote(v)
                 return
             if v.id in self.roots and self.level(v) == level:
                 return
@@ -143,22 +144,40 @@ class _Builder:
         for a in v.args:
             self._walk(a, level)
 
+    def _outlive(self, level: int) -> None:
+        """Give memory of all rows to what lies in scratch of one row, but is read by products, which take all rows at
+        once, or by this level after the one that computed it."""
+        pending = [v for e in self.entries[level] for v in self._operands(e)]
+        for product in self.products[level]:
+            base = product.x.args[0] if product.x.op == "slice" else product.x
+            self._promote(base)
+        while pending:
+            v = pending.pop()
+            if v.id in self.outside or v.kind == "leaf" or self.roots.get(v.id) == level:
+                continue
+            if v.id in self.roots:
+                self._promote(v)
+            else:
+                pending.extend(v.args)
+
     def _promote(self, v: Value) -> None:
-        old, new = self.places[v.id], Place(self.scratch, f"s{v.id}", "S" in v.axes, v.width)
-        self.places[v.id] = new
+        old = self.places.get(v.id)
+        if old is None or v.id in self.outside or old.kind not in ("row", "local"):
+            return
+        new = self.places[v.id] = self._scratch(v, self.scratch)
         row = self.entries[self.level(v)]
         row[:] = [Entry(e.value, new, e.offset, e.add) if e.place == old else e for e in row]
+
+    def _scratch(self, v: Value, kind: str) -> Place:
+        """Memory of its own for a value."""
+        if is_wide(v) and kind != "row" and not self.allow_wide:
+            raise ShapeError(f"step: {v} would need a buffer of its own for every source position; reduce it first")
+        return Place(kind, f"s{v.id}", "S" in v.axes, v.width)
 
     # ------------------------------------------------------------ nests of one level
 
     def _nests(self, level: int) -> list[Nest]:
-        while True:
-            stages = self._stages(level)
-            shared = self._shared(level, stages)
-            if not shared:
-                break
-            for v in shared:
-                self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
+        stages = self._stages(level)
         nests: dict[tuple[int, bool, int | None, int], Nest] = {}
         for entry in self.entries[level]:
             v = entry.value
@@ -170,6 +189,16 @@ class _Builder:
             nest.entries.sort(key=lambda e: (e.value.id, not self._computed(e.value, e), e.offset))
         return sorted(nests.values(), key=lambda n: n.stage)
 
+    def _share(self, level: int) -> None:
+        """Compute what several nests of a level need in a nest before them."""
+        while shared := self._shared(level, self._stages(level)):
+            for v in shared:
+                self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
+
+    def _operands(self, entry: Entry) -> list[Value]:
+        """What an entry reads first: its value's arguments, or the value where that is in memory."""
+        return list(entry.value.args) if self._computed(entry.value, entry) else [entry.value]
+
     def _computed(self, v: Value, entry: Entry) -> bool:
         """Whether this entry computes its value (the first of its level) rather than copying it from memory."""
         return v.id not in self.outside and v.kind != "leaf" and self.places.get(v.id) == entry.place
@@ -177,7 +206,7 @@ class _Builder:
     def _reads(self, entry: Entry, level: int) -> list[Value]:
         """Roots of the same level that an entry's expression reads."""
         found: dict[int, Value] = {}
-        pending = list(entry.value.args) if self._computed(entry.value, entry) else [entry.value]
+        pending = self._operands(entry)
         while pending:
             v = pending.pop()
             if v.id in self.outside or v.kind in ("leaf", "product"):
@@ -227,7 +256,7 @@ class _Builder:
         for entry in self.entries[level]:
             computed = self._computed(entry.value, entry)
             mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
-            pending = list(entry.value.args) if computed else [entry.value]
+            pending = self._operands(entry)
             while pending:
                 v = pending.pop()
                 if v.id in self.outside or v.kind in ("leaf", "product") or v.id in self.roots:

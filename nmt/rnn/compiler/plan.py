@@ -49,9 +49,9 @@ class Memory:
 
 @dataclass
 class Plan:
-    """Programs of a traced step. `backward` is None for inference. Places of outputs and gradients by name; `receives`
-    are the outputs that the backward pass takes a gradient of, `memory` says what lies where for its sake, and
-    `gradients` are its values by the id of what they are the gradient of."""
+    """Programs of a traced step. `backward` is None for inference. Places of outputs and gradients by the names of
+    their arrays; `receives` are the outputs that the backward pass takes a gradient of, `memory` says what lies where
+    for its sake, and `gradients` are its values by the id of what they are the gradient of."""
 
     trace: Trace
     forward: Pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from nmt.rnn.arrays import array_names
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.program import Entry, Place
 from nmt.rnn.compiler.trace import Trace
@@ -23,11 +24,11 @@ def leaf_places(trace: Trace) -> dict[int, Place]:
         if v.op == "input":
             places[v.id] = Place("seq", name, wide, v.width)
         elif v.op == "state":
-            places[v.id] = Place("before", f"S_{name}", False, v.width)
+            places[v.id] = Place("before", name, False, v.width)
         elif v.op == "captured":
-            places[v.id] = Place("inv", f"C_{name}", wide, v.width)
+            places[v.id] = Place("inv", name, wide, v.width)
         elif v.op == "param" and "rows" not in v.attrs:
-            places[v.id] = Place("param", f"P_{name}", False, v.width)
+            places[v.id] = Place("param", name, False, v.width)
     return places
 
 
@@ -59,7 +60,8 @@ def _written_by_row(v: Value) -> Value:
 @dataclass
 class Backward:
     """What the backward direction writes, the sums that are gradients of parameters, and the places of gradients of
-    inputs and captured arrays by name. `gradients` are values by the id of what they are the gradient of."""
+    inputs and captured arrays by the arrays' names. `gradients` are values by the id of what they are the gradient
+    of."""
 
     roots: list[Entry]
     sinks: list[Sink]
@@ -78,7 +80,7 @@ def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collec
     """Differentiate a step, in its own graph: gradients of the states before it, and of the leaves named in `needs`
     (None: of all but masks), from the outputs named in `receives` and all new states."""
     graph = trace.graph
-    masks = {m.name for m in trace.masks}
+    masks = {array_names.mask(m.name, lasting=m.variational) for m in trace.masks}
     outputs = [(v, _cotangent(trace, f"d_{k}", v)) for k, v in trace.outputs.items() if k in receives]
     outputs += [(v, _cotangent(trace, f"D_{name}", v)) for name, v in trace.new.items()]
     needed = {k: v for k, v in trace.leaves.items() if k not in masks and (needs is None or k in needs)}
@@ -95,7 +97,7 @@ def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collec
             back.roots.append(Entry(gradients[v.id], back.d_inputs[name]))
     for name, v in captured.items():
         if v.id in gradients:
-            back.d_captured[name] = Place("inv", f"dC_{name}", "S" in v.axes, v.width)
+            back.d_captured[name] = Place("inv", f"d{name}", "S" in v.axes, v.width)
             back.roots += [Entry(term, back.d_captured[name], add=True) for term in _terms(gradients[v.id])]
     return back
 

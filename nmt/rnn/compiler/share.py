@@ -2,21 +2,22 @@
 
 In search several rows read the same input (a frequent word) or continue the same row (hypotheses with one parent).
 Products that depend on the input alone, or on the states alone, are cut into small steps of their own, which run
-once per different input or state; the step reads their results as captured arrays named `shared0`, ...
+once per different input or state; the step reads their results as arrays named `K_shared0`, ...
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nmt.rnn.arrays import array_names
 from nmt.rnn.compiler.trace import Trace, cut_out, small_step
 from nmt.rnn.graph import Value, topological
 
 
 @dataclass
 class Shared:
-    """A step cut in three: `of_inputs` and `of_states` (None where there is nothing to share) compute the captured
-    arrays of `step` with the names of their outputs. `gathered`: inputs and states that `step` itself still reads."""
+    """A step cut in three: `of_inputs` and `of_states` (None where there is nothing to share) compute the arrays of
+    `step` with the names of their outputs. `gathered`: arrays of inputs and states that `step` itself still reads."""
 
     step: Trace
     of_inputs: Trace | None
@@ -27,10 +28,10 @@ class Shared:
 def cut_shared(whole: Trace) -> Shared:
     """Cut a step without dropout; bits of the results stay what they were, for sums are not reordered."""
     frontier = _frontier([*whole.outputs.values(), *whole.new.values()])
-    names = {f"shared{n}": (v, of) for n, (v, of) in enumerate(frontier)}
+    names = {array_names.constant(f"shared{n}"): (v, of) for n, (v, of) in enumerate(frontier)}
     step = cut_out(whole, {k: v for k, (v, _) in names.items()})
     used = {v.id for v in topological([*step.outputs.values(), *step.new.values()])}
-    gathered = {k for k, v in (step.inputs | step.states).items() if v.id in used}
+    gathered = {k for k, v in step.leaves.items() if v.op in ("input", "state") and v.id in used}
 
     def part(kind: str) -> Trace | None:
         values = {k: v for k, (v, of) in names.items() if of == kind}

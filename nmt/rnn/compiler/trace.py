@@ -2,7 +2,7 @@
 
 What depends on captured arrays and parameters alone (an attention's keys) becomes a second, small graph, run once
 per sequence. The
-step reads its results as captured arrays named `invariant0`, ... Cutting here lets the backward loop sum the
+step reads its results as arrays named `K_invariant0`, ... Cutting here lets the backward loop sum the
 gradient of the keys over time first and go through the product behind them once.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.array_names import NOTED, SEQUENCE
+from nmt.rnn.arrays import array_names
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State
 from nmt.rnn.compiler.declared import Declared
 from nmt.rnn.graph import Graph, Value, topological
@@ -30,11 +30,12 @@ class Mask:
 
 @dataclass
 class Trace:
-    """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves
-    by name. `named` are noted values that the compiler is told something about, by name; they need not be outputs.
+    """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves, and
+    `inputs` some of them, by the names of their arrays (see array_names.py). `named` are noted values that the compiler
+    is told something about, by name; they need not be outputs.
 
     `noted` are all noted values of a step as it was written; a step cut from it has those that it still computes.
-    `invariants` is the step that computes, once per sequence, the captured arrays named `invariant0`, ...
+    `invariants` is the step that computes, once per sequence, the arrays named `K_invariant0`, ...
     """
 
     graph: Graph
@@ -78,11 +79,10 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
     """
     graph = Graph()
     declared = Declared(cell)
-    leaves: dict[str, Value] = {}
-    for name, param in declared.params.items():
-        leaves[name] = _param(graph, name, param)
-    for name, captured in declared.captured.items():
-        leaves[name] = _captured(graph, name, captured)
+    params = {name: _param(graph, name, param) for name, param in declared.params.items()}
+    captured = {name: _captured(graph, name, one) for name, one in declared.captured.items()}
+    leaves = {array_names.parameter(name): v for name, v in params.items()}
+    leaves |= {array_names.captured(name): v for name, v in captured.items()}
     masks: list[Mask] = []
 
     def dropout(x: Value, rate: float, variational: bool) -> Value:
@@ -92,14 +92,16 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
             raise ShapeError("dropout: the value must have a feature axis, got one number per row")
         mask = Mask(f"mask{len(masks)}", x.width, rate, variational)
         masks.append(mask)
-        leaves[mask.name] = graph.leaf("captured" if variational else "input", mask.name, ("B",), x.width)
-        return x * leaves[mask.name]
+        array = array_names.mask(mask.name, lasting=variational)
+        leaves[array] = graph.leaf("captured" if variational else "input", array, ("B",), x.width)
+        return x * leaves[array]
 
-    inputs = {"x": graph.leaf("input", "x", ("B",), declared.input_size)}
-    for name, width in declared.sequences.items():
-        inputs[SEQUENCE + name] = graph.leaf("input", SEQUENCE + name, ("B",), width)
+    read = {"x": ("x", declared.input_size)}
+    read |= {name: (array_names.sequence(name), width) for name, width in declared.sequences.items()}
+    readable = params | captured
+    readable |= {name: graph.leaf("input", array, ("B",), width) for name, (array, width) in read.items()}
+    inputs = {array: readable[name] for name, (array, _) in read.items()}
     leaves |= inputs
-    readable = leaves | {name.removeprefix(SEQUENCE): v for name, v in inputs.items()}
     noted: dict[str, Value] = {}
 
     def note(name: str, v: Value) -> None:
@@ -107,10 +109,13 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
             raise ShapeError(f"note: {name} must be a value of the step, got {type(v).__name__}")
         noted[name] = v
 
-    states = {name: graph.leaf("state", name, ("B",), width) for name, width in declared.states.items()}
+    states = {
+        name: graph.leaf("state", array_names.state(name), ("B",), width) for name, width in declared.states.items()
+    }
     scope = Scope(readable, dropout, note)
     y, new = declared.results(graph, cell.step, scope, inputs["x"], State(states))
-    return Trace(graph, inputs, states, {"y": y}, new, leaves | states, masks, noted=noted)
+    leaves |= {v.attrs["name"]: v for v in states.values()}
+    return Trace(graph, inputs, states, {"y": y}, new, leaves, masks, noted=noted)
 
 
 def _param(graph: Graph, name: str, param: Param) -> Value:
@@ -119,7 +124,8 @@ def _param(graph: Graph, name: str, param: Param) -> Value:
 
 
 def _captured(graph: Graph, name: str, captured: Captured) -> Value:
-    return graph.leaf("captured", name, ("S", "B") if captured.source_axis else ("B",), captured.width)
+    axes = ("S", "B") if captured.source_axis else ("B",)
+    return graph.leaf("captured", array_names.captured(name), axes, captured.width)
 
 
 def _check_noted(cell: str, option: str, names: Collection[str], noted: Mapping[str, Value]) -> None:
@@ -135,7 +141,7 @@ def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, 
     for name in record:
         v = noted[name]
         axes = v.axes if "B" in v.axes else (*v.axes, "B")
-        found[NOTED + name] = v.graph.apply("expand", v, axes=axes, width=v.width)
+        found[array_names.noted(name)] = v.graph.apply("expand", v, axes=axes, width=v.width)
     return found
 
 
@@ -159,21 +165,24 @@ def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[V
 
 
 def _cut_invariants(whole: Trace) -> Trace:
+    """The step without what it computes from captured arrays alone: values that something moving reads, or nobody."""
     roots = [*whole.outputs.values(), *whole.new.values()]
     order = topological(roots)
     moving: set[int] = set()
+    given: set[int] = set()  # what depends on an array that stays the same
     for v in order:
         if v.op in ("input", "state") or any(a.id in moving for a in v.args):
             moving.add(v.id)
-    frontier: dict[int, Value] = {}
-    for v in order:
-        for a in v.args if v.id in moving else ():
-            if a.id not in moving and a.kind != "leaf" and "B" in a.axes and not _is_part(a):
-                frontier[a.id] = a
+        if v.op == "captured" or any(a.id in given for a in v.args):
+            given.add(v.id)
+    read = [a for v in order if v.id in moving for a in v.args]
+    still = (v for v in [*read, *roots] if v.id in given - moving and v.kind != "leaf" and not _is_part(v))
+    frontier = list({v.id: v for v in still}.values())
     if not frontier:
         return whole
-    constant = {f"invariant{n}": value for n, value in enumerate(frontier.values())}
-    return replace(cut_out(whole, constant), masks=whole.masks, invariants=small_step(whole, constant, {"captured"}))
+    constant = {array_names.constant(f"invariant{n}"): value for n, value in enumerate(frontier)}
+    small = replace(small_step(whole, constant, {"captured"}), masks=[m for m in whole.masks if m.variational])
+    return replace(cut_out(whole, constant), masks=whole.masks, invariants=small)
 
 
 def _is_part(v: Value) -> bool:
@@ -182,7 +191,7 @@ def _is_part(v: Value) -> bool:
 
 
 def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
-    """The step that reads these values as captured arrays of the given names instead of computing them."""
+    """The step that reads these values from arrays of the given names instead of computing them."""
     roots = [*whole.outputs.values(), *whole.new.values()]
     graph, known = Graph(), {}
     for name, value in values.items():
@@ -191,16 +200,15 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
     used = {v.id for v in topological(new_roots)}
     pointed = dict(zip(whole.named, rebuild(list(whole.named.values()), graph, known), strict=True))
     leaves = {k: rebuild([v], graph, known)[0] for k, v in whole.leaves.items()}
-    always = {*whole.inputs, *whole.states}
+    always = {*whole.inputs, *map(array_names.state, whole.states)}
     leaves = {k: v for k, v in leaves.items() if v.id in used or k in always}
     leaves |= {name: known[v.id] for name, v in values.items()}
-    named = dict(zip([*whole.outputs, *whole.new], new_roots, strict=True))
     return Trace(
         graph,
         {k: leaves[k] for k in whole.inputs},
-        {k: leaves[k] for k in whole.states},
-        {k: named[k] for k in whole.outputs},
-        {k: named[k] for k in whole.new},
+        {k: leaves[array_names.state(k)] for k in whole.states},
+        dict(zip(whole.outputs, new_roots, strict=False)),
+        dict(zip(whole.new, new_roots[len(whole.outputs) :], strict=True)),
         leaves,
         named=pointed,
         noted={k: known[v.id] for k, v in whole.noted.items() if v.id in known},
@@ -209,7 +217,7 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
 
 def small_step(whole: Trace, values: Mapping[str, Value], sources: Collection[str]) -> Trace:
     """A step without states that computes these values; the leaves of the kinds in `sources` that it reads are its
-    inputs, under their own names."""
+    inputs, under the names of their arrays."""
     graph, known, inputs, leaves = Graph(), {}, {}, {}
     needed = {v.id for v in topological(list(values.values()))}
     for name, v in whole.leaves.items():

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays.array_names import NOTED, SEQUENCE
+from nmt.rnn.arrays import array_names
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import topological
@@ -18,7 +18,7 @@ from nmt.rnn.graph import topological
 
 @dataclass(frozen=True)
 class Wanted:
-    """needs: leaves of the trace whose gradients are computed, None for all. Those of the
+    """needs: leaves of the trace whose gradients are computed, by the names of their arrays, None for all. Those of the
     states before the first step always are. receives: which outputs have a gradient of their own, `y` and recorded
     values by name; the states after the last step always may. record: names of noted values (`Scope.note`) to keep
     for every step."""
@@ -30,15 +30,13 @@ class Wanted:
     @property
     def cotangents(self) -> frozenset[str]:
         """`receives` by the names of a trace's outputs."""
-        return frozenset(name if name == "y" else NOTED + name for name in self.receives)
+        return frozenset(map(array_names.output, self.receives))
 
     def through(self, invariants: Trace) -> frozenset[str]:
         """The values of the small step that some wanted gradient runs through."""
-        return frozenset(
-            name
-            for name, value in invariants.outputs.items()
-            if self.needs is None or any(v.attrs.get("name") in self.needs for v in topological([value]))
-        )
+        needed = {v.id for name, v in invariants.leaves.items() if self.needs is None or name in self.needs}
+        outputs = invariants.outputs.items()
+        return frozenset(name for name, value in outputs if any(v.id in needed for v in topological([value])))
 
 
 def wanted(
@@ -46,12 +44,15 @@ def wanted(
 ) -> Wanted:
     """What a scan of a cell is asked for; `receives` None is `y`. Raises ShapeError: an unknown name."""
     where, record = type(cell).__name__, tuple(record)
-    known = {"x", *cell.sequences(), *cell.captured(), *cell.params()}
-    _check(f"{where}: needs", needs, known)
+    known = {"x": "x"} | {name: array_names.sequence(name) for name in cell.sequences()}
+    known |= {name: array_names.captured(name) for name in cell.captured()}
+    known |= {name: array_names.parameter(name) for name in cell.params()}
+    _check(f"{where}: needs", needs, {*known})
+    if "y" in record:
+        raise ShapeError(f"{where}: record must name noted values beside the output y, got y; note it by another name")
     _check(f"{where}: receives", receives, {"y", *record})
-    sequences = cell.sequences()
     return Wanted(
-        None if needs is None else frozenset(SEQUENCE + k if k in sequences else k for k in needs),
+        None if needs is None else frozenset(known[name] for name in needs),
         frozenset({"y"} if receives is None else receives),
         record,
     )

@@ -21,7 +21,7 @@ from nmt.rnn.compiler.program import Nest, Place, Product, Program, RowWork
 from nmt.rnn.graph import Value
 from nmt.rnn.kernels.features import TARGET
 from nmt.rnn.kernels.int8 import TAIL
-from nmt.rnn.kernels.row_writer import Block, Function, Names, RowWriter, variable, weight_key
+from nmt.rnn.kernels.row_writer import Block, Function, Names, RowWriter, weight_key
 
 # By the dtype of packed weights.
 PRODUCT_ROWS = {
@@ -89,14 +89,19 @@ class _Writer(Names):
         super().__init__(program, name, dims)
         self.steps, self.dtype, self.packed = steps, dtype, packed
         self.row_scratch: dict[str, str] = {}
+        self.written: dict[str, str] = {}  # by the variable of an array in two slots, that of the one written
 
     # ------------------------------------------------------------ memory
 
     def array(self, place: Place) -> str:
-        """The variable that holds a place's memory; scratch of one row is made here, the rest are arguments."""
+        """The variable that holds a place's memory; scratch of one row is made here, the rest are arguments. The slot
+        that a step writes has a variable of its own: loops then know that it is not the one they read."""
+        if place.kind in ("after", "carry_out"):
+            whole = super().array(place)
+            return self.written.setdefault(whole, self.variable(f"{place.name} written"))
         if place.kind != "row":
             return super().array(place)
-        name = variable(place.name)
+        name = self.variable(place.name)
         size = self.dim(place.width) if place.width is not None else "1"
         self.row_scratch[name] = f"scratch({'S * ' if place.source_axis else ''}{size}, F)"
         return name
@@ -124,11 +129,13 @@ class _Writer(Names):
             "    lowest = T - stop if backwards else start",
             "    goal = 0",
             *(f"    {name} = {size}" for name, size in self.row_scratch.items()),
+            *(f"    {slot} = {whole}" for whole, slot in self.written.items()),
             "    for step in range(start, stop):",
             "        t = T - 1 - step if backwards else step",
             "        before = t + flip",
             "        after = t + 1 - flip",
             "        old = step % 2",
+            *(f"        apart({slot})" for slot in self.written.values()),
             # The fewest rows from the first on that hold all that take part at this step.
             "        M = 0",
             "        for n in range(first, last):",
@@ -144,8 +151,8 @@ class _Writer(Names):
     def _parameters(self) -> list[str]:
         """All that is in the table, in its order."""
         function = self.function
-        arrays = [f"{variable(a)}: {'int64' if a.startswith(INDEX) else 'F'}" for a in function.arrays]
-        arrays += [f"{variable(a)}: F" for a in function.scratch]
+        arrays = [f"{self.variable(a)}: {'int64' if a.startswith(INDEX) else 'F'}" for a in function.arrays]
+        arrays += [f"{self.variable(a)}: F" for a in function.scratch]
         arrays += [f"w{n}: {self.packed.name}" for n in range(len(function.weights))]
         rows = [["part", "parts", "table"], list(NUMBERS), [f"{name}: int64" for name in INTEGERS]]
         rows += [arrays[n : n + 8] for n in range(0, len(arrays), 8)]

@@ -10,6 +10,8 @@ may contain:
   `else`, `continue`;
 - sums, differences, products, `/` of F, `//` and `%` of integers, one comparison, `a if test else b`;
 - `in_turn(sum, x)`: the sum of both, where a sum of many must have their order;
+- `apart(array)`: from here to the next time around, what lies in this array lies in no other, whatever it was assigned
+  from;
 - calls of `min`, `max`, the activations, `scratch(n, type)` and `release(array)`, `address(array, offset)`, and of the
   functions in `_called()`, which have an address of their own.
 
@@ -146,6 +148,8 @@ class _LoopWriter:
                 self._if(self._test(test), one.body)
             case ast.Continue():
                 self.builder.branch(self.next_round[-1])
+            case ast.Expr(value=ast.Call(func=ast.Name(id="apart"), args=[ast.Name(id=array)])):
+                self._apart(array)
             case ast.Expr(value=ast.Call(func=ast.Name(id="release"), args=[array])):
                 free(self.builder, self._value(array))
             case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=arguments)):
@@ -271,18 +275,30 @@ class _LoopWriter:
     # ------------------------------------------------------------ memory
 
     def _mark(self, instruction: ir.Instruction, array: str) -> None:
-        """Say that what a load or store of F finds is in no other array: the emitter has laid them out, and both slots
-        of a state (or of its gradient) are one. See "noalias" and "alias.scope" in the LLVM language reference."""
+        """Say that what a load or store of F finds is in no other array: the emitter has laid them out, and the slot of
+        a state (or of its gradient) that a step writes has a variable of its own. See "noalias" and "alias.scope" in
+        the LLVM language reference."""
         pointer = self.memory[array].type.pointee if array in self.memory else self.values[array].type
         if pointer.pointee != _ELEMENTS[self.number]:
             return
-        scope = self.scopes.setdefault(array, min(len(self.scopes), MAX_SCOPES - 1))
+        scope = self._scope_of(array)
         if scope not in self._marks:
             others = [one for n, one in enumerate(self._scope) if n != scope]
             self._marks[scope] = self.module.add_metadata([self._scope[scope]]), self.module.add_metadata(others)
         here, elsewhere = self._marks[scope]
         instruction.set_metadata("alias.scope", here)
         instruction.set_metadata("noalias", elsewhere)
+
+    def _scope_of(self, array: str) -> int:
+        return self.scopes.setdefault(array, min(len(self.scopes), MAX_SCOPES - 1))
+
+    def _apart(self, array: str) -> None:
+        """Bound what is said of an array's scope to one round of the loop: a slot written now is read by the next."""
+        scopes = self.module.add_metadata([self._scope[self._scope_of(array)]])
+        name = "llvm.experimental.noalias.scope.decl"
+        kind = ir.FunctionType(ir.VoidType(), [ir.MetaDataType()])
+        declare = self.module.globals.get(name) or ir.Function(self.module, kind, name)
+        self.builder.call(declare, [scopes])
 
 
 def _let_reorder(function: ir.Function) -> None:

@@ -6,7 +6,9 @@ How a row's loops run over features and source positions, and how sums are made,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from itertools import count
 
 from nmt.rnn.arrays.array_names import INDEX
 from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program
@@ -21,11 +23,6 @@ def weight_key(step: Product) -> Weight:
     """Which weight a product reads."""
     w = step.weight
     return (w.attrs["name"], w.attrs.get("start", 0), w.attrs["rows"], step.transposed)
-
-
-def variable(name: str) -> str:
-    """The variable that holds an array."""
-    return "m_" + name.replace(".", "_")
 
 
 @dataclass
@@ -57,6 +54,16 @@ class Names:
     def __init__(self, program: Program, name: str, dims: dict[int, str]) -> None:
         self.program, self.dims = program, dims
         self.function = Function(name)
+        self.variables: dict[str, str] = {}
+
+    def variable(self, name: str) -> str:
+        """The variable that holds an array. Names of arrays may hold any signs: those that give the same variable are
+        told apart by numbers."""
+        if name not in self.variables:
+            taken, plain = set(self.variables.values()), "m_" + re.sub(r"\W", "_", name, flags=re.ASCII)
+            numbered = (f"{plain}_{n}" for n in count(2))
+            self.variables[name] = plain if plain not in taken else next(v for v in numbered if v not in taken)
+        return self.variables[name]
 
     def dim(self, size: int) -> str:
         """The variable that holds a size."""
@@ -68,14 +75,14 @@ class Names:
             self.function.scratch[place.name] = place
         elif place.name not in self.function.arrays:
             self.function.arrays.append(place.name)
-        return variable(place.name)
+        return self.variable(place.name)
 
     def index(self, place: Place) -> str:
         """The variable that says which row of a captured array without source positions each row reads."""
         name = f"{INDEX}{place.name}"
         if name not in self.function.arrays:
             self.function.arrays.append(name)
-        return variable(name)
+        return self.variable(name)
 
     def base(self, place: Place, row: str = "n") -> str:
         """Offset of the first feature of a row (and source position `s`) in a place."""

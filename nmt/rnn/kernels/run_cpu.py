@@ -33,8 +33,9 @@ from nmt.rnn.rows import Block, Rows, shape_of_step
 
 
 def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
-    """Zero each row of [T, B, n] from its length on."""
+    """Zero each row of [T, B] or [T, B, n] from its length on."""
     if len(lengths) and lengths.min() < len(array):
+        array = array.reshape(*array.shape[:2], -1)
         with operation("zeroing ended rows"):
             run_parallel(zero_inactive, threads if array.size >= tuning.CLEAR_ALONE_BELOW else 1, array, lengths)
 

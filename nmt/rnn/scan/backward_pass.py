@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import SEQUENCE, Arrays
+from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.features import shaped
 from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.profile import operation
@@ -72,7 +72,7 @@ class BackwardPass:
         """Memory that the plan adds to: of captured arrays; and that of x's gradient from `outputs`, if any."""
         rows, setup, plan = self.rows, self.setup, self.plan
         for name, place in plan.d_captured.items():
-            shape = self.arrays[array_names.captured(name)].shape
+            shape = self.arrays[name].shape
             self.arrays[place.name] = self.tape.allocate(shape, setup.dtype)
             with operation(rows.label, " gradients: zeroing"):
                 setup.device.clear(self.arrays[place.name], rows.threads)
@@ -110,7 +110,12 @@ class BackwardPass:
         of = {name: self.arrays[place.name] for name, place in self.plan.d_inputs.items()}
         if packing is not None:
             of = {name: packing.unpack(array) for name, array in of.items()}
-        of = {name.removeprefix(SEQUENCE): array for name, array in of.items()}
+        inputs = {name: array_names.sequence(name) for name in setup.checks.sequences} | {"x": "x"}
+        constant = {name: array_names.captured(name) for name in setup.captured}
+        T = self.rows.T if packing is None else packing.steps
+        widths = {name: (T, self.rows.B, int(setup.checks.inputs[name])) for name in inputs}
+        of = self._needed(of, inputs, widths)
+        captured = self._needed(captured, constant, {name: self.arrays[constant[name]].shape for name in constant})
         of = {name: shaped(array, setup.checks.inputs[name]) for name, array in of.items()}
         return Gradients(
             of.pop("x", None),
@@ -118,6 +123,16 @@ class BackwardPass:
             {name: shaped(array, setup.captured[name].width) for name, array in captured.items()},
             of,
         )
+
+    def _needed(self, found: Arrays, names: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
+        """Gradients by the author's names (`names` has those of their arrays), zero where nothing depends on what is
+        needed."""
+        needs, xp, dtype = self.setup.wanted.needs, self.setup.device.xp, self.setup.dtype
+        return {
+            name: found[array] if array in found else zeros_of(xp, shapes[name], dtype)
+            for name, array in names.items()
+            if array in found or needs is None or array in needs
+        }
 
 
 def add_present(shares: Arrays, gradients: Arrays) -> None:

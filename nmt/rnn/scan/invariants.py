@@ -28,10 +28,10 @@ class Invariants:
         if self.executable is None:
             return {}
         plan = self.executable.plan
-        own: Arrays = {name: arrays[array_names.captured(name)][None] for name in plan.trace.inputs}
+        own: Arrays = {name: arrays[name][None] for name in plan.trace.inputs}
         self.executable.forward(own, weights, self._rows(rows), allocate)
         for name, place in plan.outputs.items():
-            arrays[array_names.captured(name)] = own[place.name][0]
+            arrays[name] = own[place.name][0]
         return own
 
     def backward(
@@ -44,16 +44,14 @@ class Invariants:
         allocate: Allocate,
         gradients: Arrays,
     ) -> Arrays:
-        """Gradients of the captured arrays; those of parameters are added to `gradients`. `places` say where among
-        `arrays` the step has left its share."""
+        """Gradients of the captured arrays by the arrays' names; those of parameters are added to `gradients`. `places`
+        say where among `arrays` the step has left its share."""
         direct = {name: arrays[place.name] for name, place in places.items()}
         if self.executable is None or self.executable.plan.backward is None:
             return direct
         plan = self.executable.plan
         for name in plan.receives:
-            share = (
-                direct.pop(name) if name in direct else self.device.xp.zeros_like(arrays[array_names.captured(name)])
-            )
+            share = direct.pop(name) if name in direct else self.device.xp.zeros_like(arrays[name])
             own[array_names.gradient(name)] = share[None]
         self.executable.backward(own, weights, self._rows(rows), allocate, gradients)
         for name, place in plan.d_inputs.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from nmt.rnn.arrays.array_names import NOTED, SEQUENCE
+from nmt.rnn.arrays.array_names import CAPTURED, CONSTANT, NOTED, SEQUENCE, STATE
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 
@@ -30,9 +30,16 @@ def leaf_name(v: Value) -> str:
     if v.op == "rows_of":
         return f"{name}[{v.attrs['start']}:{v.attrs['start'] + v.attrs['rows']}]"
     if v.op == "cotangent":
-        kind, name = name[:2], name[2:].removeprefix(NOTED)
+        kind, name = name[:2], output_name(name[2:])
         return f"{gradient_name(name)}_next" if kind == "D_" else gradient_name(name)
-    return name.removeprefix(SEQUENCE)
+    if v.op in ("input", "state", "captured"):
+        return name[2:] if name.startswith((SEQUENCE, STATE, CAPTURED, CONSTANT)) else name
+    return name
+
+
+def output_name(name: str) -> str:
+    """An output of a step, or of a small one, by its author's or the compiler's name for it."""
+    return name[2:] if name.startswith((NOTED, CONSTANT)) else name
 
 
 def gradient_name(name: str) -> str:
@@ -58,7 +65,7 @@ class Naming:
         for name, v in trace.new.items():
             self._give(v, f"{name}'")
         for name, v in trace.outputs.items():
-            self._give(v, name.removeprefix(NOTED))
+            self._give(v, output_name(name))
         for name, v in trace.noted.items():
             self._give(v, name)
         forward = [*self._names.items()]

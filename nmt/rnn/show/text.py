@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from nmt.rnn.arrays import array_names
 from nmt.rnn.compiler.plan import PlacedSink, Plan
 from nmt.rnn.compiler.program import Place
 from nmt.rnn.graph import Value
-from nmt.rnn.show.naming import Naming, gradient_name, leaf_name, shape, through
+from nmt.rnn.show.naming import Naming, gradient_name, leaf_name, output_name, shape, through
 from nmt.rnn.show.reading import PHASES, Work, works
 
 _LEAVES = {"input": "input", "state": "state before the step", "captured": "constant over time", "param": "parameter"}
@@ -52,7 +53,9 @@ def _section(title: str, columns: int, lines: Iterable[str]) -> str:
 
 def _ends(plan: Plan, names: Naming, columns: int) -> list[str]:
     """What a step reads, and what it returns."""
-    masks = {m.name: f"dropout mask, rate {m.rate:g}" for m in plan.trace.masks}
+    masks = {
+        array_names.mask(m.name, lasting=m.variational): f"dropout mask, rate {m.rate:g}" for m in plan.trace.masks
+    }
     rows = [("name", "what", "shape")]
     for name, v in plan.trace.leaves.items():
         rows.append((leaf_name(v), masks.get(name, _LEAVES[v.op]), shape(v)))
@@ -67,7 +70,7 @@ def _ends(plan: Plan, names: Naming, columns: int) -> list[str]:
     lines += ["", "returns"]
     told = [("name", "is", "shape")]
     for name, v in results.items():
-        shown = name.removeprefix("N_")
+        shown = output_name(name)
         what = "new state" if name.endswith("'") else "output"
         told.append((shown, what if names.name(v) == shown else f"{what} = {names.name(v)}", shape(v)))
     return lines + table(told[1:], columns - len(_INDENT))
@@ -175,7 +178,7 @@ def sum_of(placed: PlacedSink, names: Naming) -> tuple[str, str, str]:
     sink, gradient = placed.sink, gradient_name(placed.sink.name)
     if sink.left is None:
         return gradient, names.name(sink.right), f"[{sink.right.width}]"
-    if sink.rows != names.trace.leaves[sink.name].attrs["rows"]:
+    if sink.rows != names.trace.leaves[array_names.parameter(sink.name)].attrs["rows"]:
         gradient += f"[{sink.start}:{sink.start + (sink.rows or 0)}]"
     size = f"[{sink.left.width}, {sink.right.width}]"
     return gradient, f"{names.name(sink.left)}.T @ {names.name(sink.right)}", size
@@ -188,7 +191,7 @@ def _place(place: Place) -> str:
         case "after":
             return f"new state {name.removeprefix('S_')}"
         case "seq":
-            return f"kept, {name}" if re.fullmatch(r"k\d+", name) else f"all steps, {name.removeprefix('N_')}"
+            return f"kept, {name}" if re.fullmatch(r"k\d+", name) else f"all steps, {output_name(name)}"
         case "block":
             return f"block of steps, {name}"
         case "carry_out":

@@ -184,7 +184,8 @@ class CompiledBeam:
         memory["live.first_row"] = np.zeros(C + 1, np.int64)
         memory["tokens"], memory["scores"] = np.zeros(C * (K + 1), np.int32), np.zeros(C * (K + 1), scan.dtype)
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
-        self._continued = {k: aligned((C, int(w)), scan.dtype, zeros=True) for k, w in scan.states.items()}
+        widths = {array_names.state(name): int(width) for name, width in scan.states.items()}
+        self._continued = {name: aligned((C, width), scan.dtype, zeros=True) for name, width in widths.items()}
         self._embedding_of = None
         self._whole: OutputTask | None = None  # the task of the whole output layer, which all searches use
         self._joined = ()
@@ -250,7 +251,7 @@ class CompiledBeam:
             self._bounds.append(bounds)
         self._gather(step)
         continued: dict[str, list[int]] = {
-            "stepped": [address_of(step.arrays[array_names.state(k)]) for k in self._continued],
+            "stepped": [address_of(step.arrays[name]) for name in self._continued],
             "target": [address_of(a) for a in self._continued.values()],
             "num_bytes": [a.shape[1] * a.itemsize for a in self._continued.values()],
         }
@@ -266,8 +267,8 @@ class CompiledBeam:
         columns: dict[str, list[int]] = {"source": [], "target": [], "num_bytes": [], "by_word": []}
         for name in self._stepper.prepared.shared.gathered:
             by_word = name == "x"
-            source, target = (self._x, name) if by_word else (self._continued[name], array_names.state(name))
-            given = address_of(source), address_of(step.arrays[target]), source.shape[1] * source.itemsize, by_word
+            source = self._x if by_word else self._continued[name]
+            given = address_of(source), address_of(step.arrays[name]), source.shape[1] * source.itemsize, by_word
             for column, number in zip(columns.values(), given, strict=True):
                 column.append(int(number))
         self._memory["num_gathered"] = len(columns["source"])

@@ -76,8 +76,8 @@ class Call:
 
 @dataclass(frozen=True)
 class StepInputs:
-    """What a step reads: inputs [U, n] and states [P, n] by name; row r reads the input word[r] and continues the
-    states parent[r], both int64 [R]."""
+    """What a step reads: inputs [U, n] and states [P, n] by the names of their arrays; row r reads the input word[r]
+    and continues the states parent[r], both int64 [R]."""
 
     given: Mapping[str, np.ndarray]
     states: Mapping[str, np.ndarray]
@@ -122,10 +122,10 @@ class PreparedStep:
         step = parts.step
         arrays = {name: step.array(name) for name in self._filled}
         for name in self.shared.gathered:
-            if name in states:
-                np.take(states[name], parent, axis=0, out=arrays[array_names.state(name)][0])
-            else:
+            if name in given:
                 np.take(given[name], word, axis=0, out=step.array(name)[0])
+            else:
+                np.take(states[name], parent, axis=0, out=arrays[name][0])
         calls = [call for call in parts if call is not None]
         with operation("step", multiply_adds=lambda: sum(call.multiply_adds for call in calls)):
             self._sequence.run([call.task for call in calls], calls)
@@ -160,8 +160,8 @@ class PreparedStep:
         for name in part.plan.trace.inputs:
             call.replace_array(name, values[name])
         for name, place in part.plan.outputs.items():
-            step.replace_array(array_names.captured(name), call.arrays[place.name])
-            step.replace_array(array_names.captured_index(name), index)
+            step.replace_array(name, call.arrays[place.name])
+            step.replace_array(array_names.index(name), index)
         return call
 
     @property
@@ -214,7 +214,7 @@ class PreparedStep:
             raise RuntimeError(f"a part of a prepared step must be one function, got {len(launches)}")
         function, _, address, table = launches[0].args
         places: dict[str, list[int]] = {}
-        shared = {array_names.captured_index(name) for name in self._names}
+        shared = {array_names.index(name) for name in self._names}
         for place, name in enumerate(table.names):
             own = name in shared or not name.startswith(INDEX)
             places.setdefault(name if own else "owner", []).append(place)
@@ -224,7 +224,7 @@ class PreparedStep:
         """The step's own: state stacks, and what it reads itself of its inputs; memory of others is a stand-in."""
         scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
         arrays = dict(self._sources.arrays)
-        arrays |= {array_names.captured(name): _UNKNOWN for name in self._names}
+        arrays |= dict.fromkeys(self._names, _UNKNOWN)
         arrays |= {array_names.state(name): allocate((2, R, width), scan.dtype) for name, width in scan.states.items()}
         widths = {name: v.width or 1 for name, v in self.shared.step.inputs.items()}
         return arrays | {name: allocate((1, R, n), scan.dtype) for name, n in widths.items() if name in gathered}

@@ -41,7 +41,7 @@ class Stepper:
         self._compiled = compile_step(scan.traced, scan.device, scan.dtype, scan.packed)
         leaves = self._compiled.shared.step.leaves
         shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
-        captured = {array_names.captured(k): v for k, v in leaves.items() if v.op == "captured" and k not in shared}
+        captured = {k: v for k, v in leaves.items() if v.op == "captured" and k not in shared}
         narrow = {k for k, v in captured.items() if "S" not in v.axes}
         self._sources = SourceStore({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
         self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
@@ -122,7 +122,7 @@ class Stepper:
         sources = None
         if sentence is not None and scan.captured:
             sources = self._sources.of(sentence)
-        inputs = StepInputs(given, states, word, parent)
+        inputs = StepInputs(given, {array_names.state(k): a for k, a in states.items()}, word, parent)
         run = self._launch if self._prepared is None else self._prepared.run
         arrays = run(inputs, sources)
         place = self._compiled.step.plan.outputs["y"]
@@ -156,9 +156,10 @@ class Stepper:
         for name, array in given.items():
             arrays[name] = (array[index(word)] if name in compiled.shared.gathered else array)[None]
         for name, width in scan.states.items():
-            arrays[array_names.state(name)] = stack = self._memory((2, R, width), scan.dtype)
-            if name in compiled.shared.gathered:
-                scan.device.xp.take(states[name], index(parent), axis=0, out=stack[0])
+            stacked = array_names.state(name)
+            arrays[stacked] = stack = self._memory((2, R, width), scan.dtype)
+            if stacked in compiled.shared.gathered:
+                scan.device.xp.take(states[stacked], index(parent), axis=0, out=stack[0])
         ones, bounds = single_steps(R, self.threads)
         starts, lengths, longest = identity(R), ones, 1
         if sources is not None:
@@ -178,8 +179,5 @@ class Stepper:
         part.forward(arrays, self.weights, rows, self._memory)
         found: Arrays = {}
         for name, place in part.plan.outputs.items():
-            found |= {
-                array_names.captured(name): arrays[place.name][0],
-                array_names.captured_index(name): self.scan.device.index(index),
-            }
+            found |= {name: arrays[place.name][0], array_names.index(name): self.scan.device.index(index)}
         return found

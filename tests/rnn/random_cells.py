@@ -1,0 +1,200 @@
+"""Cells of random expressions, and everything that a cell's program does held against what its step means."""
+
+import numpy as np
+
+from nmt.rnn import (
+    Captured,
+    Cell,
+    Param,
+    Scan,
+    State,
+    Weights,
+    concat,
+    dot,
+    interpreter,
+    mean,
+    sigmoid,
+    softmax,
+    softplus,
+    split,
+    sqrt,
+    tanh,
+    weighted_sum,
+)  # fmt: skip
+from nmt.rnn.arrays import array_names
+from nmt.rnn.stepping.stepper import Stepper
+from tests.oracle import compare
+
+T, B, S = 4, 5, 3
+LENGTHS = (2, 4, 0, 3, 1)
+SOURCES = (3, 1, 2, 3, 2)
+
+
+class Made(Cell):
+    """A cell of a function for its step, and of what it reads."""
+
+    def __init__(self, step, *, params=None, states=None, captured=None, input_size=3, output_size=4):
+        self.input_size, self.output_size = input_size, output_size
+        self._step, self._params, self._states, self._captured = step, params or {}, states or {}, captured or {}
+
+    def params(self):
+        return {k: Param(shape, weight=True) for k, shape in self._params.items()}
+
+    def states(self):
+        return dict(self._states)
+
+    def captured(self):
+        return dict(self._captured)
+
+    def step(self, p, x, s):
+        return self._step(p, x, s)
+
+
+def random_cell(seed):
+    """A cell drawn from a seed: states in any order, under any name, as they are or put together of parts."""
+    rng = np.random.default_rng(seed)
+    widths = sorted({int(n) for n in rng.integers(1, 6, 3)})
+    params = {f"M{a}_{b}": (a, b) for a in widths for b in widths} | {f"v{a}": (a,) for a in widths}
+    names = rng.permutation(["s3", "x", "y", "shared0", "in.h", "in_h", "S_x", "mask0"])[: rng.integers(1, 4)]
+    states = {str(name): int(rng.choice(widths)) for name in names}
+    captured = {}
+    if rng.random() < 0.6:
+        captured["invariant0"] = Captured(int(rng.choice(widths)), source_axis=False)
+    if rng.random() < 0.6:
+        captured["memory"] = Captured(int(rng.choice(widths)))
+    step_seed = int(rng.integers(1 << 40))
+
+    def step(p, x, s):
+        return _random_step(np.random.default_rng(step_seed), p, x, s, widths, states, captured, sizes["output_size"])
+
+    sizes = {"input_size": int(rng.choice(widths)), "output_size": int(rng.choice(widths))}
+    return Made(step, params=params, states=states, captured=captured, **sizes)
+
+
+def _random_step(rng, p, x, s, widths, states, captured, output):
+    rows = [x, *s.values(), *(p[k] for k, c in captured.items() if not c.source_axis)]
+    vectors, numbers, scores = [p[f"v{n}"] for n in widths], [], []
+
+    def pick(values):
+        return values[int(rng.integers(len(values)))]
+
+    def fit(v, width):
+        return v * p[f"v{width}"] if v.width is None else v @ p[f"M{v.width}_{width}"] if v.width != width else v
+
+    def plain(v):
+        return pick([sigmoid, tanh, softplus, lambda v: -v, lambda v: v * 0.0, lambda v: 1 - v])(v)
+
+    for way in rng.integers(10, size=int(rng.integers(4, 11))):
+        v = pick([r for r in rows if r.width in widths])
+        if way == 0:
+            rows.append(plain(v))
+        elif way == 1:
+            rows.append(
+                pick([v.__add__, v.__sub__, v.__mul__])(fit(pick([r for r in rows if r.width in widths]), v.width))
+            )
+        elif way == 2:
+            rows.append(v @ p[f"M{v.width}_{pick(widths)}"])
+        elif way == 3:
+            rows.append(concat(v, pick(rows), *([pick(vectors)] if rng.random() < 0.4 else [])))
+        elif way == 4:
+            rows.append(pick(split(pick(rows), 1) + split(v, v.width)))
+        elif way == 5:
+            numbers.append(pick([mean(v), dot(v, fit(pick([r for r in rows if r.width in widths]), v.width))]))
+        elif way == 6 and numbers:
+            rows.append(sigmoid(pick(numbers)) * v)
+        elif way == 7:
+            rows.append(p.dropout(v, 0.3, variational=bool(rng.integers(2))))
+        elif way == 8:
+            vectors.append(pick([plain(pick(vectors)), p[f"v{widths[0]}"] @ p[f"M{widths[0]}_{widths[-1]}"]]))
+        elif "memory" in captured:
+            scores.append(softmax(pick([dot(p.memory, fit(v, p.memory.width)), *scores]) * 0.5))
+            rows.append(weighted_sum(pick(scores), p.memory))
+            rows.append((v - mean(v)) / sqrt(mean(v * v) + 0.1))
+
+    def result(width):
+        v = pick([r for r in [*rows[-4:], x, *vectors] if r.width in widths])
+        parts = [r for r in (*rows, *vectors) if width - (r.width or width) in widths]
+        if parts and rng.random() < 0.5:
+            first = pick(parts)
+            return concat(first, fit(v, width - first.width))
+        return tanh(fit(v, width)) if rng.random() < 0.4 else fit(v, width)
+
+    y = result(output)
+    return y, State({name: result(states[name]) for name in rng.permutation(list(states)).tolist()})
+
+
+def check(cell, device=None):
+    """Hold training, its gradients, inference and single steps against the interpreter, and rows alone against rows
+    among others: on the processor these have the same bits. device: where the programs run, the processor where
+    None."""
+    rng = np.random.default_rng(0)
+    params = {k: rng.normal(size=q.shape) * 0.5 for k, q in cell.params().items()}
+    x, d_y = rng.normal(size=(T, B, cell.input_size)), rng.normal(size=(T, B, cell.output_size))
+    initial, d_final = ({k: rng.normal(size=(B, n)) for k, n in cell.states().items()} for _ in range(2))
+    captured = {k: rng.normal(size=(S,) * c.source_axis + (B, c.width)) for k, c in cell.captured().items()}
+    sources = SOURCES if any(c.source_axis for c in cell.captured().values()) else None
+    scan, weights = Scan(cell, dtype="float64", threads=1, device=device), Weights(_moved(params, device))
+
+    def run(rows, **options):
+        (x_there,) = _moved({0: x[:, rows]}, device).values()
+        first = _moved({k: a[rows] for k, a in initial.items()}, device)
+        read = _moved({k: a[..., rows, :] for k, a in captured.items()}, device)
+        real = [sources[n] for n in rows] if sources else None
+        return scan.forward(weights, x_there, first, captured=read, source_lengths=real, **options)
+
+    everyone = list(range(B))
+    result = run(everyone, lengths=LENGTHS, training=True, seed=1)
+    drawn = result.tape.compiled.step.plan.trace.masks
+    masks = {m.name: result.tape.arrays[array_names.mask(m.name, lasting=m.variational)] for m in drawn}
+    shares = _moved({k: np.zeros_like(a) for k, a in params.items()}, device)
+    (d,) = _moved({0: d_y}, device).values()
+    found = scan.backward(result.tape, d, _moved(d_final, device), shares)
+    given = {"captured": captured, "source_lengths": sources}
+    meant = interpreter.forward(cell, params, x, initial, lengths=LENGTHS, masks=_host(masks, device), **given)
+    slopes = interpreter.backward(meant, d_y, d_final)
+    _same("training", _host(_outputs(result), device), _outputs(meant))
+    _same("gradients", _host(_gradients(found, shares), device), _gradients(slopes, slopes.params))
+
+    whole = _host(_outputs(run(everyone)), device)
+    _same("inference", whole, _outputs(interpreter.forward(cell, params, x, initial, **given)))
+    stepper = Stepper(scan, weights)
+    _same("steps", _stepped(stepper, _moved(dict(enumerate(x)), device), initial, given, device), whole)
+    for rows in ([3], [4, 0]) if device is None else ():
+        for name, array in _host(_outputs(run(rows)), device).items():
+            among = np.ascontiguousarray(whole[name][..., rows, :])
+            assert array.tobytes() == among.tobytes(), f"{name}: other bits in another batch"
+
+
+def _moved(arrays, device):
+    whole = {k: np.ascontiguousarray(a) for k, a in arrays.items()}
+    return whole if device is None else {k: device.upload(a) for k, a in whole.items()}
+
+
+def _host(arrays, device):
+    return arrays if device is None else {k: device.download(a) for k, a in arrays.items()}
+
+
+def _stepped(stepper, x, states, given, device):
+    captured = _moved(given["captured"], device)
+    ids = stepper.admit(captured, given["source_lengths"]) if captured else None
+    states, y = _moved(states, device), []
+    for one in x.values():
+        out, new = stepper.step(one, states, ids)
+        states = {k: a.copy() for k, a in new.items()}
+        y.append(_host({"y": out.copy()}, device)["y"])
+    return {"y": np.array(y), **{f"final {k}": a for k, a in _host(states, device).items()}}
+
+
+def _outputs(result):
+    return {"y": result.y, **{f"final {k}": a for k, a in result.final.items()}}
+
+
+def _gradients(found, params):
+    groups = {"initial": found.initial, "captured": found.captured, "parameter": params}
+    return {"x": found.x} | {f"{kind} {k}": a for kind, group in groups.items() for k, a in group.items()}
+
+
+def _same(what, found, expected):
+    assert set(found) == set(expected), what
+    for name, array in expected.items():
+        compare.assert_close(found[name], array, 1e-9, f"{what}: {name}")
