@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import count
 from pathlib import Path
 from threading import Thread
 
@@ -27,7 +28,8 @@ _logger = logging.getLogger("nmt.serve")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """One model at work. scores: of validation, as training has left them; per_second: sentences of a first try."""
+    """One model at work. scores: of validation, as training has left them; generation: no other model has this number,
+    whatever its name."""
 
     name: str
     source: str
@@ -38,6 +40,7 @@ class ServedModel:
     updates: int
     parameters: int
     compute_dtype: str
+    generation: int = field(default_factory=count().__next__)
 
     @property
     def about(self) -> dict[str, object]:
@@ -83,7 +86,7 @@ class Models:
                 if (one.source.lower(), one.target.lower()) == wanted and (not name or one.name == name):
                     return one
         known = ", ".join(f"{one.source} to {one.target} ({one.name})" for one in self.all[:10])
-        what = f"{source} to {target}" + (f" by {name}" if name else "")
+        what = f"{source:.40} to {target:.40}" + (f" by {name:.80}" if name else "")
         raise RequestError(400, f"{what} is not supported; there are {known}")
 
     def close(self) -> None:

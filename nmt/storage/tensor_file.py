@@ -38,6 +38,7 @@ _DTYPES = {
     "I8": "i1",
     "U8": "u1",
 }
+_Bytes = mmap.mmap | memoryview
 _LENGTH_BYTES = 8
 _MOST_HEADER_BYTES = 100_000_000
 _MOST_AXES = 8
@@ -80,8 +81,16 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], content: Mappin
     write_bytes(path, save(whole, metadata=metadata), sync=True)
 
 
-def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def map_tensors(
+    path: Path, prefix: str = "", *, private: bool = False
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Map the tensors whose names start with `prefix` into memory, and read the content.
+
+    Args:
+        path: The file.
+        prefix: Of the names of the tensors that are wanted.
+        private: Read the file instead of mapping it: a process that lives long must not see, nor die of, what others
+            write into it.
 
     Returns:
         Views of a private map of the file by their name in it: pages are read when first used and shared with other
@@ -93,7 +102,7 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
     if not path.is_file():
         raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
     try:
-        mapped, start, entries, metadata = _open(path)
+        mapped, start, entries, metadata = _open(path, private)
     except (_MalformedError, OSError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(
@@ -118,21 +127,27 @@ def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, s
         CheckpointError: The file is missing, cut short, damaged, or something else.
     """
     try:
-        mapped, start, entries, metadata = _open(path)
+        mapped, start, entries, metadata = _open(path, private)
     except (_MalformedError, OSError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(f"{path}: must be a whole safetensors file, got {fact}; put back a copy") from error
     return {name: _view(mapped, start, entry) for name, entry in entries.items()}, metadata
 
 
-def _open(path: Path) -> tuple[mmap.mmap, int, dict[str, _Entry], dict[str, str]]:
-    """A file's map, the first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
+def _open(path: Path, private: bool = False) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
+    """A file's map or bytes, the first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size <= _LENGTH_BYTES:
             raise _MalformedError(f"{size} bytes")
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    return mapped, *_read_header(mapped)
+        if not private:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            return mapped, *_read_header(mapped)
+        file.seek(0)
+        whole = memoryview(np.fromfile(file, np.uint8, size))  # large arrays are aligned, as maps are
+    if len(whole) != size:
+        raise _MalformedError(f"{len(whole)} of {size} bytes")
+    return whole, *_read_header(whole)
 
 
 def let_go(tensors: Iterable[np.ndarray]) -> None:
@@ -161,14 +176,14 @@ def _text_checksum(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
-def _read_header(mapped: mmap.mmap) -> tuple[int, dict[str, _Entry], dict[str, str]]:
+def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]]:
     """The first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
     length = int.from_bytes(mapped[:_LENGTH_BYTES], "little")
     start = _LENGTH_BYTES + length
     if length > _MOST_HEADER_BYTES or start > len(mapped):
         raise _MalformedError(f"a header of {length} bytes in a file of {len(mapped)}")
     try:
-        header = json.loads(mapped[_LENGTH_BYTES:start])
+        header = json.loads(bytes(mapped[_LENGTH_BYTES:start]))
     except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, or a number of thousands of digits
         raise _MalformedError("a header that is not JSON") from error
     if not isinstance(header, dict):
@@ -201,7 +216,7 @@ def _entry(name: str, value: Any) -> _Entry:
     return _Entry(dtype, tuple(shape), begin, end)
 
 
-def _view(mapped: mmap.mmap, start: int, entry: _Entry) -> np.ndarray:
+def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:
     """A tensor in the mapped file; a copy only where it is not aligned."""
     count = math.prod(entry.shape)
     if not count:
