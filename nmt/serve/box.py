@@ -85,7 +85,8 @@ class Box:
     def close(self) -> None:
         """End all workers."""
         for worker in self._idle:
-            worker.writer.transport.abort()
+            with suppress(RuntimeError):  # their loop is closed
+                worker.writer.transport.abort()
         self._idle.clear()
         if self._home is not None and self._control is not None:
             self._control.close()

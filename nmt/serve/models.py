@@ -11,8 +11,6 @@ from itertools import count
 from pathlib import Path
 from threading import Thread
 
-import numpy as np
-
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translator import Translator
@@ -21,7 +19,7 @@ from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import ServerSettings
 from nmt.storage.saved_model import load_saved_model
-from nmt.storage.tensor_file import let_go
+from nmt.storage.tensor_file import reading_whole
 
 _logger = logging.getLogger("nmt.serve")
 
@@ -120,25 +118,24 @@ def load_models(settings: ServerSettings) -> Models:
 
 
 def _warm_up(translator: Translator) -> None:
-    """Compile what only some requests need, while others are answered; then the file's parameters have been read."""
+    """Compile what only some requests need, while others are answered."""
     try:
         translator.translate_nbest(["."], n_best=2, beam_size=5, details=True)
         translator.session(".").complete("")
     except NMTError:
         pass  # whoever asks for it is told
-    params = getattr(translator.model, "params", {})
-    let_go(one for one in params.values() if isinstance(one, np.ndarray))
 
 
 def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
-    saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
-    translator = Translator.load(
-        path,
-        threads=settings.threads,
-        checkpoint=settings.checkpoint,
-        compute_dtype=settings.compute_dtype,
-        cells=settings.cells,
-    )
+    with reading_whole():
+        saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
+        translator = Translator.load(
+            path,
+            threads=settings.threads,
+            checkpoint=settings.checkpoint,
+            compute_dtype=settings.compute_dtype,
+            cells=settings.cells,
+        )
     translator.check_no_factors(str(path))
     config = translator.config
     name = config.name

@@ -43,10 +43,7 @@ async def body_parts(request: Request, service: Service, most: int | None = None
     beyond `most` bytes, 408 where it comes too slowly, 429 and 503 where too much is in memory."""
     limits = service.settings.limits
     most = limits.body_bytes if most is None else most
-    too_much = RequestError(413, f"body: must have at most {most:,} bytes, got more; send less at a time")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > most:
-        raise too_much
+    check_length(request, most)
     room: Room | None = request.scope.get("nmt.room")
     size, more = 0, True
     end = asyncio.get_running_loop().time() + limits.body_seconds
@@ -64,10 +61,21 @@ async def body_parts(request: Request, service: Service, most: int | None = None
         more = message.get("more_body", False)
         size += len(part)
         if size > most:
-            raise too_much
+            raise _too_much(most)
         if room is not None:
             room.add(len(part))
         yield part
+
+
+def check_length(request: Request, most: int) -> None:
+    """Refuse a body of which the head says that it is too long. Raises RequestError: 413."""
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > most:
+        raise _too_much(most)
+
+
+def _too_much(most: int) -> RequestError:
+    return RequestError(413, f"body: must have at most {most:,} bytes, got more; send less at a time")
 
 
 async def read_body(request: Request, service: Service, most: int | None = None) -> bytes:
@@ -103,6 +111,8 @@ async def read_multipart(request: Request, service: Service, most: int | None = 
     from starlette.formparsers import MultiPartException, MultiPartParser
 
     arrive(request, service)
+    most = service.settings.limits.file_bytes if most is None else most
+    check_length(request, most)
     kind = request.headers.get("content-type", "")
     if not kind.startswith("multipart/form-data"):
         raise RequestError(400, "body: must be multipart/form-data with a file, got another kind")
@@ -110,7 +120,7 @@ async def read_multipart(request: Request, service: Service, most: int | None = 
         raise RequestError(400, f"body: must be UTF-8, got {charset[1]:.40}; send UTF-8")
 
     async def pieces() -> AsyncGenerator[bytes, None]:
-        async for part in body_parts(request, service, service.settings.limits.file_bytes if most is None else most):
+        async for part in body_parts(request, service, most):
             for at in range(0, len(part), _PARSED):
                 yield part[at : at + _PARSED]
                 await asyncio.sleep(0)  # the parser is Python: others go on between pieces

@@ -117,7 +117,6 @@ def load_saved_model(
     *,
     task: Literal["translation", "lm"] | None = None,
     cells: Sequence[str] = (),
-    private: bool = False,
 ) -> SavedModel:
     """Read a model folder, or a file of nmt-bundle.
 
@@ -127,14 +126,13 @@ def load_saved_model(
             where there is no best yet.
         task: What it must have learned; None where that does not matter.
         cells: Names of modules whose cells may be imported for it when it is built: `my_cells`.
-        private: Read its parameters instead of mapping them: who overwrites the file then harms nobody.
 
     Raises:
         CheckpointError: It is missing, damaged, of another task, or its parts do not fit one another.
         ConfigError: Its settings were changed into something impossible, or `cells` are no names.
     """
     allowed = check_allowed(cells)
-    saved = (_read_bundle if path.is_file() else _read_folder)(path, checkpoint, private)
+    saved = _read_bundle(path, checkpoint) if path.is_file() else _read_folder(path, checkpoint)
     saved = replace(saved, cells=allowed)
     if task not in (None, saved.config.task):
         kinds = {"translation": "a translator", "lm": "a language model"}
@@ -195,11 +193,11 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
-def _read_folder(folder: Path, checkpoint: str | None, private: bool) -> SavedModel:
+def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
     """Read a folder that nmt-train wrote; see `load_saved_model`."""
     config = load_folder_config(folder)
     path = find_checkpoint(folder, checkpoint)
-    params, content = map_tensors(path, PARAMS_PREFIX, private=private)
+    params, content = map_tensors(path, PARAMS_PREFIX)
     check_settings(folder / CONFIG_NAME, config, path, content)
     digest = content.get("subwords")
     src, tgt = load_subwords(folder, joint=config.data.subwords.joint, digest=digest, of=path)
@@ -207,12 +205,12 @@ def _read_folder(folder: Path, checkpoint: str | None, private: bool) -> SavedMo
     return SavedModel(path, config, src, tgt, params, content, shortlist, load_length_model(folder / LENGTHS_NAME))
 
 
-def _read_bundle(path: Path, checkpoint: str | None, private: bool) -> SavedModel:
+def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     """Read a file of nmt-bundle; see `load_saved_model`."""
     from nmt.config import config_from_dict
 
     try:
-        tensors, content = map_tensors(path, private=private)
+        tensors, content = map_tensors(path)
     except CheckpointError as error:
         if path.suffix == BUNDLE_SUFFIX:
             raise

@@ -10,7 +10,9 @@ import json
 import math
 import mmap
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ _DTYPES = {
     "U8": "u1",
 }
 _Bytes = mmap.mmap | memoryview
+_is_whole = ContextVar("_is_whole", default=False)
 _LENGTH_BYTES = 8
 _MOST_HEADER_BYTES = 100_000_000
 _MOST_AXES = 8
@@ -81,20 +84,13 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], content: Mappin
     write_bytes(path, save(whole, metadata=metadata), sync=True)
 
 
-def map_tensors(
-    path: Path, prefix: str = "", *, private: bool = False
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Map the tensors whose names start with `prefix` into memory, and read the content.
-
-    Args:
-        path: The file.
-        prefix: Of the names of the tensors that are wanted.
-        private: Read the file instead of mapping it: a process that lives long must not see, nor die of, what others
-            write into it.
 
     Returns:
         Views of a private map of the file by their name in it: pages are read when first used and shared with other
-        processes; writing into a view changes neither the file nor them. The content that `write_tensors` was given.
+        processes; writing into a view changes neither the file nor them. Within `reading_whole`, arrays that were read.
+        The content that `write_tensors` was given.
 
     Raises:
         CheckpointError: The file is missing, cut short, damaged, or not one of ours.
@@ -102,7 +98,7 @@ def map_tensors(
     if not path.is_file():
         raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
     try:
-        mapped, start, entries, metadata = _open(path, private)
+        mapped, start, entries, metadata = _open(path)
     except (_MalformedError, OSError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(
@@ -127,44 +123,39 @@ def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, s
         CheckpointError: The file is missing, cut short, damaged, or something else.
     """
     try:
-        mapped, start, entries, metadata = _open(path, private)
+        mapped, start, entries, metadata = _open(path)
     except (_MalformedError, OSError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(f"{path}: must be a whole safetensors file, got {fact}; put back a copy") from error
     return {name: _view(mapped, start, entry) for name, entry in entries.items()}, metadata
 
 
-def _open(path: Path, private: bool = False) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
+@contextmanager
+def reading_whole() -> Iterator[None]:
+    """Read files within the block instead of mapping them. A process that lives long needs that: what others write into
+    a mapped file would change its numbers, and one that is cut short would kill it (SIGBUS)."""
+    token = _is_whole.set(True)
+    try:
+        yield
+    finally:
+        _is_whole.reset(token)
+
+
+def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
     """A file's map or bytes, the first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size <= _LENGTH_BYTES:
             raise _MalformedError(f"{size} bytes")
-        if not private:
+        if not _is_whole.get():
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             return mapped, *_read_header(mapped)
         file.seek(0)
-        whole = memoryview(np.fromfile(file, np.uint8, size))  # large arrays are aligned, as maps are
-    if len(whole) != size:
-        raise _MalformedError(f"{len(whole)} of {size} bytes")
-    return whole, *_read_header(whole)
-
-
-def let_go(tensors: Iterable[np.ndarray]) -> None:
-    """Memory that mapped tensors have been read into is the system's again; what is read later is read from the file.
-    For whoever has made other numbers of them and has written into none: the tensors cannot be written from now on."""
-    maps: dict[int, mmap.mmap] = {}
-    for tensor in tensors:
-        base: Any = tensor
-        while isinstance(base, np.ndarray) and base.base is not None:
-            base = base.base
-        base = base.obj if isinstance(base, memoryview) else base
-        if isinstance(base, mmap.mmap):
-            tensor.flags.writeable = False
-            maps[id(base)] = base
-    if wish := getattr(mmap, "MADV_DONTNEED", None):  # not on Windows
-        for one in maps.values():
-            one.madvise(wish)
+        whole = np.empty(size, np.uint8)
+        got = file.readinto(whole.data)
+    if got != size or path.stat().st_size != size:
+        raise _MalformedError(f"{got} of {size} bytes, being written")
+    return whole.data, *_read_header(whole.data)
 
 
 def tensor_checksum(tensor: np.ndarray) -> int:
