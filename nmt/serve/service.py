@@ -33,7 +33,7 @@ _SMALL, _SMALL_MARKUP = 2_000, 200
 """Characters up to which plain texts, and texts with markup, are cut by the loop that answers everybody."""
 _FEW_MARKS = 40
 """Marks and placeholders of a text up to which it also joins translations."""
-_SECONDS = 2.0
+_SECONDS, _CHARACTERS_A_SECOND = 1.0, 25_000
 """Of the processor, that any text may take in the box; long ones may take more."""
 
 
@@ -146,7 +146,9 @@ class Service:
             sentences = [one for passage in passages for one in passage.sentences]
             return Cut([(one.needs_detail, one.asked) for one in sentences], passages, characters)
         language = None if splitter is None else model.source
-        job = Job("cut", (texts, wanted.markup, language, wanted.ignored), "q", _SECONDS + characters / 20_000)
+        job = Job(
+            "cut", (texts, wanted.markup, language, wanted.ignored), "q", _SECONDS + characters / _CHARACTERS_A_SECOND
+        )
         pieces = await self.box.run(job, client)
         rows = [(needed, asked) for piece in pieces if isinstance(piece, list) for needed, asked in piece]
         return Cut(rows, b"".join(piece for piece in pieces if isinstance(piece, bytes)), characters)
@@ -160,7 +162,7 @@ class Service:
             if sum(len(one.marks) + len(one.placeholders) for one in sentences) * count <= _FEW_MARKS:
                 return joined(cut.passages, found, count, distinct)
         packed = pickle.dumps(cut.passages) if isinstance(cut.passages, list) else cut.passages
-        seconds = _SECONDS + cut.characters * count / 20_000
+        seconds = _SECONDS + cut.characters * count / _CHARACTERS_A_SECOND
         return await self.box.run(Job("join", (packed, found, count, distinct), "q", seconds), client)
 
     async def ask(self, model: ServedModel, sentences: list[str], ask: Ask, client: str) -> list[list[Translation]]:
