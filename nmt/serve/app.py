@@ -151,6 +151,11 @@ class Around:
                 await response(scope, receive, sending)
             else:
                 await self._app(scope, receive, sending)
+        except asyncio.CancelledError:  # the server ends, and has waited long enough
+            if not started:
+                await _refusal(scope, RequestError(503, "server: is ending; try again later", 5))(
+                    scope, receive, sending
+                )
         except Exception as error:
             if not isinstance(error, RequestError):
                 _logger.exception("request %s has failed", name.decode())
@@ -210,6 +215,7 @@ def make_app(service: Service) -> Starlette:
         finally:
             watch.cancel()
             tidying.cancel()
+            await app.state.documents.end()
             await asyncio.to_thread(service.models.close)
             service.box.close()
 

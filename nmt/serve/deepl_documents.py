@@ -89,6 +89,13 @@ class Documents:
             self._in_work += Counter()  # drops clients with none
         found.characters = service.gate.used(client) - before
 
+    async def end(self) -> None:
+        """Leave those in work: nobody can fetch them any more."""
+        tasks = [one.task for one in self._all if one.task is not None and not one.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def get(self, name: str, key: str) -> _Document:
         """Raises RequestError: 404 for one that is not there, or has another key."""
         found = self._all.get(name)

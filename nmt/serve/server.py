@@ -25,7 +25,7 @@ _logger = logging.getLogger("nmt.serve")
 
 _KEEP_ALIVE = 75
 """Seconds for which an idle connection is kept: longer than the 60 of a usual proxy, which would else lose requests."""
-_GRACE = 120
+_GRACE = 30
 """Seconds after SIGTERM in which requests that have begun are answered."""
 
 

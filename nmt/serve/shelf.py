@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -17,6 +17,9 @@ class Shelf(Generic[T]):
         self._bytes = 0
         self._all: dict[str, tuple[str, T, int]] = {}
         self._of: dict[str, OrderedDict[str, int]] = {}  # bytes by client and name, the oldest first
+
+    def __iter__(self) -> Iterator[T]:
+        return (one for _, one, _ in list(self._all.values()))
 
     def __len__(self) -> int:
         return len(self._all)
