@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from nmt.errors import CheckpointError
-from nmt.storage.tensor_file import map_tensors, reading_whole, write_tensors
+from nmt.storage.tensor_file import MappedFile, map_tensors, reading_whole, write_tensors
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -44,6 +44,24 @@ def test_files_that_are_read_whole_may_be_overwritten(path):
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(tensors[name], array)
         assert tensors[name].flags.aligned and mapped[name].dtype == array.dtype
+
+
+def test_a_mapped_file_that_was_written_into_is_told(path):
+    mapped = MappedFile(path)
+    mapped.check_unchanged()
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    first = path.with_name("first")
+    path.rename(first)
+    other.rename(path)  # another file in its place
+    mapped.check_unchanged()
+    first.rename(path)
+    with path.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(CheckpointError, match="written into"):
+        mapped.check_unchanged()
+    path.unlink()
+    mapped.check_unchanged()
 
 
 def test_what_is_read_is_what_the_library_reads(path):

@@ -17,6 +17,7 @@ from nmt.inference.details import ranked_by_agreement
 from nmt.inference.generator import ScoredLine
 from nmt.inference.translation import CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.inference.translator import Translator, Wishes
+from tests import saved_models
 from tests.train import fake_model
 
 WORDS = [f"w{n}" for n in range(30)]
@@ -182,3 +183,17 @@ def test_former_places_have_the_same_classes() -> None:
     for former, name in (("translator", "Wishes"), ("translation", "SearchSettings"), ("generator", "Generator")):
         now = import_module(f"nmt.inference.{former}")
         assert getattr(import_module(f"nmt.{former}"), name) is getattr(now, name)
+
+
+def test_a_model_that_is_written_into_is_told_or_does_not_matter(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    saved_models.write_folder(folder, seed=6)
+    mapped, own = Translator.load(folder), Translator.load(folder, share=False)
+    before = own.translate(["kara"])
+    assert mapped.translate(["kara"]) == before
+    file = folder / "best.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-400] + bytes(400))
+    with pytest.raises(CheckpointError, match="written into"):
+        mapped.translate(["kara"])
+    assert own.translate(["kara"]) == before

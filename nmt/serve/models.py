@@ -127,15 +127,17 @@ def _warm_up(translator: Translator) -> None:
 
 
 def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
+    # Read twice, and freed once: this is for what the file says of the model.
     with reading_whole():
         saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
-        translator = Translator.load(
-            path,
-            threads=settings.threads,
-            checkpoint=settings.checkpoint,
-            compute_dtype=settings.compute_dtype,
-            cells=settings.cells,
-        )
+    translator = Translator.load(
+        path,
+        threads=settings.threads,
+        checkpoint=settings.checkpoint,
+        compute_dtype=settings.compute_dtype,
+        cells=settings.cells,
+        share=False,
+    )
     translator.check_no_factors(str(path))
     config = translator.config
     name = config.name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -139,6 +140,27 @@ def reading_whole() -> Iterator[None]:
         yield
     finally:
         _is_whole.reset(token)
+
+
+class MappedFile:
+    """A file whose tensors are mapped, as it is now: to be asked now and then whether it still is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._then = path, os.stat(path)
+
+    def check_unchanged(self) -> None:
+        """Raise CheckpointError where somebody has written into the file. One that a rename has put in its place is
+        another file, and harms nothing."""
+        try:
+            now = os.stat(self._path)
+        except OSError:
+            return  # removed: what is mapped stays
+        same_file = (now.st_dev, now.st_ino) == (self._then.st_dev, self._then.st_ino)
+        if same_file and (now.st_size, now.st_mtime_ns) != (self._then.st_size, self._then.st_mtime_ns):
+            raise CheckpointError(
+                f"{self._path}: must stay as it is while its model is in use, got one that was written into; load the "
+                "model anew, and replace files by a rename (mv)"
+            )
 
 
 def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
