@@ -177,7 +177,7 @@ def _refusal(scope: Scope, error: Exception) -> Response:
     found = error if isinstance(error, RequestError) else RequestError(500, "server: has failed; its log says why")
     key = "message" if scope["path"].startswith("/v2/") else "error"
     headers = dict(found.headers)
-    if found.status in (408, 413):  # the rest of the body is not read
+    if scope["method"] == "POST" and "nmt.whole" not in scope:  # the rest of the body is not read
         headers["Connection"] = "close"
     return CompactJSON({key: found.message}, status_code=found.status, headers=headers)
 

@@ -65,6 +65,7 @@ async def body_parts(request: Request, service: Service, most: int | None = None
         if room is not None:
             room.add(len(part))
         yield part
+    request.scope["nmt.whole"] = True
 
 
 def check_length(request: Request, most: int) -> None:
