@@ -459,3 +459,37 @@ def test_sessions_end_with_their_model(tmp_path):
     assert made == ["s", "s"] and len(sessions._kept) == 0
     sessions._complete(model(2), "b", "s", "t", 1)
     assert len(made) == 3 and len(sessions._kept) == 1
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.po", b'msgid ""\nmsgstr "Content-Type: text/plain; charset=rot13\\n"\n\nmsgid "a"\nmsgstr ""\n'),
+        ("a.docx", docx(f"<w:document {W}>{'<w:p>' * 1_000}<w:r><w:t>a</w:t></w:r>{'</w:p>' * 1_000}</w:document>")),
+        ("a.docx", b"PK nothing"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_a_mistake_of_its_sender(attacked, name, content):
+    """A18: these were 500."""
+    body, head = multipart(name, content, source="en", target="de")
+    status, _, told = attacked.ask("/translate_file", body, head | key("other"))
+    assert status in (200, 400) and b"\n" not in told
+
+
+def test_a_large_glossary_is_looked_up_and_not_searched(folder):
+    """A14: each text was compared with each entry."""
+    from nmt import Translator
+    from nmt.serve.engine import Engine
+
+    engine = Engine(Translator.load(folder))
+    try:
+        entries = [("kara mo", "b"), ("mo", "c"), ("kara", "a"), ("Kara  MO", "d"), ("ara", "x"), ("none of it", "y")]
+        glossary = (*entries, *((f"word{n} kara", "z") for n in range(1000)))
+        looks = []
+        real = engine.translator.phrases_for
+        engine.translator.phrases_for = lambda text, given: looks.append(len(given)) or real(text, given)
+        for text in ("kara mo", "mo kara", "nothing", "", "KARA mo mo."):
+            assert engine._phrases_for(text, glossary) == real(text, glossary)
+        assert max(looks) <= 5
+    finally:
+        engine.close()
