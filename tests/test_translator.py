@@ -14,6 +14,7 @@ from nmt.evaluate import sentence_utility
 from nmt.inference.details import ranked_by_agreement
 from nmt.inference.translation import CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.inference.translator import Translator, Wishes
+from tests import saved_models
 from tests.train import fake_model
 
 WORDS = [f"w{n}" for n in range(30)]
@@ -158,3 +159,17 @@ def test_what_prints_says_what_it_is(translator: Translator) -> None:
     shown = repr(translator)
     assert shown.startswith("Translator(xx -> yy, ")
     assert shown.endswith(", threads=1)")
+
+
+def test_a_model_that_is_written_into_is_told_or_does_not_matter(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    saved_models.write_folder(folder, seed=6)
+    mapped, own = Translator.load(folder), Translator.load(folder, share=False)
+    before = own.translate(["kara"])
+    assert mapped.translate(["kara"]) == before
+    file = folder / "best.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-400] + bytes(400))
+    with pytest.raises(CheckpointError, match="written into"):
+        mapped.translate(["kara"])
+    assert own.translate(["kara"]) == before

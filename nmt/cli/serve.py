@@ -46,6 +46,9 @@ from nmt.cli.path_types import InputPath
 )
 @click.option("--max-waiting", type=click.IntRange(1), default=20_000, help="Sentences that may wait; then 503.")
 @click.option("--timeout", metavar="SECONDS", type=FiniteRange(0), default=300.0, help="For a request; 0 is no limit.")
+@click.option(
+    "--file-timeout", metavar="SECONDS", type=FiniteRange(0), default=3600.0, help="For a request with a file."
+)
 @click.option("--log-texts", is_flag=True, help="Write source texts into the log, too.")
 @cells_option()
 @version_option()
@@ -90,6 +93,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
         body_bytes=options["max_body"],
         file_bytes=options["max_file"],
         seconds=options["timeout"],
+        file_seconds=options["file_timeout"],
         waiting=options["max_waiting"],
     )
     run(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -35,6 +36,7 @@ from nmt.notices import Notices
 from nmt.rnn.devices import choose_device
 from nmt.storage.model_folder import subwords_digest
 from nmt.storage.saved_model import load_language_model, load_saved_model
+from nmt.storage.tensor_file import MappedFile, reading_whole
 
 __all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
 
@@ -60,6 +62,8 @@ class Translator(TranslationPipeline):
         language_model: Over the same target subwords, for lm_weight.
     """
 
+    _mapped: MappedFile | None = None
+
     @classmethod
     def load(
         cls,
@@ -71,10 +75,12 @@ class Translator(TranslationPipeline):
         device: str | None = None,
         lm: str | Path | Literal[False] | None = None,
         cells: Sequence[str] = (),
+        share: bool = True,
     ) -> Translator:
         """Load a model from the folder that nmt-train wrote, or from the file that nmt-bundle made of it.
 
-        Parameters are mapped into memory, not read: several processes share one copy.
+        Parameters are mapped into memory, not read: several processes share one copy. Files of a model in use are
+        replaced by a rename (`mv`), not written into.
 
         Args:
             model_dir: The folder or file.
@@ -89,6 +95,8 @@ class Translator(TranslationPipeline):
                 configured one, False none. It computes in the same way and place.
             cells: Names of modules, `my_cells`, whose cells the model may name: their code is imported and runs. What
                 lies below a module is allowed with it.
+            share: False reads the files instead of mapping them, for a process that lives long: whatever becomes of
+                them then, the model stays as it was loaded.
 
         Raises:
             DeviceError: There is no usable GPU, and the device is `cuda`.
@@ -98,12 +106,13 @@ class Translator(TranslationPipeline):
                 names a cell that is not allowed.
         """
         check_loading(threads, checkpoint, compute_dtype, device)
-        saved = load_saved_model(model_dir, checkpoint, task="translation", cells=cells)
-        where = choose_device(device or saved.config.device)
-        model, prior = saved.build(compute_dtype, where), None
-        path = saved.config.decoding.lm if lm is None else lm
-        if path is not None and path is not False:
-            prior = load_language_model(path, saved, compute_dtype, where)
+        with nullcontext() if share else reading_whole():
+            saved = load_saved_model(model_dir, checkpoint, task="translation", cells=cells)
+            where = choose_device(device or saved.config.device)
+            model, prior = saved.build(compute_dtype, where), None
+            path = saved.config.decoding.lm if lm is None else lm
+            if path is not None and path is not False:
+                prior = load_language_model(path, saved, compute_dtype, where)
         num_threads = resolve_threads(threads, saved.config)
         found = cls(
             model,
@@ -116,6 +125,7 @@ class Translator(TranslationPipeline):
             language_model=prior,
         )
         found.place = str(model_dir)
+        found._mapped = MappedFile(saved.path) if share else None
         return found
 
     def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
@@ -171,6 +181,7 @@ class Translator(TranslationPipeline):
                 sentence's candidates; a detail has those of the whole vocabulary.
 
         Raises:
+            CheckpointError: Somebody has written into the model's file.
             ConfigError: A setting is not what configs/reference.yaml allows, the settings do not go together, or the
                 model lacks what they need.
             DataError: The wishes are for more or fewer sentences.
@@ -182,6 +193,8 @@ class Translator(TranslationPipeline):
         from nmt.decode import search
 
         sentences = checked_texts("Translator", "sentences", sentences)
+        if self._mapped is not None:
+            self._mapped.check_unchanged()
         n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
         model = self.model_with(settings.get("lm_weight"))

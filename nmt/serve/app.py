@@ -21,7 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nmt.errors import NMTError
 from nmt.serve import cat_tools, deepl, deepl_documents, libretranslate, own_routes
 from nmt.serve.errors import RequestError
-from nmt.serve.log import log_request
+from nmt.serve.log import LoopErrors, log_request
+from nmt.serve.memory import give_back
 from nmt.serve.openapi import openapi, spec_page
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON
@@ -47,6 +48,7 @@ _CORS = [
     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
     (b"access-control-expose-headers", b"Retry-After, X-Request-Id"),
 ]
+_TIDY_SECONDS, _TIDY_BYTES = 5.0, 16 * 2**20
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
 
 
@@ -105,6 +107,8 @@ ROUTES = [
 # Most requests are for a path that is written out, which is looked up: a router tries one expression after another, and
 # wraps each handler in two more functions.
 _BY_PATH = {(route.path, method): route for route in ROUTES if "{" not in route.path for method in route.methods or ()}
+_HOSTLESS = "1.0"
+"""The version of HTTP that knows no Host (RFC 9112, section 3.2)."""
 _PATHS = {path for path, _ in _BY_PATH}
 
 
@@ -123,6 +127,9 @@ class Around:
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         name = given if given and _REQUEST_ID.fullmatch(given) else b"%016x" % random.getrandbits(64)
         started = False
+        # One slash at the end of a path is the same path: nobody is sent elsewhere, which would be to a given Host.
+        if scope["path"] not in _PATHS and scope["path"][:-1] in _PATHS and scope["path"].endswith("/"):
+            scope["path"] = scope["path"][:-1]
 
         async def sending(message: Message) -> None:
             nonlocal status, started
@@ -134,6 +141,9 @@ class Around:
         measures = self._service.measures
         measures.in_flight.inc()
         try:
+            hosts = sum(name == b"host" for name, _ in scope["headers"])
+            if hosts != 1 and (hosts or scope["http_version"] != _HOSTLESS):
+                raise RequestError(400, f"Host: must be given once, got {hosts} of it")
             if scope["method"] == "OPTIONS":
                 await Response(status_code=204)(scope, receive, sending)
             elif (route := _BY_PATH.get((scope["path"], scope["method"]))) is not None:
@@ -141,6 +151,11 @@ class Around:
                 await response(scope, receive, sending)
             else:
                 await self._app(scope, receive, sending)
+        except asyncio.CancelledError:  # the server ends, and has waited long enough
+            if not started:
+                await _refusal(scope, RequestError(503, "server: is ending; try again later", 5))(
+                    scope, receive, sending
+                )
         except Exception as error:
             if not isinstance(error, RequestError):
                 _logger.exception("request %s has failed", name.decode())
@@ -148,6 +163,8 @@ class Around:
                 raise
             await _refusal(scope, error)(scope, receive, sending)
         finally:
+            if (room := scope.get("nmt.room")) is not None:
+                room.leave()
             seconds = time.perf_counter() - began
             measures.in_flight.dec()
             measures.answered(route_of(scope), status, seconds)
@@ -160,7 +177,7 @@ def _refusal(scope: Scope, error: Exception) -> Response:
     found = error if isinstance(error, RequestError) else RequestError(500, "server: has failed; its log says why")
     key = "message" if scope["path"].startswith("/v2/") else "error"
     headers = dict(found.headers)
-    if found.status in (408, 413):  # the rest of the body is not read
+    if scope["method"] == "POST" and "nmt.whole" not in scope:  # the rest of the body is not read
         headers["Connection"] = "close"
     return CompactJSON({key: found.message}, status_code=found.status, headers=headers)
 
@@ -190,12 +207,17 @@ def make_app(service: Service) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(LoopErrors())
         watch = asyncio.ensure_future(_reloading(service))
+        tidying = asyncio.ensure_future(_tidying(service))
         try:
             yield
         finally:
             watch.cancel()
+            tidying.cancel()
+            await app.state.documents.end()
             await asyncio.to_thread(service.models.close)
+            service.box.close()
 
     async def request_error(request: Request, error: Exception) -> Response:
         return _refusal(request.scope, error)
@@ -205,11 +227,23 @@ def make_app(service: Service) -> Starlette:
         lifespan=lifespan,
         exception_handlers={404: _known_error, 405: _known_error, RequestError: request_error},
     )
+    app.router.redirect_slashes = False
     app.add_middleware(Around, service=service)
     state: Any = app.state
-    state.service, state.glossaries, state.sessions = service, deepl.Glossaries(), own_routes.Sessions()
+    state.service, state.glossaries = service, deepl.Glossaries()
     state.documents = deepl_documents.Documents()
     return app
+
+
+async def _tidying(service: Service) -> None:
+    """Give memory back to the system when large bodies have come and gone."""
+    largest = 0
+    while True:
+        await asyncio.sleep(_TIDY_SECONDS)
+        largest = max(largest, service.bodies.most_since())
+        if largest > _TIDY_BYTES and service.bodies.total < _TIDY_BYTES:
+            largest = 0
+            await asyncio.to_thread(give_back)
 
 
 async def _reloading(service: Service) -> None:

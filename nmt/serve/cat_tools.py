@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nmt.documents import read_passage
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.libretranslate import enter, service_of
-from nmt.serve.service import Wanted
-from nmt.serve.web import CompactJSON, count_field, parse_json, read_body, read_fields, text_field, while_connected
+from nmt.serve.models import ServedModel
+from nmt.serve.service import Service, Wanted
+from nmt.serve.web import (
+    CompactJSON,
+    arrive,
+    count_field,
+    name_field,
+    parse_json,
+    read_body,
+    read_fields,
+    text_field,
+    while_connected,
+)
 
 
 async def opus_cat(request: Request) -> Response:
@@ -25,7 +33,7 @@ async def opus_cat(request: Request) -> Response:
     service.check([text])
     source, target = text_field(fields, "srcLangCode"), text_field(fields, "trgLangCode")
     names = {one.name for one in service.models.all}
-    tag = fields.get("modelTag")
+    tag = name_field(fields, "modelTag")
     model, _ = await service.pair(source, target, [text], tag if tag in names else None)
     found = await while_connected(request, service.translate(model, [text], Wanted(), client))
     request.scope["nmt.texts"] = [text]
@@ -50,6 +58,7 @@ async def open_nmt(request: Request) -> Response:
     """POST /translator/translate: a list of sources; `id` is the number of a model. The answer is a list for each rank
     of the translations of all sources, as that server's (onmt/bin/server.py) is."""
     service = service_of(request)
+    arrive(request, service)
     given = parse_json(await read_body(request, service))
     client = enter(request, {})
     if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
@@ -64,20 +73,37 @@ async def open_nmt(request: Request) -> Response:
     if number >= len(models):
         raise RequestError(400, f"id: must be the number of a model, 0 to {len(models) - 1}, got {number}")
     service.check(texts, count - 1)
-    passages = [read_passage(text) for text in texts]
-    sentences = [one for passage in passages for one in passage.sentences]
-    ask = Ask(count, any(one.needs_detail for one in sentences))
-    work = service.ask(models[number], [one.asked for one in sentences], ask, client)
-    found = iter(await while_connected(request, work))
-    service.count(models[number], sentences, client, sum(map(len, texts)))
-    own = [[next(found) for _ in passage.sentences] for passage in passages]
-    ranks: list[list[dict[str, Any]]] = [[] for _ in range(count)]
-    for text, passage, translations in zip(texts, passages, own, strict=True):
-        for rank, rows in enumerate(ranks):
-            chosen = [ts[min(rank, len(ts) - 1)] for ts in translations]
-            score = sum(t.score for t in chosen)
-            rows.append({"src": text, "tgt": passage.joined(chosen), "n_best": count, "pred_score": score})
-    return CompactJSON(ranks)
+    found = await while_connected(request, _ranked(service, models[number], texts, count, client))
+    return CompactJSON(
+        [
+            [
+                {"src": text, "tgt": own[rank][0], "n_best": count, "pred_score": own[rank][1]}
+                for text, own in zip(texts, found, strict=True)
+            ]
+            for rank in range(count)
+        ]
+    )
+
+
+async def _ranked(
+    service: Service, model: ServedModel, texts: list[str], count: int, client: str
+) -> list[list[tuple[str, float]]]:
+    """Of each text its translations of each rank, with the sum of their sentences' scores."""
+    async with service.in_time(service.settings.limits.seconds):
+        cuts = [await service.cut(model, [text], Wanted(split=False), client) for text in texts]
+        rows = [row for cut in cuts for row in cut.rows]
+        found = await service.in_pieces(
+            model, [asked for _, asked in rows], Ask(count, any(needed for needed, _ in rows)), client
+        )
+        results, at = [], 0
+        for cut in cuts:
+            own = found[at : at + len(cut.rows)]
+            at += len(own)
+            (ranks,) = await service.join(cut, own, count, client, distinct=False)
+            scores = [sum(ts[min(rank, len(ts) - 1)].score for ts in own) for rank in range(count)]
+            results.append(list(zip(ranks, scores, strict=True)))
+    service.count(model, rows, client, sum(map(len, texts)))
+    return results
 
 
 async def open_nmt_models(request: Request) -> Response:

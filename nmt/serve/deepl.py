@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,10 +17,15 @@ from nmt.serve.libretranslate import enter, service_of
 from nmt.serve.models import base
 from nmt.serve.names import language_name
 from nmt.serve.service import Wanted
-from nmt.serve.web import CompactJSON, read_fields, text_field, texts_field, while_connected
+from nmt.serve.shelf import Shelf
+from nmt.serve.web import CompactJSON, name_field, read_fields, text_field, texts_field, while_connected
 
-_MOST_GLOSSARIES = 1000
 _MOST_ENTRIES = 10_000
+_MOST_OF_CLIENT, _MOST_BYTES_OF_CLIENT = 100, 8 * 2**20
+_MOST_BYTES = 64 * 2**20
+_MOST_LINE = 2_000
+_BYTES_OF_ENTRY = 160
+"""That an entry takes in memory beyond its letters."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +55,26 @@ class Glossary:
 
 
 class Glossaries:
-    """All of them; where there are too many, the oldest goes."""
+    """Those of all clients. A client that has too many must remove some; where all together are too large, the oldest
+    of the client with most goes."""
 
     def __init__(self) -> None:
-        self._all: OrderedDict[str, Glossary] = OrderedDict()
+        self._all: Shelf[Glossary] = Shelf(_MOST_BYTES, 10_000)
 
     def add(self, one: Glossary) -> None:
-        """Keep one."""
-        self._all[one.id] = one
-        while len(self._all) > _MOST_GLOSSARIES:
-            self._all.popitem(last=False)
+        """Keep one. Raises RequestError where its client has too many."""
+        size = sum(2 * len(a) + 2 * len(b) + _BYTES_OF_ENTRY for a, b in one.entries)
+        if len(self.of(one.client)) >= _MOST_OF_CLIENT or self._all.bytes_of(one.client) + size > _MOST_BYTES_OF_CLIENT:
+            raise RequestError(
+                400,
+                f"glossaries: must be at most {_MOST_OF_CLIENT} of a client, and {_MOST_BYTES_OF_CLIENT >> 20} MiB, "
+                "got more; remove some",
+            )
+        self._all.put(one.client, one.id, one, size)
 
     def of(self, client: str) -> list[Glossary]:
         """A client's own."""
-        return [one for one in self._all.values() if one.client == client]
+        return self._all.of(client)
 
     def get(self, client: str, name: str) -> Glossary:
         """One of a client's own. Raises RequestError."""
@@ -75,7 +85,7 @@ class Glossaries:
 
     def remove(self, client: str, name: str) -> None:
         """Forget one. Raises RequestError."""
-        del self._all[self.get(client, name).id]
+        self._all.pop(self.get(client, name).id)
 
 
 async def deepl_fields(request: Request) -> tuple[dict[str, Any], str]:
@@ -100,7 +110,7 @@ async def translate(request: Request) -> Response:
     markup = text_field(fields, "tag_handling", "") or "text"
     if markup not in ("text", "html", "xml"):
         raise RequestError(400, f"tag_handling: must be html or xml, got {markup[:40]!r}")
-    model, _ = await service.pair(source, target, texts, fields.get("model"))
+    model, _ = await service.pair(source, target, texts, name_field(fields, "model"))
     entries: tuple[tuple[str, str], ...] = ()
     if name := fields.get("glossary_id"):
         entries = request.app.state.glossaries.get(client, str(name)).entries
@@ -157,7 +167,7 @@ async def glossaries(request: Request) -> Response:
     service_of(request).models.find(source, target)
     entries = _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    one = Glossary(secrets.token_hex(16), client, text_field(fields, "name"), source, target, now, entries)
+    one = Glossary(secrets.token_hex(16), client, text_field(fields, "name")[:1000], source, target, now, entries)
     kept.add(one)
     return CompactJSON(one.about, status_code=201)
 
@@ -168,8 +178,11 @@ def _entries(text: str, form: str) -> tuple[tuple[str, str], ...]:
 
     if form not in ("tsv", "csv"):
         raise RequestError(400, f"entries_format: must be tsv or csv, got {form[:40]!r}")
-    rows = csv.reader(text.splitlines()) if form == "csv" else (line.split("\t") for line in text.splitlines())
+    lines = text.splitlines()
+    rows = csv.reader(lines) if form == "csv" else (line.split("\t", 2) for line in lines)
     found = []
+    if any(len(line) > _MOST_LINE for line in lines):
+        raise RequestError(400, f"entries: must have at most {_MOST_LINE:,} characters a line, got a longer one")
     for number, row in enumerate(rows, start=1):
         if not any(cell.strip() for cell in row):
             continue

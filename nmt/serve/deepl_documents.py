@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -16,14 +16,16 @@ from starlette.routing import Route
 
 from nmt.documents.document import format_of
 from nmt.errors import NMTError
+from nmt.serve.bodies import Room
 from nmt.serve.deepl import deepl_fields, enter_deepl
 from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish, translate_file
 from nmt.serve.libretranslate import service_of
 from nmt.serve.service import Service
-from nmt.serve.web import CompactJSON, file_field, read_body, read_multipart, text_field
+from nmt.serve.shelf import Shelf
+from nmt.serve.web import CompactJSON, file_field, read_multipart, text_field
 
-_MOST_IN_WORK = 32
+_MOST_OF_CLIENT, _MOST_IN_WORK = 8, 64
 _MOST_KEPT = 1000
 
 
@@ -34,6 +36,7 @@ class _Document:
 
     key: str
     ticket: str
+    client: str
     began: float
     characters: int = 0
     name: str | None = None
@@ -50,25 +53,28 @@ class Documents:
     """All of them, those sent first forgotten first; a document is found by who has its key alone."""
 
     def __init__(self) -> None:
-        self._all: OrderedDict[str, _Document] = OrderedDict()
+        self._all: Shelf[_Document] = Shelf(_MOST_KEPT, _MOST_KEPT, lambda one: one.is_over)
+        self._in_work: Counter[str] = Counter()
 
-    def begin(self, service: Service, wish: FileWish, client: str) -> tuple[str, str]:
-        """Translate one from now on; its id and its key. Raises RequestError: 429 where too many are in work."""
-        if sum(not one.is_over for one in self._all.values()) >= _MOST_IN_WORK:
+    def begin(self, service: Service, wish: FileWish, client: str, room: Room) -> tuple[str, str]:
+        """Translate one from now on; its id and its key. room: of its bytes, which is given back when it is over.
+        Raises RequestError: 429 where too many of the client are in work, 503 where too many of all."""
+        if self._in_work[client] >= _MOST_OF_CLIENT:
             raise RequestError(
-                429, f"documents: must be at most {_MOST_IN_WORK} at a time, got more; try again later", 10
+                429, f"documents: must be at most {_MOST_OF_CLIENT} at a time, got more; try again later", 10
             )
+        if self._in_work.total() >= _MOST_IN_WORK:
+            raise RequestError(503, "server: has more documents in work than it may; try again later", 10)
         name = secrets.token_hex(16).upper()
-        found = _Document(secrets.token_hex(32).upper(), wish.ticket, time.monotonic())
-        found.task = asyncio.ensure_future(self._work(found, service, wish, client))
-        self._all[name] = found
-        while len(self._all) > _MOST_KEPT:
-            self._all.popitem(last=False)
+        found = _Document(secrets.token_hex(32).upper(), wish.ticket, client, time.monotonic())
+        self._in_work[client] += 1
+        found.task = asyncio.ensure_future(self._work(found, service, wish, room))
+        self._all.put(client, name, found)
         return name, found.key
 
-    @staticmethod
-    async def _work(found: _Document, service: Service, wish: FileWish, client: str) -> None:
+    async def _work(self, found: _Document, service: Service, wish: FileWish, room: Room) -> None:
         """Translate one; an error is told to whoever asks after it."""
+        client = found.client
         before = service.gate.used(client)
         try:
             found.name = await translate_file(service, wish, client)
@@ -77,7 +83,18 @@ class Documents:
         except BaseException:
             found.error = "server: has failed; its log says why"
             raise
+        finally:
+            room.leave()
+            self._in_work[client] -= 1
+            self._in_work += Counter()  # drops clients with none
         found.characters = service.gate.used(client) - before
+
+    async def end(self) -> None:
+        """Leave those in work: nobody can fetch them any more."""
+        tasks = [one.task for one in self._all if one.task is not None and not one.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def get(self, name: str, key: str) -> _Document:
         """Raises RequestError: 404 for one that is not there, or has another key."""
@@ -90,10 +107,7 @@ class Documents:
 async def send(request: Request) -> Response:
     """POST /v2/document."""
     service = service_of(request)
-    body = await read_body(request, service, service.settings.limits.file_bytes)
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        raise RequestError(400, "body: must be multipart/form-data with file and target_lang, got another kind")
-    fields = await read_multipart(request, body)
+    fields = await read_multipart(request, service)
     client = enter_deepl(request, fields)
     name, content = file_field(fields)
     name = text_field(fields, "filename", name)
@@ -111,7 +125,8 @@ async def send(request: Request) -> Response:
     if source != "auto":
         service.models.find(source, target)
     wish = FileWish(name, content, source, target, None, glossary, secrets.token_hex(8))
-    document, key = request.app.state.documents.begin(service, wish, client)
+    document, key = request.app.state.documents.begin(service, wish, client, request.scope["nmt.room"])
+    request.scope["nmt.room"] = None  # the document's from now on
     return CompactJSON({"document_id": document, "document_key": key})
 
 
@@ -128,7 +143,7 @@ async def status(request: Request) -> Response:
         return CompactJSON({"document_id": name, "status": "error", "error_message": found.error})
     if found.name is not None:
         return CompactJSON({"document_id": name, "status": "done", "billed_characters": found.characters})
-    done, count = service_of(request).files.progress.get(found.ticket, (0, 0))
+    done, count = service_of(request).files.progress(found.ticket)
     told: dict[str, Any] = {"document_id": name, "status": "translating" if count else "queued"}
     if done:
         told["seconds_remaining"] = round((time.monotonic() - found.began) * (count - done) / done)

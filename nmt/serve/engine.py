@@ -12,9 +12,11 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nmt.data.corpus import clean_line
 from nmt.decode import Hypothesis, LiveSearch
 from nmt.errors import NMTError
 from nmt.inference.translation import (
@@ -152,6 +154,16 @@ class _Sentence:
     def failed(self, error: BaseException) -> None:
         """What the live search calls."""
         self.job.fail(error)
+
+
+@lru_cache(maxsize=8)
+def _by_first_word(glossary: tuple[tuple[str, str], ...], lowercase: bool, normalize: Any) -> dict[str, list[int]]:
+    """The numbers of a glossary's entries by the first word of their source, cleaned as text is."""
+    found: dict[str, list[int]] = {}
+    for n, (source, _) in enumerate(glossary):
+        if words := clean_line(source, lowercase, normalize).split():
+            found.setdefault(words[0], []).append(n)
+    return found
 
 
 class Engine:
@@ -328,12 +340,21 @@ class Engine:
         detailed = self._beside.with_details(self.translator.model_with(None), texts, ids, found, None)
         return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
+    def _phrases_for(self, text: str, glossary: tuple[tuple[str, str], ...]) -> list[str]:
+        """What `Translator.phrases_for` says; entries whose first word is not in the text are not looked at."""
+        side = self.translator.config.data.src
+        index = _by_first_word(glossary, side.lowercase, side.normalize)
+        bare = self.translator.src_subwords.bare(text)
+        words = set(clean_line(bare, side.lowercase, side.normalize).split())
+        numbers = sorted(n for word in words for n in index.get(word, ()))
+        return self.translator.phrases_for(text, [glossary[n] for n in numbers])
+
     def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:
         """By the translator's own search."""
         texts = [one.text for one in group]
         wishes = None
         if ask.glossary:
-            wishes = Wishes(glossary=[self.translator.phrases_for(text, ask.glossary) for text in texts])
+            wishes = Wishes(glossary=[self._phrases_for(text, ask.glossary) for text in texts])
         beam = max(int(self._chosen["beam_size"]), ask.n_best)
         return self._beside.translate_nbest(
             texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist

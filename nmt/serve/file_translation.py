@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
-from nmt.documents.document import MEDIA_TYPES, Document, format_of, read_document
+from nmt.documents.document import MEDIA_TYPES, format_of
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
+from nmt.serve.box import Job
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
+from nmt.serve.models import ServedModel
 from nmt.serve.service import Service
+
+_SECONDS, _BYTES_A_SECOND = 15.0, 2**18
+"""Of the processor, for a file of any size, and more for each byte."""
+_MEMORY = 512 * 2**20
 
 
 @dataclass(frozen=True)
@@ -33,34 +39,65 @@ async def translate_file(service: Service, wish: FileWish, client: str) -> str:
     """Translate a file; the name by which it is fetched. Raises RequestError."""
     try:
         form = format_of(wish.name)
-        document = await asyncio.to_thread(read_document, wish.content, form, wish.name, None)
-        sample = [one.text for passage in document.passages[:50] for one in passage.sentences[:20]]
-        model, _ = await service.pair(wish.source, wish.target, sample or [""], wish.model)
-        if model.splitter is not None:
-            document = await asyncio.to_thread(read_document, wish.content, form, wish.name, model.splitter)
     except NMTError as error:
         raise RequestError(400, str(error)) from None
-    sentences = [one for passage in document.passages for one in passage.sentences]
+    async with service.in_time(service.settings.limits.file_seconds):
+        model = await _model_of(service, wish, form, client)
+        language = None if model.splitter is None else model.source
+        read = _job("read_file", wish, (wish.content, form, wish.name, language))
+        rows = [(asked, packed) for piece in await service.box.run(read, client) for asked, packed in piece]
+        answers = await _answers(service, model, wish, rows, client)
+        write = _job("write_file", wish, (wish.content, form, wish.name, language, answers))
+        pieces = await service.box.run(write, client)
+    return service.files.keep(client, _file_name(wish.name, model.target), b"".join(pieces), MEDIA_TYPES[form])
+
+
+def _job(name: str, wish: FileWish, args: tuple[Any, ...]) -> Job:
+    """Work on a file in the box: more of it for larger ones."""
+    size = len(wish.content)
+    seconds = _SECONDS + size / _BYTES_A_SECOND
+    return Job(name, args, wish.name[:80], seconds, _MEMORY, _MEMORY + 4 * size, is_long=True)
+
+
+async def _model_of(service: Service, wish: FileWish, form: str, client: str) -> ServedModel:
+    sample = ""
+    if wish.source.lower() == "auto":
+        (sample,) = await service.box.run(_job("sample", wish, (wish.content, form, wish.name)), client)
+    return (await service.pair(wish.source, wish.target, [sample], wish.model))[0]
+
+
+async def _answers(
+    service: Service, model: ServedModel, wish: FileWish, rows: list[tuple[str, bytes]], client: str
+) -> list[tuple[bool, str]]:
+    """For each row whether it is finished, and its text in the other language. What only a finished sentence does not
+    need is gone as soon as its piece is done."""
+    answers: list[tuple[bool, str]] = [(False, "")] * len(rows)
     done = 0
 
     def note(more: int) -> None:
         nonlocal done
         done += more
-        service.files.note(wish.ticket, done, len(sentences))
+        service.files.note(client, wish.ticket, done, len(rows))
 
     note(0)
-    found = await service.sentences(model, sentences, Ask(glossary=wish.glossary), client, note)
-    service.count(model, sentences, client, sum(len(one.text) for one in sentences))
-    try:
-        written = await asyncio.to_thread(_written, document, [translations[0] for translations in found])
-    except NMTError as error:
-        raise RequestError(400, str(error)) from None
-    return service.files.keep(_file_name(wish.name, model.target), written, MEDIA_TYPES[form])
+    for details in (False, True):
+        chosen = [n for n, (_, packed) in enumerate(rows) if bool(packed) == details]
 
+        async def take(at: int, found: list[list[Translation]], own: list[int] = chosen, full: bool = details) -> None:
+            texts = [translations[0].text for translations in found]
+            if full:
+                packed = [rows[n][1] for n in own[at : at + len(found)]]
+                job = _job("finish", wish, (packed, [translations[0] for translations in found]))
+                (texts,) = await service.box.run(job, client)
+            for n, text in zip(own[at : at + len(found)], texts, strict=True):
+                answers[n] = full, text
+            note(len(found))
 
-def _written(document: Document, answers: list[Translation]) -> bytes:
-    rest = iter(answers)
-    return document.write([passage.joined([next(rest) for _ in passage.sentences]) for passage in document.passages])
+        if chosen:
+            ask = Ask(details=details, glossary=wish.glossary)
+            await service.in_pieces(model, [rows[n][0] for n in chosen], ask, client, take)
+    service.count(model, rows, client, sum(len(asked) for asked, _ in rows))
+    return answers
 
 
 def _file_name(name: str, target: str) -> str:

@@ -9,8 +9,10 @@ from pathlib import PurePath
 
 from nmt.documents.document import SUFFIXES
 from nmt.serve.errors import RequestError
+from nmt.serve.shelf import Shelf
 
 _SECONDS = 600.0
+_MOST = 1000
 _MOST_BYTES = 256 * 2**20
 
 
@@ -20,33 +22,36 @@ class Files:
     formats = [name.lstrip(".") for name in SUFFIXES]
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[float, str, bytes, str]] = OrderedDict()
-        self.progress: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._kept: Shelf[tuple[str, bytes, str]] = Shelf(_MOST_BYTES, _MOST)
+        self._since: OrderedDict[str, float] = OrderedDict()
+        self._progress: Shelf[tuple[int, int]] = Shelf(_MOST, _MOST)
 
     def get(self, name: str) -> tuple[str, bytes, str]:
         """Name, content and media type of a file that was translated. Raises RequestError."""
         self._forget()
-        if name not in self._kept:
+        found = self._kept.get(name)
+        if found is None:
             raise RequestError(404, "file: must be one that was translated within ten minutes, got another")
-        return self._kept[name][1:]
+        return found
 
-    def note(self, ticket: str, done: int, count: int) -> None:
+    def progress(self, ticket: str) -> tuple[int, int]:
+        """How many of a file's sentences are done, and how many there are."""
+        return self._progress.get(ticket) or (0, 0)
+
+    def note(self, client: str, ticket: str, done: int, count: int) -> None:
         """So many of a file's sentences are done; nothing is noted without a ticket."""
         if ticket:
-            self.progress[ticket] = done, count
-            while len(self.progress) > 1000:
-                self.progress.popitem(last=False)
+            self._progress.put(client, ticket, (done, count))
 
-    def keep(self, name: str, content: bytes, media_type: str) -> str:
+    def keep(self, client: str, name: str, content: bytes, media_type: str) -> str:
         """The name by which a file is fetched from now on."""
         self._forget()
         key = f"{secrets.token_urlsafe(18)}.{PurePath(name).suffix.lstrip('.') or 'txt'}"
-        self._kept[key] = time.monotonic(), name, content, media_type
-        while len(self._kept) > 1 and sum(len(kept[2]) for kept in self._kept.values()) > _MOST_BYTES:
-            self._kept.popitem(last=False)
+        self._kept.put(client, key, (name, content, media_type), len(content))
+        self._since[key] = time.monotonic()
         return key
 
     def _forget(self) -> None:
         old = time.monotonic() - _SECONDS
-        while self._kept and next(iter(self._kept.values()))[0] < old:
-            self._kept.popitem(last=False)
+        while self._since and next(iter(self._since.values())) < old:
+            self._kept.pop(self._since.popitem(last=False)[0])

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import Limits, hash_of
 
+_WRONG_KEYS = 60
+"""A minute, from one address; then none of its keys are looked at for a while."""
 _MOST_CLIENTS = 10_000
 """Clients whose rates are remembered; whoever asked longest ago is forgotten first."""
 
@@ -46,6 +48,7 @@ class Gate:
             raise RequestError(403, "api_key: must be a key of this server, got none; ask its operator for one")
         digest = hash_of(key)
         if digest not in self._keys:
+            self._count(f"wrong keys {address}", _WRONG_KEYS)
             raise RequestError(403, "api_key: must be a key of this server, got another; ask its operator for one")
         self._count(digest, self._keys[digest])
         return digest

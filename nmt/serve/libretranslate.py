@@ -18,10 +18,11 @@ from nmt.serve.names import language_name
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (
     CompactJSON,
+    arrive,
     count_field,
     file_field,
     glossary_field,
-    read_body,
+    name_field,
     read_fields,
     read_multipart,
     text_field,
@@ -38,10 +39,14 @@ def service_of(request: Request) -> Service:
 
 def enter(request: Request, fields: Mapping[str, Any]) -> str:
     """The client of a request. Raises RequestError where it may not ask."""
-    header = request.headers.get("authorization", "").rpartition(" ")[2]
-    key = fields.get("api_key") or header or None
-    address = request.client.host if request.client is not None else ""
-    return service_of(request).gate.enter(key if isinstance(key, str) else None, address)
+    service = service_of(request)
+    arrive(request, service)
+    if "nmt.client" not in request.scope:  # the header has told nothing
+        key = fields.get("api_key")
+        address = request.client.host if request.client is not None else ""
+        request.scope["nmt.client"] = service.gate.enter(key if isinstance(key, str) else None, address)
+    client: str = request.scope["nmt.client"]
+    return client
 
 
 async def translate(request: Request) -> Response:
@@ -56,7 +61,7 @@ async def translate(request: Request) -> Response:
         raise RequestError(400, f"format: must be text or html, got {markup[:40]!r}")
     alternatives = count_field(fields, "alternatives")
     service.check(texts, alternatives)
-    model, confidence = await service.pair(source, target, texts, fields.get("model"))
+    model, confidence = await service.pair(source, target, texts, name_field(fields, "model"))
     kind: Markup = "html" if markup == "html" else "text"
     wanted = Wanted(kind, alternatives=0 if markup == "html" else alternatives, glossary=glossary_field(fields))
     found = await while_connected(request, service.translate(model, texts, wanted, client))
@@ -124,11 +129,7 @@ async def suggest(request: Request) -> Response:
 async def translate_file(request: Request) -> Response:
     """POST /translate_file."""
     service = service_of(request)
-    limits = service.settings.limits
-    body = await read_body(request, service, limits.file_bytes)
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        raise RequestError(400, "body: must be multipart/form-data with file, source and target, got another kind")
-    fields = await read_multipart(request, body)
+    fields = await read_multipart(request, service)
     client = enter(request, fields)
     wish = FileWish(
         *file_field(fields),

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
+import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from threading import Event, Lock, Thread
+from types import TracebackType
 from typing import Any, TextIO
 
+_logger = logging.getLogger("nmt.serve")
 _access = logging.getLogger("nmt.serve.access")
 
+_MOST_TRACEBACK = 8_000
+"""Characters, the last ones."""
+_QUIET_SECONDS, _MOST_KINDS = 10.0, 100
 _GATHERED_SECONDS = 0.05
 """For which lines of the log are gathered before they are written."""
 
@@ -27,7 +35,7 @@ class JSONFormatter(logging.Formatter):
         told: dict[str, Any] = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
         told |= getattr(record, "fields", {})
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)
+            told["traceback"] = self.formatException(record.exc_info)[-_MOST_TRACEBACK:]
         return json.dumps(told, ensure_ascii=False)
 
 
@@ -73,8 +81,40 @@ class LogWriter(logging.Handler):
             self.flush()
 
 
+class LoopErrors:
+    """What the event loop tells of errors outside of requests: a line of each kind, and then one in ten seconds, with
+    how many there were."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """One error."""
+        error = context.get("exception")
+        what = f"{context.get('message', 'error')!s:.200}: {type(error).__name__} {error!s:.200}"
+        now = time.monotonic()
+        last, kept_back = self._told.get(what, (now - _QUIET_SECONDS, 0))
+        if now - last < _QUIET_SECONDS:
+            self._told[what] = last, kept_back + 1
+            return
+        if len(self._told) >= _MOST_KINDS:
+            self._told.clear()
+        self._told[what] = now, 0
+        fields: dict[str, Any] = {"kept_back": kept_back} if kept_back else {}
+        if error is not None and not isinstance(error, OSError):  # a mistake of ours
+            fields["traceback"] = "".join(traceback.format_exception(error))[-_MOST_TRACEBACK:]
+        _logger.error("event loop: %s", what, extra={"fields": fields})
+
+
+def _tell_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    if error is None or isinstance(error, SystemExit):
+        return
+    _logger.error("not caught: %s", kind.__name__, exc_info=(kind, error, trace))
+
+
 def begin_log(*, requests: bool = True) -> None:
-    """Write the log of server and library to stderr."""
+    """Write the log of server and libraries to stderr, warnings of Python and errors of threads among it: each line is
+    JSON, whoever writes it."""
     handler = LogWriter(sys.stderr)
     handler.setFormatter(JSONFormatter())
     for name in ("nmt", "uvicorn", "uvicorn.error"):
@@ -84,6 +124,12 @@ def begin_log(*, requests: bool = True) -> None:
     for name in ("nmt", "uvicorn"):
         logging.getLogger(name).handlers = [handler]
         logging.getLogger(name).propagate = False
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.captureWarnings(True)
+    threading.excepthook = lambda given: _tell_uncaught(given.exc_type, given.exc_value, given.exc_traceback)
+    sys.unraisablehook = lambda given: _tell_uncaught(given.exc_type, given.exc_value, given.exc_traceback)
     _access.disabled = not requests
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import count
 from pathlib import Path
 from threading import Thread
-
-import numpy as np
 
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
@@ -20,14 +19,15 @@ from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import ServerSettings
 from nmt.storage.saved_model import load_saved_model
-from nmt.storage.tensor_file import let_go
+from nmt.storage.tensor_file import reading_whole
 
 _logger = logging.getLogger("nmt.serve")
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """One model at work. scores: of validation, as training has left them; per_second: sentences of a first try."""
+    """One model at work. scores: of validation, as training has left them; generation: no other model has this number,
+    whatever its name."""
 
     name: str
     source: str
@@ -38,6 +38,7 @@ class ServedModel:
     updates: int
     parameters: int
     compute_dtype: str
+    generation: int = field(default_factory=count().__next__)
 
     @property
     def about(self) -> dict[str, object]:
@@ -83,7 +84,7 @@ class Models:
                 if (one.source.lower(), one.target.lower()) == wanted and (not name or one.name == name):
                     return one
         known = ", ".join(f"{one.source} to {one.target} ({one.name})" for one in self.all[:10])
-        what = f"{source} to {target}" + (f" by {name}" if name else "")
+        what = f"{source:.40} to {target:.40}" + (f" by {name:.80}" if name else "")
         raise RequestError(400, f"{what} is not supported; there are {known}")
 
     def close(self) -> None:
@@ -117,24 +118,25 @@ def load_models(settings: ServerSettings) -> Models:
 
 
 def _warm_up(translator: Translator) -> None:
-    """Compile what only some requests need, while others are answered; then the file's parameters have been read."""
+    """Compile what only some requests need, while others are answered."""
     try:
         translator.translate_nbest(["."], n_best=2, beam_size=5, details=True)
         translator.session(".").complete("")
     except NMTError:
         pass  # whoever asks for it is told
-    params = getattr(translator.model, "params", {})
-    let_go(one for one in params.values() if isinstance(one, np.ndarray))
 
 
 def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
-    saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
+    # Read twice, and freed once: this is for what the file says of the model.
+    with reading_whole():
+        saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
     translator = Translator.load(
         path,
         threads=settings.threads,
         checkpoint=settings.checkpoint,
         compute_dtype=settings.compute_dtype,
         cells=settings.cells,
+        share=False,
     )
     translator.check_no_factors(str(path))
     config = translator.config

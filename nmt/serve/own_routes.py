@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nmt.data.alignment import soft_alignment, words_of
-from nmt.documents import read_passage
 from nmt.errors import NMTError
-from nmt.inference.translation import Detail, Translation
+from nmt.inference.translation import Translation
+from nmt.serve.box import Job
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish
@@ -23,48 +19,22 @@ from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.libretranslate import enter, service_of
 from nmt.serve.models import bleu_signature
 from nmt.serve.names import language_name
+from nmt.serve.service import Wanted
 from nmt.serve.web import (
     CompactJSON,
     count_field,
     file_field,
     glossary_field,
-    read_body,
+    name_field,
     read_fields,
     read_multipart,
     text_field,
     while_connected,
 )
 
-if TYPE_CHECKING:
-    from nmt.inference.typing_session import TypingSession
-    from nmt.serve.models import ServedModel
-
-_MOST_SESSIONS = 64
-_MOST_WORDS = 60
-"""Words of a sentence beyond which its attention is not sent: it grows with their square."""
-
-
-class Sessions:
-    """Sentences that are being translated with a person: those asked for last."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, str], tuple[TypingSession, Lock]] = OrderedDict()
-        self._lock = Lock()
-        self.turn = asyncio.Semaphore(2)  # completions at a time: others wait, and the search has the rest
-
-    def complete(self, model: ServedModel, sentence: str, typed: str, count: int) -> list[Translation]:
-        """Translations that begin with what was typed. Blocks."""
-        key = id(model.engine), sentence
-        with self._lock:
-            kept = self._kept.pop(key, None)
-        if kept is None:
-            kept = model.engine.translator.session(sentence), Lock()
-        with self._lock:
-            self._kept[key] = kept
-            while len(self._kept) > _MOST_SESSIONS:
-                self._kept.popitem(last=False)
-        with kept[1]:
-            return kept[0].complete(typed, n_best=count, beam_size=max(5, count))
+_MOST_TYPED = 2_000
+"""Characters of a sentence that is completed: its model reads no more, and a thread cannot be stopped."""
+_MOST_TICKET = 100
 
 
 async def models(request: Request) -> Response:
@@ -95,65 +65,42 @@ async def sentences(request: Request) -> Response:
     service.check([text], count)
     glossary = glossary_field(fields)
     model, _ = await service.pair(
-        text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model")
+        text_field(fields, "source"), text_field(fields, "target"), [text], name_field(fields, "model")
     )
-    passage = read_passage(text, "text", model.splitter)
-    asked = [one.asked for one in passage.sentences]
-    found = await while_connected(request, service.ask(model, asked, Ask(count + 1, True, glossary), client))
-    service.count(model, asked, client, len(text))
-    rest = iter(found)
-    parts: list[dict[str, Any]] = []
-    for part in passage.parts:
-        if isinstance(part, str):
-            parts.append({"text": part})
-            continue
-        translations = next(rest)
-        others = [part.translated(one) for one in translations]
-        told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after}
-        told["translation"] = others[0][len(part.before) : len(others[0]) - len(part.after)]
-        told["alternatives"] = [one.strip() for one in dict.fromkeys(others[1:]) if one != others[0] and one.strip()]
-        told["warnings"] = list(translations[0].warnings)
-        parts.append(told | _words(part.text, told["translation"], translations[0].detail))
-    return CompactJSON({"parts": parts, "model": model.name})
 
+    async def work() -> list[dict[str, Any]]:
+        async with service.in_time(service.settings.limits.seconds):
+            cut = await service.cut(model, [text], Wanted(), client, aside=True)
+            asked = [one for _, one in cut.rows]
+            found = await service.in_pieces(model, asked, Ask(count + 1, True, glossary), client)
+            service.count(model, asked, client, len(text))
+            seconds = 4.0 + len(text) * (count + 1) / 20_000
+            return await service.box.run(Job("shown", (cut.passages, found), "q", seconds), client)
 
-def _words(source: str, translation: str, detail: Detail | None) -> dict[str, Any]:
-    """Words of both sides, how probable each of the translation is, and how it attends; nothing where the words shown
-    are not those that the model wrote."""
-    words, from_words = translation.split(), source.split()
-    if detail is None or not words or len(words) > _MOST_WORDS or len(from_words) > _MOST_WORDS:
-        return {}
-    tokens = detail.tokens[:-1] if detail.tokens[-1:] == ["</s>"] else detail.tokens
-    of_words, of_source = words_of(tokens), words_of(detail.src_tokens)
-    if max(of_words, default=-1) + 1 != len(words) or max(of_source, default=-1) + 1 != len(from_words):
-        return {}
-    weights = soft_alignment(detail.attention, of_source, of_words)
-    totals = np.bincount(of_words, detail.log_probs[: len(of_words)], minlength=len(words))
-    return {
-        "words": words,
-        "source_words": from_words,
-        "probabilities": [round(float(p), 3) for p in np.exp(totals)],
-        "attention": [[round(float(w), 2) for w in row] for row in weights],
-    }
+    return CompactJSON({"parts": await while_connected(request, work()), "model": model.name})
 
 
 async def complete(request: Request) -> Response:
     """POST /api/complete: translations of a sentence that begin with what was typed."""
     service = service_of(request)
     fields = await read_fields(request, service)
-    enter(request, fields)
+    client = enter(request, fields)
     text, typed = text_field(fields, "q"), text_field(fields, "typed", "")
     count = max(1, count_field(fields, "count", 3))
     service.check([text, typed], min(count, 10) - 1)
+    for name, one in (("q", text), ("typed", typed)):
+        if len(one) > _MOST_TYPED:
+            raise RequestError(
+                400, f"{name}: must be a sentence of at most {_MOST_TYPED:,} characters, got {len(one):,}"
+            )
     model, _ = await service.pair(
-        text_field(fields, "source"), text_field(fields, "target"), [text], fields.get("model")
+        text_field(fields, "source"), text_field(fields, "target"), [text], name_field(fields, "model")
     )
-    kept: Sessions = request.app.state.sessions
 
     async def work() -> list[Translation]:
-        async with kept.turn:
+        async with service.in_time(service.settings.limits.seconds):
             try:
-                return await asyncio.to_thread(kept.complete, model, text, typed, count)
+                return await service.sessions.complete(model, client, text, typed, count)
             except NMTError as error:  # the model's settings are not for completing
                 raise RequestError(400, str(error)) from None
 
@@ -164,16 +111,18 @@ async def complete(request: Request) -> Response:
 async def file(request: Request) -> Response:
     """POST /api/file: as /translate_file; `ticket` is a word under which /api/progress tells how far it is."""
     service = service_of(request)
-    body = await read_body(request, service, service.settings.limits.file_bytes)
-    fields = await read_multipart(request, body)
+    fields = await read_multipart(request, service)
     client = enter(request, fields)
+    ticket = text_field(fields, "ticket", "")
+    if len(ticket) > _MOST_TICKET:
+        raise RequestError(400, f"ticket: must have at most {_MOST_TICKET} characters, got {len(ticket):,}")
     wish = FileWish(
         *file_field(fields),
         text_field(fields, "source"),
         text_field(fields, "target"),
         text_field(fields, "model", "") or None,
         glossary_field(fields),
-        text_field(fields, "ticket", ""),
+        ticket,
     )
     name = await while_connected(request, translate_file_of(service, wish, client))
     return CompactJSON({"url": f"download_file/{name}", "name": service.files.get(name)[0]})
@@ -181,7 +130,7 @@ async def file(request: Request) -> Response:
 
 async def progress(request: Request) -> Response:
     """GET /api/progress?ticket=...: sentences of a file that are done, and all of them."""
-    done, count = service_of(request).files.progress.get(request.query_params.get("ticket", ""), (0, 0))
+    done, count = service_of(request).files.progress(request.query_params.get("ticket", ""))
     return CompactJSON({"done": done, "count": count})
 
 

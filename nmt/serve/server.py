@@ -16,7 +16,7 @@ from nmt.errors import DeviceError
 from nmt.files import explain
 from nmt.heap import keep_little
 from nmt.serve.app import make_app
-from nmt.serve.http_protocol import GuardedProtocol
+from nmt.serve.http_protocol import GuardedProtocol, bound_connections
 from nmt.serve.log import begin_log
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
@@ -25,7 +25,7 @@ _logger = logging.getLogger("nmt.serve")
 
 _KEEP_ALIVE = 75
 """Seconds for which an idle connection is kept: longer than the 60 of a usual proxy, which would else lose requests."""
-_GRACE = 120
+_GRACE = 30
 """Seconds after SIGTERM in which requests that have begun are answered."""
 
 
@@ -91,6 +91,11 @@ def serve(settings: ServerSettings) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     # The place is taken first: whoever starts a second server by mistake hears of it before models are loaded.
     with bind(settings.host, settings.port) as place:
+        _logger.info(
+            "loading %d models; where this version has not run on this machine before, their code is compiled first, "
+            "which takes some 20 s",
+            len(settings.models),
+        )
         service = Service.begin(settings)
         config = uvicorn.Config(
             make_app(service),
@@ -100,6 +105,7 @@ def serve(settings: ServerSettings) -> None:
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=_GRACE,
             http=GuardedProtocol,
+            backlog=bound_connections(),
         )
         host, port = place.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import pickle
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from nmt.documents import Passage, read_passage
-from nmt.documents.passage import Markup, Sentence
+from nmt.documents.passage import Markup
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
+from nmt.serve.bodies import Bodies
+from nmt.serve.box import Box, Job
 from nmt.serve.detection import Detector
 from nmt.serve.engine import BULK, Ask, Engine
 from nmt.serve.errors import RequestError
@@ -20,14 +23,18 @@ from nmt.serve.gate import Gate
 from nmt.serve.measures import Measures
 from nmt.serve.memory import keep_for_good
 from nmt.serve.models import Models, ServedModel, load_models
+from nmt.serve.sessions import Sessions
 from nmt.serve.settings import ServerSettings
+from nmt.serve.text_work import joined
 
 _PIECE = 256
 """Sentences of a long text that wait at a time, twice."""
-_FEW = 64
-"""Sentences up to which the loop that answers everybody looks for placeholders itself."""
-_AT_ONCE = 2_000
-"""Characters from which texts are cut by a thread of their own: others go on meanwhile."""
+_SMALL, _SMALL_MARKUP = 2_000, 200
+"""Characters up to which plain texts, and texts with markup, are cut by the loop that answers everybody."""
+_FEW_MARKS = 40
+"""Marks and placeholders of a text up to which it also joins translations."""
+_SECONDS, _CHARACTERS_A_SECOND = 1.0, 25_000
+"""Of the processor, that any text may take in the box; long ones may take more."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,16 @@ class Wanted:
     ignored: frozenset[str] = frozenset()  # elements whose content stays as it is
 
 
+@dataclass(frozen=True)
+class Cut:
+    """Texts as sentences. rows: whether each needs details, and what is translated; passages: what `join` needs, as
+    bytes where the box has made them."""
+
+    rows: list[tuple[bool, str]]
+    passages: list[Passage] | bytes
+    characters: int
+
+
 @dataclass
 class Service:
     """A server's models and what is counted of them."""
@@ -50,10 +67,14 @@ class Service:
     gate: Gate
     detector: Detector
     files: Files = field(default_factory=Files)
+    sessions: Sessions = field(default_factory=Sessions)
+    box: Box = field(default_factory=Box)
+    bodies: Bodies = field(init=False)
     measures: Measures = field(init=False)
     is_ending: bool = False
 
     def __post_init__(self) -> None:
+        self.bodies = Bodies(self.settings.limits)
         self.measures = Measures(lambda: self.models.waiting)
         self.measures.models.set(len(self.models.all))
 
@@ -61,7 +82,13 @@ class Service:
     def begin(cls, settings: ServerSettings) -> Service:
         """Load all models. Raises NMTError."""
         gate = Gate(settings.read_keys(), settings.limits)
-        found = cls(settings, load_models(settings), gate, Detector())
+        box = Box()
+        box.start()  # its imports and the loading of models take place at the same time
+        try:
+            found = cls(settings, load_models(settings), gate, Detector(), box=box)
+        except BaseException:
+            box.close()
+            raise
         keep_for_good()
         return found
 
@@ -72,6 +99,7 @@ class Service:
         fresh = await asyncio.to_thread(load_models, self.settings)
         self.gate.renew(keys)
         former, self.models = self.models, fresh
+        self.sessions.renew({one.generation for one in fresh.all})
         self.measures.models.set(len(fresh.all))
         # Whoever has found a former model and not asked yet asks the new one, see `_engine`.
         await asyncio.to_thread(former.close)
@@ -85,6 +113,7 @@ class Service:
         RequestError."""
         if source.lower() != "auto":
             return self.models.find(source, target, name), 1.0
+        # Some thousand characters at most: a few milliseconds, which a thread takes without harm to anybody.
         text, among = " ".join(texts)[:5000], self._sources_of(target)
         code, confidence = await asyncio.to_thread(self.detector.best, text, among)
         return self.models.find(code, target, name), confidence
@@ -97,63 +126,60 @@ class Service:
     async def translate(self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str) -> list[list[str]]:
         """Of each text the translation, and with `alternatives` others, the best first. Raises RequestError."""
         self.check(texts, wanted.alternatives)
-        splitter = model.splitter if wanted.split else None
-
-        def read() -> list[Passage]:
-            return [read_passage(text, wanted.markup, splitter, wanted.ignored) for text in texts]
-
-        characters = sum(map(len, texts))
-        passages = await asyncio.to_thread(read) if characters > _AT_ONCE else read()
-        sentences = [one for passage in passages for one in passage.sentences]
         count = wanted.alternatives + 1
-        async with self._in_time():
-            found = await self.sentences(model, sentences, Ask(count, glossary=wanted.glossary), client)
-        self.count(model, sentences, client, characters)
-        return await self._joined(passages, found, count, characters)
+        async with self.in_time(self.settings.limits.seconds):
+            cut = await self.cut(model, texts, wanted, client)
+            found = await self.sentences(model, cut.rows, Ask(count, glossary=wanted.glossary), client)
+            results = await self.join(cut, found, count, client)
+        self.count(model, cut.rows, client, sum(map(len, texts)))
+        return results
 
-    async def _joined(
-        self, passages: list[Passage], found: list[list[Translation]], count: int, characters: int
+    async def cut(
+        self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str, *, aside: bool = False
+    ) -> Cut:
+        """Cut texts into sentences: here what takes no time, however it is made, and in the box all else. aside: in the
+        box in any case. Raises RequestError."""
+        splitter = model.splitter if wanted.split else None
+        characters = sum(map(len, texts))
+        if not aside and characters <= (_SMALL if wanted.markup == "text" else _SMALL_MARKUP):
+            passages = [read_passage(text, wanted.markup, splitter, wanted.ignored) for text in texts]
+            sentences = [one for passage in passages for one in passage.sentences]
+            return Cut([(one.needs_detail, one.asked) for one in sentences], passages, characters)
+        language = None if splitter is None else model.source
+        job = Job(
+            "cut", (texts, wanted.markup, language, wanted.ignored), "q", _SECONDS + characters / _CHARACTERS_A_SECOND
+        )
+        pieces = await self.box.run(job, client)
+        rows = [(needed, asked) for piece in pieces if isinstance(piece, list) for needed, asked in piece]
+        return Cut(rows, b"".join(piece for piece in pieces if isinstance(piece, bytes)), characters)
+
+    async def join(
+        self, cut: Cut, found: list[list[Translation]], count: int, client: str, *, distinct: bool = True
     ) -> list[list[str]]:
-        """Passages in the other language: of each rank those of all sentences, their best where they have no such."""
-
-        def join() -> list[list[str]]:
-            results, at = [], 0
-            for passage in passages:
-                own = found[at : at + len(passage.sentences)]
-                at += len(own)
-                most = min(count, max(map(len, own), default=1))
-                texts = [passage.joined([ts[rank] if rank < len(ts) else ts[0] for ts in own]) for rank in range(most)]
-                results.append(list(dict.fromkeys(texts)))
-            return results
-
-        return await asyncio.to_thread(join) if characters > _AT_ONCE else join()
+        """Of each text its translations of each rank; see `text_work.joined`. Raises RequestError."""
+        if isinstance(cut.passages, list):
+            sentences = [one for passage in cut.passages for one in passage.sentences if one.needs_detail]
+            if sum(len(one.marks) + len(one.placeholders) for one in sentences) * count <= _FEW_MARKS:
+                return joined(cut.passages, found, count, distinct)
+        packed = pickle.dumps(cut.passages) if isinstance(cut.passages, list) else cut.passages
+        seconds = _SECONDS + cut.characters * count / _CHARACTERS_A_SECOND
+        return await self.box.run(Job("join", (packed, found, count, distinct), "q", seconds), client)
 
     async def ask(self, model: ServedModel, sentences: list[str], ask: Ask, client: str) -> list[list[Translation]]:
         """What a model finds. Raises RequestError: 503 where too many wait, 504 where it takes too long."""
-        async with self._in_time():
-            return await self._in_pieces(model, sentences, ask, client, None)
+        async with self.in_time(self.settings.limits.seconds):
+            return await self.in_pieces(model, sentences, ask, client)
 
     async def sentences(
-        self,
-        model: ServedModel,
-        sentences: Sequence[Sentence],
-        ask: Ask,
-        client: str,
-        note: Callable[[int], None] | None = None,
+        self, model: ServedModel, rows: Sequence[tuple[bool, str]], ask: Ask, client: str
     ) -> list[list[Translation]]:
-        """What a model finds for sentences of passages, however long it takes; details for those that need them. note:
-        told how many more are done. Raises RequestError."""
-
-        def look() -> list[tuple[bool, str]]:
-            return [(one.needs_detail, one.asked) for one in sentences]
-
-        asked = await asyncio.to_thread(look) if len(sentences) > _FEW else look()
-        found: list[list[Translation]] = [[]] * len(sentences)
+        """What a model finds for rows of a `Cut`; details for those that need them. Raises RequestError."""
+        found: list[list[Translation]] = [[]] * len(rows)
         for details in (False, True):
-            chosen = [n for n, (needed, _) in enumerate(asked) if needed == details]
+            chosen = [n for n, (needed, _) in enumerate(rows) if needed == details]
             if chosen:
-                texts = [asked[n][1] for n in chosen]
-                answers = await self._in_pieces(model, texts, replace(ask, details=details), client, note)
+                texts = [rows[n][1] for n in chosen]
+                answers = await self.in_pieces(model, texts, replace(ask, details=details), client)
                 for n, translations in zip(chosen, answers, strict=True):
                     found[n] = translations
         return found
@@ -164,35 +190,38 @@ class Service:
         self.gate.used(client, characters)
 
     @asynccontextmanager
-    async def _in_time(self) -> AsyncIterator[None]:
-        """Within the time that a request has. Raises RequestError: 504."""
-        limit = self.settings.limits.seconds
+    async def in_time(self, limit: float) -> AsyncIterator[None]:
+        """Within so many seconds, 0 is no limit. Raises RequestError: 504."""
         try:
             async with asyncio.timeout(limit or None):
                 yield
         except TimeoutError:
             raise RequestError(504, f"request: must be done in {limit:g} s, got a longer one; send less text") from None
 
-    async def _in_pieces(
-        self, model: ServedModel, sentences: list[str], ask: Ask, client: str, note: Callable[[int], None] | None
+    async def in_pieces(
+        self,
+        model: ServedModel,
+        sentences: list[str],
+        ask: Ask,
+        client: str,
+        take: Callable[[int, list[list[Translation]]], Awaitable[None]] | None = None,
     ) -> list[list[Translation]]:
         """What a model finds; of a long text two pieces wait at a time, so that little is kept of what nobody may want
-        any more, and nobody else waits until all of it is cut into subwords. Raises RequestError."""
+        any more, and nobody else waits until all of it is cut into subwords. take: given each piece, by its place,
+        which is then not kept. Raises RequestError."""
         is_bulk = len(sentences) >= BULK
-        if len(sentences) <= _PIECE:
-            found = await self._translate(model, sentences, ask, client, accepted=False, is_bulk=is_bulk)
-            if note is not None:
-                note(len(sentences))
-            return found
+        if len(sentences) <= _PIECE and take is None:
+            return await self._translate(model, sentences, ask, client, accepted=False, is_bulk=is_bulk)
         turn = asyncio.Semaphore(2)
 
         async def translate(at: int) -> list[list[Translation]]:
             async with turn:
                 piece = sentences[at : at + _PIECE]
                 found = await self._translate(model, piece, ask, client, accepted=at > 0, is_bulk=is_bulk)
-                if note is not None:
-                    note(len(piece))
-                return found
+                if take is None:
+                    return found
+                await take(at, found)
+                return []
 
         try:
             async with asyncio.TaskGroup() as group:

@@ -12,7 +12,8 @@ from nmt.lines import read_text
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may cost; 0 is no limit. Characters are of all its texts together."""
+    """What a request may cost; 0 is no limit. Characters are of all its texts together; all_bytes: of the bodies of all
+    requests at a time, of which a client may have a quarter, or one file."""
 
     characters: int = 50_000
     texts: int = 1_000
@@ -22,7 +23,9 @@ class Limits:
     file_bytes: int = 20 * 2**20
     body_seconds: float = 30.0
     seconds: float = 300.0
+    file_seconds: float = 3600.0
     waiting: int = 20_000
+    all_bytes: int = 128 * 2**20
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,11 @@ def read_keys(path: str, default: int) -> dict[str, int]:
         key, _, limit = line.strip().partition("\t")
         if not key or key.startswith("#"):
             continue
+        if any(c.isspace() or not c.isprintable() for c in key):
+            raise DataError(
+                f"{path}: line {number} must be a key without spaces, which no header could carry, got one with; "
+                "choose another key, and put a tab before requests a minute"
+            )
         if limit and not limit.strip().isdecimal():
             raise DataError(
                 f"{path}: line {number} must be a key, a tab and requests a minute, got {limit!r}; mend the line"

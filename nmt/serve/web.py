@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nmt.serve.bodies import Room
 from nmt.serve.errors import RequestError
 from nmt.serve.http_protocol import Departures
 from nmt.serve.service import Service
@@ -19,6 +20,12 @@ from nmt.serve.service import Service
 T = TypeVar("T")
 
 _MOST_FIELDS = 10_000
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MOST_LINE = 1_000
+"""Characters of a phrase of a glossary and its translation."""
+_PARSED = 2**16
+"""Bytes of a form that are parsed before others have their turn."""
+_CHARSET = re.compile(r"charset\s{0,9}=\s{0,9}\"?([^\s\";]{1,80})", re.IGNORECASE)
 
 
 class CompactJSON(Response):
@@ -31,44 +38,63 @@ class CompactJSON(Response):
         return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def read_body(request: Request, service: Service, most: int | None = None) -> bytes:
-    """The body. Raises RequestError: 413 beyond `most` bytes, 408 where it comes too slowly."""
+async def body_parts(request: Request, service: Service, most: int | None = None) -> AsyncIterator[bytes]:
+    """Yield the body as it comes; what has come counts among the bodies of all requests. Raises RequestError: 413
+    beyond `most` bytes, 408 where it comes too slowly, 429 and 503 where too much is in memory."""
     limits = service.settings.limits
     most = limits.body_bytes if most is None else most
-    too_much = RequestError(413, f"body: must have at most {most:,} bytes, got more; send less at a time")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > most:
-        raise too_much
-    parts: list[bytes] = []
+    check_length(request, most)
+    room: Room | None = request.scope.get("nmt.room")
     size, more = 0, True
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            while more:
+    end = asyncio.get_running_loop().time() + limits.body_seconds
+    while more:
+        try:
+            async with asyncio.timeout_at(end):
                 message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise RequestError(499, "client: has gone before its request was whole")
-                parts.append(message.get("body", b""))
-                more = message.get("more_body", False)
-                size += len(parts[-1])
-                if size > most:
-                    raise too_much
-    except TimeoutError:
-        raise RequestError(
-            408, f"body: must come within {limits.body_seconds:g} s, got a part; send it whole"
-        ) from None
-    return b"".join(parts)
+        except TimeoutError:
+            raise RequestError(
+                408, f"body: must come within {limits.body_seconds:g} s, got a part; send it whole"
+            ) from None
+        if message["type"] == "http.disconnect":
+            raise RequestError(499, "client: has gone before its request was whole")
+        part = message.get("body", b"")
+        more = message.get("more_body", False)
+        size += len(part)
+        if size > most:
+            raise _too_much(most)
+        if room is not None:
+            room.add(len(part))
+        yield part
+    request.scope["nmt.whole"] = True
+
+
+def check_length(request: Request, most: int) -> None:
+    """Refuse a body of which the head says that it is too long. Raises RequestError: 413."""
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > most:
+        raise _too_much(most)
+
+
+def _too_much(most: int) -> RequestError:
+    return RequestError(413, f"body: must have at most {most:,} bytes, got more; send less at a time")
+
+
+async def read_body(request: Request, service: Service, most: int | None = None) -> bytes:
+    """The body. Raises RequestError, as `body_parts`."""
+    return b"".join([part async for part in body_parts(request, service, most)])
 
 
 async def read_fields(request: Request, service: Service) -> dict[str, Any]:
     """What a client gives, as JSON, form or query string, later ones of these first; a field that comes more than
-    once is a list. Raises RequestError."""
+    once is a list. Who may not ask is told so before the body is read, where that can be known. Raises RequestError."""
+    arrive(request, service)
     query = request.scope.get("query_string", b"")
     fields = _gathered(parse_pairs(decoded(query, "query string"), "query string")) if query else {}
-    body = await read_body(request, service)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        fields |= await read_multipart(request, body)
-    elif body.strip():
+        return fields | await read_multipart(request, service, service.settings.limits.body_bytes)
+    body = await read_body(request, service)
+    if body.strip():
         # Some clients send JSON and call it a form, or say nothing.
         if kind.endswith("json") or body.lstrip()[:1] in (b"{", b"["):
             given = parse_json(body)
@@ -80,15 +106,28 @@ async def read_fields(request: Request, service: Service) -> dict[str, Any]:
     return fields
 
 
-async def read_multipart(request: Request, body: bytes) -> dict[str, Any]:
-    """Fields of a form with files, which are (name, bytes). Raises RequestError."""
+async def read_multipart(request: Request, service: Service, most: int | None = None) -> dict[str, Any]:
+    """Fields of a form with files, which are (name, bytes), read as it comes: at most `most` bytes, or those of a file.
+    Raises RequestError."""
     from starlette.formparsers import MultiPartException, MultiPartParser
 
-    async def whole() -> Any:
-        yield body
+    arrive(request, service)
+    most = service.settings.limits.file_bytes if most is None else most
+    check_length(request, most)
+    kind = request.headers.get("content-type", "")
+    if not kind.startswith("multipart/form-data"):
+        raise RequestError(400, "body: must be multipart/form-data with a file, got another kind")
+    if (charset := _CHARSET.search(kind)) and charset[1].lower() not in ("utf-8", "utf8"):
+        raise RequestError(400, f"body: must be UTF-8, got {charset[1]:.40}; send UTF-8")
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        async for part in body_parts(request, service, most):
+            for at in range(0, len(part), _PARSED):
+                yield part[at : at + _PARSED]
+                await asyncio.sleep(0)  # the parser is Python: others go on between pieces
 
     try:
-        form = await MultiPartParser(request.headers, whole(), max_files=10, max_fields=1000).parse()
+        form = await MultiPartParser(request.headers, pieces(), max_files=10, max_fields=1000).parse()
     except (MultiPartException, KeyError, ValueError) as error:
         raise RequestError(
             400, f"body: must be multipart/form-data, got a broken one ({error}); send it whole"
@@ -98,6 +137,26 @@ async def read_multipart(request: Request, body: bytes) -> dict[str, Any]:
         found[name] = value if isinstance(value, str) else (value.filename or "file", await value.read())
     await form.close()
     return found
+
+
+def arrive(request: Request, service: Service) -> None:
+    """See who asks before the body is read: by the key in a header, or without keys by the address. Who has a key in
+    the body is known only then; until then its bytes are those of its address. Raises RequestError."""
+    scope = request.scope
+    if "nmt.room" in scope:
+        return
+    address = request.client.host if request.client is not None else ""
+    key = header_key(request)
+    client = service.gate.enter(key, address) if key or not service.gate.wants_keys else None
+    if client is not None:
+        scope["nmt.client"] = client
+    scope["nmt.room"] = service.bodies.room(client or address)
+
+
+def header_key(request: Request) -> str | None:
+    """The key in the header of a request; what a proxy asks for (Basic, Digest) is none."""
+    kind, _, key = request.headers.get("authorization", "").strip().rpartition(" ")
+    return key if key and kind.strip().lower() in ("", "bearer", "deepl-auth-key") else None
 
 
 def decoded(body: bytes, where: str = "body") -> str:
@@ -114,9 +173,14 @@ def parse_json(body: bytes) -> Any:
     """Raises RequestError for what is no JSON, or nests too deep."""
     text = decoded(body)
     try:
-        return json.loads(text)
+        found = json.loads(text)
+        if _SURROGATE.search(text):  # most are pairs, which is how many clients write what is beyond 16 bits
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except RecursionError:
         raise RequestError(400, "body: must be JSON, got one that nests too deep; send plain texts") from None
+    except UnicodeEncodeError:
+        raise RequestError(400, "body: must be Unicode text, got half a surrogate pair; send UTF-8") from None
     except ValueError as error:
         raise RequestError(400, f"body: must be JSON, got something else ({error}); mend it") from None
 
@@ -185,15 +249,25 @@ def glossary_field(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         return ()
     pairs = given
     if isinstance(given, str):
-        pairs = [re.split(r"\t|\s*=\s*", line, maxsplit=1) for line in given.splitlines() if line.strip()]
+        lines = [line for line in given.splitlines() if line.strip()]
+        pairs = [list(line.partition("\t" if "\t" in line else "=")[::2]) for line in lines]
     found = []
     for pair in pairs if isinstance(pairs, list) else [None]:
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(t, str) and t.strip() for t in pair):
             raise RequestError(400, "glossary: must be pairs of a phrase and its translation, got another")
+        if max(map(len, pair)) > _MOST_LINE:
+            raise RequestError(
+                400, f"glossary: must have phrases of at most {_MOST_LINE:,} characters, got a longer one"
+            )
         found.append((pair[0].strip(), pair[1].strip()))
     if len(found) > 1000:
         raise RequestError(400, f"glossary: must have at most 1,000 pairs, got {len(found):,}")
     return tuple(found)
+
+
+def name_field(fields: Mapping[str, Any], name: str) -> str | None:
+    """A field that is a name, None where it is not given or empty. Raises RequestError."""
+    return None if fields.get(name) is None else text_field(fields, name) or None
 
 
 def file_field(fields: Mapping[str, Any]) -> tuple[str, bytes]:

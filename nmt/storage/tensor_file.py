@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +42,8 @@ _DTYPES = {
     "I8": "i1",
     "U8": "u1",
 }
+_Bytes = mmap.mmap | memoryview
+_is_whole = ContextVar("_is_whole", default=False)
 _LENGTH_BYTES = 8
 _MOST_HEADER_BYTES = 100_000_000
 _MOST_AXES = 8
@@ -86,7 +91,8 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
 
     Returns:
         Views of a private map of the file by their name in it: pages are read when first used and shared with other
-        processes; writing into a view changes neither the file nor them. The content that `write_tensors` was given.
+        processes; writing into a view changes neither the file nor them. Within `reading_whole`, arrays that were read.
+        The content that `write_tensors` was given.
 
     Raises:
         CheckpointError: The file is missing, cut short, damaged, or not one of ours.
@@ -130,31 +136,53 @@ def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, s
     return {name: _view(mapped, start, entry) for name, entry in entries.items()}, metadata
 
 
-def _open(path: Path) -> tuple[mmap.mmap, int, dict[str, _Entry], dict[str, str]]:
-    """A file's map, the first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
+@contextmanager
+def reading_whole() -> Iterator[None]:
+    """Read files within the block instead of mapping them. A process that lives long needs that: what others write into
+    a mapped file would change its numbers, and one that is cut short would kill it (SIGBUS)."""
+    token = _is_whole.set(True)
+    try:
+        yield
+    finally:
+        _is_whole.reset(token)
+
+
+class MappedFile:
+    """A file whose tensors are mapped, as it is now: to be asked now and then whether it still is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._then = path, os.stat(path)
+
+    def check_unchanged(self) -> None:
+        """Raise CheckpointError where somebody has written into the file. One that a rename has put in its place is
+        another file, and harms nothing."""
+        try:
+            now = os.stat(self._path)
+        except OSError:
+            return  # removed: what is mapped stays
+        same_file = (now.st_dev, now.st_ino) == (self._then.st_dev, self._then.st_ino)
+        if same_file and (now.st_size, now.st_mtime_ns) != (self._then.st_size, self._then.st_mtime_ns):
+            raise CheckpointError(
+                f"{self._path}: must stay as it is while its model is in use, got one that was written into; load the "
+                "model anew, and replace files by a rename (mv)"
+            )
+
+
+def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
+    """A file's map or bytes, the first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size <= _LENGTH_BYTES:
             raise _MalformedError(f"{size} bytes")
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    return mapped, *_read_header(mapped)
-
-
-def let_go(tensors: Iterable[np.ndarray]) -> None:
-    """Memory that mapped tensors have been read into is the system's again; what is read later is read from the file.
-    For whoever has made other numbers of them and has written into none: the tensors cannot be written from now on."""
-    maps: dict[int, mmap.mmap] = {}
-    for tensor in tensors:
-        base: Any = tensor
-        while isinstance(base, np.ndarray) and base.base is not None:
-            base = base.base
-        base = base.obj if isinstance(base, memoryview) else base
-        if isinstance(base, mmap.mmap):
-            tensor.flags.writeable = False
-            maps[id(base)] = base
-    if wish := getattr(mmap, "MADV_DONTNEED", None):  # not on Windows
-        for one in maps.values():
-            one.madvise(wish)
+        if not _is_whole.get():
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            return mapped, *_read_header(mapped)
+        file.seek(0)
+        whole = np.empty(size, np.uint8)
+        got = file.readinto(whole.data)
+    if got != size or path.stat().st_size != size:
+        raise _MalformedError(f"{got} of {size} bytes, being written")
+    return whole.data, *_read_header(whole.data)
 
 
 def tensor_checksum(tensor: np.ndarray) -> int:
@@ -166,14 +194,14 @@ def _text_checksum(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
-def _read_header(mapped: mmap.mmap) -> tuple[int, dict[str, _Entry], dict[str, str]]:
+def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]]:
     """The first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
     length = int.from_bytes(mapped[:_LENGTH_BYTES], "little")
     start = _LENGTH_BYTES + length
     if length > _MOST_HEADER_BYTES or start > len(mapped):
         raise _MalformedError(f"a header of {length} bytes in a file of {len(mapped)}")
     try:
-        header = json.loads(mapped[_LENGTH_BYTES:start])
+        header = json.loads(bytes(mapped[_LENGTH_BYTES:start]))
     except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, or a number of thousands of digits
         raise _MalformedError("a header that is not JSON") from error
     if not isinstance(header, dict):
@@ -206,7 +234,7 @@ def _entry(name: str, value: Any) -> _Entry:
     return _Entry(dtype, tuple(shape), begin, end)
 
 
-def _view(mapped: mmap.mmap, start: int, entry: _Entry) -> np.ndarray:
+def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:
     """A tensor in the mapped file; a copy only where it is not aligned."""
     count = math.prod(entry.shape)
     if not count:

@@ -139,8 +139,10 @@ def expressions():
                     yield f"{module.name}.{name}", value
 
 
-GOING_ON = {f"nmt.documents.markup.{name}" for name in ("_PLAIN_END", "_ATTRIBUTE", "_END")}
-"""Those that go on where another one has ended, and are looked for nowhere else."""
+GOING_ON = {f"nmt.documents.markup.{name}" for name in ("_PLAIN_END", "_ATTRIBUTE", "_END")} | {
+    f"nmt.documents.srt.{name}" for name in ("_TIMES", "_SPEAKER")
+}
+"""Those that are matched where another one has ended or where a line begins, and are looked for nowhere else."""
 
 
 def test_regular_expressions_grow_in_line():

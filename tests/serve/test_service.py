@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -123,12 +122,19 @@ def test_keys_are_read_anew(tmp_path, monkeypatch):
 def test_long_texts_are_looked_at_beside_the_loop(monkeypatch):
     """Found by the benchmark: a document of 5,000 lines kept everybody waiting for a third of a second."""
     service = service_of(served("a"))
-    threads = set()
+    looks = []
     find = passage.placeholders_of
-    monkeypatch.setattr(passage, "placeholders_of", lambda text: threads.add(threading.get_ident()) or find(text))
-    wanted = Wanted(split=False)
-    found = asyncio.run(service.translate(service.models.all[0], [f"x {n}" for n in range(200)], wanted, ""))
-    assert len(found) == 200 and threads and threading.get_ident() not in threads
+    monkeypatch.setattr(passage, "placeholders_of", lambda text: looks.append(text) or find(text))
+
+    async def translate(count):
+        texts = [f"x {n}" for n in range(count)]
+        return await service.translate(service.models.all[0], texts, Wanted(split=False), "")
+
+    try:
+        assert len(asyncio.run(translate(900))) == 900 and looks == []
+        assert len(asyncio.run(translate(3))) == 3 and looks
+    finally:
+        service.box.close()
 
 
 def test_answers_do_not_wait_for_acknowledgements():

@@ -1,0 +1,495 @@
+"""What a stranger sends to stop the server for others: each row is something that once did."""
+
+import http.client
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.serve.servers import model_folder, running, until
+
+SECONDS_OF_OTHERS = 5.0
+"""Within which anybody else is answered while an attack goes on, on any machine; the attacks took minutes."""
+
+
+@pytest.fixture(scope="module")
+def attacked(folder, tmp_path_factory):
+    keys = tmp_path_factory.mktemp("keys") / "keys"
+    keys.write_text("attacker\t0\nother\t0\n")
+    with running(folder, "--keys", keys, "--threads", 2) as one:
+        yield one
+
+
+@pytest.fixture
+def open_server(folder):
+    """One without keys: clients are their addresses."""
+    with running(folder, "--threads", 1) as one:
+        yield one
+
+
+def key(name):
+    return {"Authorization": f"Bearer {name}"}
+
+
+def cpu_seconds(process):
+    """Of a process and all its children, those that have ended among them."""
+    found = 0.0
+    for one in [process, *descendants(process)]:
+        try:
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        found += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def descendants(process):
+    found = []
+    for task in Path(f"/proc/{process}/task").iterdir():
+        try:
+            for child in (task / "children").read_text().split():
+                found += [int(child), *descendants(int(child))]
+        except OSError:
+            continue
+    return found
+
+
+def memory(process):
+    """MiB that a process holds."""
+    return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())[1]) / 1024
+
+
+def multipart(name, content, **fields):
+    boundary = "----a"
+    body = b""
+    for field, value in fields.items():
+        body += f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'.encode()
+    body += f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
+    return body + content + f"\r\n--{boundary}--\r\n".encode(), {
+        "Content-Type": f"multipart/form-data; boundary={boundary}"
+    }
+
+
+def docx(document):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", document)
+    return packed.getvalue()
+
+
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+
+def ask_others(server, count=3):
+    """Seconds until somebody else is answered, the worst of some; a short text, and one beyond what the loop cuts."""
+    worst = 0.0
+    for n in range(count):
+        for text in ("kara", "kara mo. " * 250):
+            began = time.monotonic()
+            fields = {"q": text, "source": "en", "target": "de"}
+            assert "translatedText" in server.json("/translate", fields, headers=key("other")), n
+            worst = max(worst, time.monotonic() - began)
+    return worst
+
+
+ATTACKS = {
+    "A1 spaces in a glossary": ("/translate", {"q": "on monday", "glossary": "a" + " " * 110_000 + "b"}),
+    "A1 by the page": ("/api/sentences", {"q": "on monday", "glossary": "a" + " " * 110_000 + "b"}),
+    "A2 a row of digits": ("/translate", {"q": " ".join(str(i % 10) for i in range(999))}),
+    "A2 a row of digits for the page": (
+        "/api/sentences",
+        {"q": " ".join(str(i % 10) for i in range(2000)), "alternatives": 4},
+    ),
+    "A3 unclosed tags": ("/translate", {"q": "<a " * 16_666, "format": "html"}),
+    "A3 slashes": ("/translate", {"q": "<a/" * 16_666, "format": "html"}),
+    "A3 comments": ("/translate", {"q": "<!--" * 12_000, "format": "html"}),
+    "A17 quotation marks": ("/translate", {"q": "«" * 49_000}),
+    "A17 placeholders": ("/translate", {"q": " ".join(["%" + "0" * 990] * 50)}),
+    "A17 named placeholders": ("/translate", {"q": " ".join(["%(a)" + "0" * 980] * 50)}),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_text_keeps_others_waiting(attacked, name):
+    path, fields = ATTACKS[name]
+    fields = {"source": "en", "target": "de"} | fields
+    began = cpu_seconds(attacked.process.pid)
+    found = []
+
+    def attack():
+        try:
+            found.append(attacked.ask(path, fields, headers=key("attacker"))[0])
+        except TimeoutError:
+            found.append(400)  # the attacker has lost patience
+
+    threads = [threading.Thread(target=attack) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    worst = ask_others(attacked)
+    for thread in threads:
+        thread.join(90)
+    assert worst < SECONDS_OF_OTHERS
+    assert len(found) == 3 and set(found) <= {200, 400}
+    assert cpu_seconds(attacked.process.pid) - began < 60
+    assert not any("traceback" in line.lower() for line in attacked.log)
+
+
+FILES = {
+    "A5 one run of many texts": (
+        "a.docx",
+        docx(f"<w:document {W}><w:p><w:r>{'<w:t>a</w:t>' * 16_000}</w:r></w:p></w:document>"),
+    ),
+    "A6 many sources": (
+        "a.xliff",
+        (
+            '<xliff version="1.2"><file><body><trans-unit>'
+            + "<source/>" * 20_000
+            + "</trans-unit></body></file></xliff>"
+        ).encode(),
+    ),
+    "A6 deep units": (
+        "a.xliff",
+        ('<xliff version="1.2">' + "<trans-unit>" * 9_000 + "</trans-unit>" * 9_000 + "</xliff>").encode(),
+    ),
+    "A7 many paragraphs": ("a.docx", docx(f"<w:document {W}>{'<w:p/>' * 7_000_000}</w:document>")),
+    "A10 a line without end": ("a.txt", b"a" * 4_000_000 + "\U0001f600".encode()),
+    "A18 deep elements": ("a.docx", docx(f"<w:document {W}>{'<w:p>' * 5_000}{'</w:p>' * 5_000}</w:document>")),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_file_keeps_others_waiting_or_takes_the_memory(attacked, name):
+    file, content = FILES[name]
+    before = memory(attacked.process.pid)
+    body, head = multipart(file, content, source="en", target="de")
+
+    def send():
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", attacked.port, timeout=3)
+            connection.request("POST", "/translate_file", body, head | key("attacker"))
+            connection.getresponse().read()
+        except TimeoutError:
+            pass  # the client has gone; so must its work be
+        connection.close()
+
+    threads = [threading.Thread(target=send) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    worst = ask_others(attacked)
+    for thread in threads:
+        thread.join(60)
+    assert worst < SECONDS_OF_OTHERS
+    until(lambda: b"nmt_requests_in_flight 1.0" in attacked.ask("/metrics")[2])
+    until(lambda: b"nmt_sentences_waiting 0.0" in attacked.ask("/metrics")[2])
+    assert memory(attacked.process.pid) - before < 150
+    used = cpu_seconds(attacked.process.pid)
+    time.sleep(0.5)
+    assert cpu_seconds(attacked.process.pid) - used < 0.4  # nobody works for who has gone (A4)
+
+
+def test_a_glossary_line_is_a_phrase_and_its_translation(attacked):
+    for text, status in (("a = b", 200), ("a\tb = c", 200), ("a b", 400), ("=", 400), ("a = " + "b" * 5000, 400)):
+        fields = {"q": "kara", "source": "en", "target": "de", "glossary": text}
+        assert attacked.ask("/translate", fields, headers=key("other"))[0] == status, text[:20]
+
+
+def test_a_server_under_attack_ends_at_once(folder):
+    with running(folder) as server:
+        body = json.dumps({"q": "<a/" * 16_000, "format": "html", "source": "en", "target": "de"}).encode()
+        plugs = []
+        for _ in range(6):
+            plug = socket.create_connection(("127.0.0.1", server.port))
+            plug.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            plugs.append(plug)
+        time.sleep(0.3)
+        assert server.json("/health") == {"status": "ok"}
+        home = descendants(server.process.pid)
+        for plug in plugs:
+            plug.close()
+        began = time.monotonic()
+        assert server.end() == 0
+        assert time.monotonic() - began < SECONDS_OF_OTHERS * 2
+        until(lambda: not any(Path(f"/proc/{one}").exists() for one in home))
+
+
+def test_trailers_are_refused_and_not_kept(attacked):
+    """A8"""
+    head = b"POST /translate HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer other\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head += b"2\r\n{}\r\n0\r\n"
+    assert b"evil" not in attacked.send(head + b"X-Request-Id: evil\r\n\r\n", end=True)
+    before = memory(attacked.process.pid)
+    for trailer in (b"X-1: " + b"y" * 60_000 + b"\r\n", b"y" * 2**18):
+        with socket.create_connection(("127.0.0.1", attacked.port), timeout=10) as plug:
+            plug.sendall(head + b"X-0: ")
+            with pytest.raises(OSError):
+                for _ in range(2_000):
+                    plug.sendall(trailer)
+    assert memory(attacked.process.pid) - before < 20
+
+
+def test_who_has_no_key_is_told_before_the_body(attacked):
+    """A11"""
+    head = "POST {} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: 20000000\r\n"
+    head += "Content-Type: multipart/form-data; boundary=a\r\n\r\n"
+    for path in ("/translate_file", "/v2/document", "/api/file"):
+        answer = attacked.send(head.format(path, "nobody").encode(), seconds=10)
+        assert answer[9:12] in (b"403", b"429"), (path, answer)  # 429: after many guesses
+
+
+def test_bodies_together_take_bounded_memory_and_give_it_back(open_server):
+    """A11"""
+    before = memory(open_server.process.pid)
+    plugs = []
+    head = b"POST /translate_file HTTP/1.1\r\nHost: a\r\nContent-Length: 19000000\r\n"
+    head += b"Content-Type: multipart/form-data; boundary=a\r\n\r\n"
+    head += b'--a\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+    for _ in range(20):
+        plug = socket.create_connection(("127.0.0.1", open_server.port), timeout=5)
+        try:
+            plug.sendall(head + b"x" * 18_000_000)
+        except OSError:
+            pass  # refused, and closed
+        plugs.append(plug)
+    assert memory(open_server.process.pid) - before < 120
+    for plug in plugs:
+        plug.close()
+    until(lambda: b"nmt_requests_in_flight 1.0" in open_server.ask("/metrics")[2])
+    assert open_server.json("/health")
+    until(lambda: memory(open_server.process.pid) - before < 60)
+
+
+def test_more_connections_than_files_leave_the_server_answering_and_the_log_short(folder):
+    """A12"""
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)); "
+    code += "from nmt.cli.entry import serve; serve()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder), "--port", "0"], stderr=subprocess.PIPE, text=True
+    )
+    log = []
+    port = None
+    for line in process.stderr:
+        log.append(line)
+        if "listening on" in line:
+            port = int(json.loads(line)["event"].rpartition(":")[2])
+            break
+    reader = threading.Thread(target=lambda: log.extend(process.stderr), daemon=True)
+    reader.start()
+    plugs = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(230)]
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/health")
+        assert connection.getresponse().status == 200
+    finally:
+        for plug in plugs:
+            plug.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    reader.join(10)
+    assert len(log) < 40
+    for line in log:
+        json.loads(line)
+
+
+def test_documents_of_one_client_leave_room_for_others(attacked):
+    """A13"""
+    body, head = multipart("a.txt", b"kara mo. " * 20_000, target_lang="DE", source_lang="EN")
+    statuses = [attacked.ask("/v2/document", body, head | key("attacker"), "POST")[0] for _ in range(40)]
+    assert statuses.count(200) >= 1 and set(statuses) == {200, 429}
+    small, head = multipart("a.txt", b"kara", target_lang="DE", source_lang="EN")
+    told = attacked.json("/v2/document", small, headers=head | key("other"), method="POST")
+
+    def is_done():
+        found = attacked.json(
+            f"/v2/document/{told['document_id']}", {"document_key": told["document_key"]}, headers=key("other")
+        )
+        return found["status"] == "done"
+
+    until(is_done)
+
+
+def test_glossaries_of_one_client_push_out_nobody_elses(attacked):
+    """A14"""
+    given = {"name": "a", "source_lang": "en", "target_lang": "de", "entries": "kara\tb"}
+    mine = attacked.ask("/v2/glossaries", given, key("other"))
+    assert mine[0] == 201
+    statuses = [attacked.ask("/v2/glossaries", given, key("attacker"))[0] for _ in range(1100)]
+    assert statuses[0] == 201 and statuses[-1] == 400
+    name = json.loads(mine[2])["glossary_id"]
+    assert attacked.json(f"/v2/glossaries/{name}", headers=key("other"))["entry_count"] == 1
+
+
+@pytest.mark.parametrize(
+    "path, fields",
+    [
+        ("/v2/glossaries", {"name": "\ud800", "source_lang": "en", "target_lang": "de", "entries": "a\tb"}),
+        ("/translate", {"q": "a", "source": "en", "target": "\ud800"}),
+        ("/translate", {"q": "a", "source": "en", "target": "de", "model": "\udfff"}),
+        ("/translate", {"q": "a", "source": "en", "target": "de", "model": ["x"]}),
+        ("/MTRestService/TranslateJson", {"input": "a", "srcLangCode": "en", "trgLangCode": "de", "modelTag": ["x"]}),
+        ("/api/complete", {"q": "a", "source": "en", "target": "de", "typed": "x" * 45_000}),
+        ("/api/complete", {"q": "a" * 45_000, "source": "en", "target": "de"}),
+    ],
+)
+def test_a_mistake_is_400_and_leaves_no_trace(attacked, path, fields):
+    """A15, A16, A18"""
+    assert attacked.refused(path, fields, headers=key("other"))[0] == 400
+    assert attacked.ask("/v2/glossaries", headers=key("other"))[0] == 200
+
+
+def test_pairs_of_surrogates_are_text(attacked):
+    body = b'{"q": "\\ud83d\\ude00", "source": "en", "target": "de"}'
+    assert attacked.json("/translate", body, headers=key("other") | {"Content-Type": "application/json"})
+
+
+def test_a_host_is_given_once_and_nobody_is_sent_to_it(attacked):
+    """A19"""
+    for head, status in (
+        (b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n", 400),
+        (b"GET /health HTTP/1.0\r\n\r\n", 200),
+        (b"GET /languages/ HTTP/1.1\r\nHost: evil\r\nConnection: close\r\n\r\n", 200),
+    ):
+        answer = attacked.send(head)
+        assert int(answer.split(b" ", 2)[1]) == status, answer
+        assert b"evil" not in answer
+
+
+def test_wrong_keys_are_refused_faster_and_faster(attacked):
+    """A19"""
+    statuses = [attacked.ask("/languages", None)[0] for _ in range(2)]
+    fields = {"q": "a", "source": "en", "target": "de"}
+    statuses = [attacked.ask("/translate", fields, key(f"guess{n}"))[0] for n in range(80)]
+    assert statuses[0] == 403 and statuses[-1] == 429
+    assert attacked.ask("/translate", fields, key("other"))[0] == 200
+
+
+def test_a_key_with_a_space_is_refused_at_the_start(tmp_path):
+    """A19"""
+    from nmt.errors import DataError
+    from nmt.serve.settings import read_keys
+
+    (tmp_path / "keys").write_text("good\ntwo words\t5\n")
+    with pytest.raises(DataError, match=r"line 2 must be a key without spaces"):
+        read_keys(str(tmp_path / "keys"), 0)
+
+
+def test_warnings_and_tracebacks_are_lines_of_json():
+    """A12, A19"""
+    code = (
+        "import logging, threading, warnings, time\nfrom nmt.serve.log import begin_log\nbegin_log()\n"
+        "warnings.warn('a warning of the library')\nlogging.getLogger('other').error('said')\n"
+        "logging.getLogger('asyncio').error('said')\n"
+        "t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()\nlogging.shutdown()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert len(found) == 4 and "ZeroDivisionError" in found[-1]["traceback"]
+
+
+def test_errors_of_the_loop_are_told_once_and_counted(caplog):
+    """A12"""
+    from nmt.serve.log import LoopErrors
+
+    tell = LoopErrors()
+    for _ in range(1000):
+        tell(None, {"message": "socket.accept() out of system resource", "exception": OSError(24, "Too many")})
+    assert len(caplog.records) == 1
+
+
+def test_tickets_are_short(attacked):
+    """A20"""
+    body, head = multipart("a.txt", b"kara", source="en", target="de", ticket="t" * 101)
+    assert attacked.refused("/api/file", body, headers=head | key("other"), method="POST")[0] == 400
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_model_file_that_is_overwritten_harms_no_request(tmp_path, dtype):
+    """A9: the server died of SIGBUS."""
+    folder = model_folder(tmp_path / "model")
+    with running(folder, "--compute-dtype", dtype) as server:
+        fields = {"q": "kara mo", "source": "en", "target": "de", "alternatives": 2}
+        before = server.json("/translate", fields)
+        for file in folder.iterdir():
+            with file.open("r+b") as plug:
+                plug.truncate(1000)
+                plug.write(b"\xff" * 500)
+        assert server.json("/translate", fields) == before
+        assert server.json("/api/complete", {"q": "kara", "source": "en", "target": "de"})
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: any("former ones go on" in line for line in server.log))
+        assert server.json("/translate", fields) == before
+        assert server.end() == 0
+
+
+def test_sessions_end_with_their_model(tmp_path):
+    """A kept session was found by the id of an engine, which another one may have after a reload."""
+    from types import SimpleNamespace
+
+    from nmt.serve.sessions import Sessions
+
+    class Session:
+        def complete(self, typed, **more):
+            return [typed]
+
+    made = []
+    translator = SimpleNamespace(session=lambda sentence: made.append(sentence) or Session())
+
+    def model(generation):
+        return SimpleNamespace(generation=generation, engine=SimpleNamespace(translator=translator))
+
+    sessions = Sessions()
+    for _ in range(2):
+        sessions._complete(model(1), "a", "s", "t", 1)
+    assert made == ["s"]
+    sessions.renew({2})
+    assert len(sessions._kept) == 0
+    sessions._complete(model(1), "a", "s", "t", 1)  # a request that has begun before
+    assert made == ["s", "s"] and len(sessions._kept) == 0
+    sessions._complete(model(2), "b", "s", "t", 1)
+    assert len(made) == 3 and len(sessions._kept) == 1
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.po", b'msgid ""\nmsgstr "Content-Type: text/plain; charset=rot13\\n"\n\nmsgid "a"\nmsgstr ""\n'),
+        ("a.docx", docx(f"<w:document {W}>{'<w:p>' * 1_000}<w:r><w:t>a</w:t></w:r>{'</w:p>' * 1_000}</w:document>")),
+        ("a.docx", b"PK nothing"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_a_mistake_of_its_sender(attacked, name, content):
+    """A18: these were 500."""
+    body, head = multipart(name, content, source="en", target="de")
+    status, _, told = attacked.ask("/translate_file", body, head | key("other"))
+    assert status in (200, 400) and b"\n" not in told
+
+
+def test_a_large_glossary_is_looked_up_and_not_searched(folder):
+    """A14: each text was compared with each entry."""
+    from nmt import Translator
+    from nmt.serve.engine import Engine
+
+    engine = Engine(Translator.load(folder))
+    try:
+        entries = [("kara mo", "b"), ("mo", "c"), ("kara", "a"), ("Kara  MO", "d"), ("ara", "x"), ("none of it", "y")]
+        glossary = (*entries, *((f"word{n} kara", "z") for n in range(1000)))
+        looks = []
+        real = engine.translator.phrases_for
+        engine.translator.phrases_for = lambda text, given: looks.append(len(given)) or real(text, given)
+        for text in ("kara mo", "mo kara", "nothing", "", "KARA mo mo."):
+            assert engine._phrases_for(text, glossary) == real(text, glossary)
+        assert max(looks) <= 5
+    finally:
+        engine.close()

@@ -1,0 +1,252 @@
+"""The box in which texts of strangers are parsed: budgets that hold, processes that come and go, turns of clients."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the extra [serve]")
+
+from nmt.serve import text_work
+from nmt.serve.bodies import Bodies
+from nmt.serve.box import Box, Job
+from nmt.serve.errors import RequestError
+from nmt.serve.settings import Limits
+from nmt.serve.shelf import Shelf
+from nmt.serve.turns import Turns
+from tests.serve.servers import until
+
+
+def children(process):
+    """Processes that a process has begun, itself left out."""
+    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A module in place of `text_work`, with functions that no text should be."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "own_work.py").write_text(
+        "def busy():\n    while True:\n        pass\n    yield 0\n"
+        "def large():\n    yield len(bytearray(600 * 2**20))\n"
+        "def much():\n    for _ in range(300):\n        yield b'x' * 2**20\n"
+        "def deep():\n    def inner(n):\n        return inner(n) + 1\n    yield inner(0)\n"
+        "def broken():\n    yield 1 // 0\n"
+        "def dead():\n    import os\n    os.abort()\n    yield 0\n"
+        "class Own:\n    pass\n"
+        "def classes():\n    yield Own()\n"
+        "def plain(n):\n    yield [n, 'x', b'y', (1.5, None, True)]\n"
+        "def slow():\n    import time\n    time.sleep(60)\n    yield 0\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def box(hostile, monkeypatch):
+    found = Box()
+    start = Box.start
+
+    def starting(self):
+        popen = __import__("subprocess").Popen
+
+        def with_own(command, **more):
+            code = (
+                f"import sys; sys.path.insert(0, {str(hostile)!r}); import own_work; import nmt.serve.text_work as t; "
+            )
+            code += "vars(t).update({k: v for k, v in vars(own_work).items() if k[0] != '_'}); "
+            return popen([*command[:2], code + command[2]], **more)
+
+        monkeypatch.setattr("nmt.serve.box.subprocess.Popen", with_own)
+        start(self)
+        monkeypatch.undo()
+
+    monkeypatch.setattr(Box, "start", starting)
+    found.start()
+    yield found
+    found.close()
+
+
+def job(name, *args, **more):
+    return Job(name, args, "q", **more)
+
+
+def refused(box, one, client="a"):
+    async def run():
+        with pytest.raises(RequestError) as told:
+            await box.run(one, client)
+        return told.value
+
+    error = asyncio.run(run())
+    assert error.status == 400 and "\n" not in error.message
+    return error.message
+
+
+def test_each_budget_holds_and_the_next_job_is_done(box):
+    async def after():
+        return await box.run(job("plain", 7), "a")
+
+    for one, said in (
+        (job("busy", seconds=0.2), "needs more"),
+        (job("large", memory=100 * 2**20), "needs more"),
+        (job("much", output=2**22), "needs more"),
+        (job("dead"), "needs more"),
+        (job("deep"), "nest less deeply"),
+    ):
+        assert said in refused(box, one), one
+        box._idle.clear()  # of the loop that is over
+        assert asyncio.run(after()) == [[7, "x", b"y", (1.5, None, True)]]
+        box._idle.clear()
+
+
+def test_a_mistake_of_ours_keeps_its_traceback_in_the_log(box, caplog):
+    assert "ZeroDivisionError" in refused(box, job("broken"))
+    assert any("own_work.py" in getattr(one, "fields", {}).get("traceback", "") for one in caplog.records)
+
+
+def test_a_worker_sends_plain_values_alone(box):
+    async def run():
+        with pytest.raises(Exception, match="must be plain values"):
+            await box.run(job("classes"), "a")
+
+    asyncio.run(run())
+
+
+def test_who_goes_ends_the_work_and_leaves_no_process(box):
+    async def run():
+        task = asyncio.ensure_future(box.run(job("busy", seconds=60), "a"))
+        while not children(box._home.pid):
+            await asyncio.sleep(0.01)
+        (worker,) = children(box._home.pid)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while children(box._home.pid):  # killed, and no zombie is left
+            await asyncio.sleep(0.01)
+        assert not Path(f"/proc/{worker}").exists()
+        assert await box.run(job("plain", 1), "a")
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_home_that_was_killed_is_begun_anew(box):
+    async def run():
+        assert await box.run(job("plain", 1), "a")
+        os.kill(box._home.pid, signal.SIGKILL)
+        box._home.wait()
+        box._idle.clear()
+        assert await box.run(job("cut", ["one. two."], "text", None, frozenset()), "a")
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_signals_of_the_group_end_no_work(box):
+    async def run():
+        task = asyncio.ensure_future(box.run(job("plain", 3), "a"))
+        await task
+        for process in [box._home.pid, *children(box._home.pid)]:
+            os.kill(process, signal.SIGTERM)
+            os.kill(process, signal.SIGINT)
+        assert await box.run(job("plain", 4), "a")
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_close_ends_home_and_workers(box):
+    async def run():
+        task = asyncio.ensure_future(box.run(job("busy", seconds=60), "a"))
+        while not children(box._home.pid):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        return box._home.pid, children(box._home.pid)
+
+    home, workers = asyncio.run(run())
+    box.close()
+    until(lambda: not any(Path(f"/proc/{one}").exists() for one in [home, *workers]))
+
+
+def test_a_client_with_slow_texts_keeps_nobody_else_waiting(box):
+    async def run():
+        slow = [asyncio.ensure_future(box.run(job("slow"), "attacker")) for _ in range(20)]
+        await asyncio.sleep(0)
+        found = [await box.run(job("plain", n), "other") for n in range(5)]
+        assert len(found) == 5 and not any(one.done() for one in slow)
+        for one in slow:
+            one.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_the_home_of_workers_imports_no_compiler_and_no_model():
+    import subprocess
+    import sys
+
+    code = "import sys, nmt.serve.box_home, nmt.serve.text_work; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numba", "llvmlite", "pydantic", "starlette", "nmt.rnn", "nmt.model"} & set(found)
+
+
+def test_turns_are_by_client_and_no_place_is_lost():
+    async def run():
+        turns, order, open_ = Turns(2, 1), [], asyncio.Event()
+
+        async def work(client):
+            async with turns.of(client):
+                order.append(client)
+                await open_.wait()
+
+        many = [asyncio.ensure_future(work("a")) for _ in range(5)]
+        await asyncio.sleep(0)
+        assert order == ["a"]
+        other = [asyncio.ensure_future(work(client)) for client in "bc"]
+        await asyncio.sleep(0)
+        assert order == ["a", "b"]
+        many[1].cancel()
+        open_.set()
+        await asyncio.gather(*many, *other, return_exceptions=True)
+        assert sorted(order) == ["a", "a", "a", "a", "b", "c"]
+        assert (turns._free, dict(turns._taken), dict(turns._waiting)) == (2, {}, {})
+
+    asyncio.run(run())
+
+
+def test_a_shelf_makes_room_at_the_cost_of_who_has_most():
+    shelf = Shelf(100, 10)
+    shelf.put("b", "b1", "small", 10)
+    for n in range(20):
+        shelf.put("a", f"a{n}", n, 30)
+    assert shelf.of("b") == ["small"] and shelf.of("a") == [17, 18, 19] and shelf.bytes_of("a") == 90
+    assert shelf.pop("a18") == 18 and shelf.get("a18") is None and len(shelf) == 3
+    kept = Shelf(2, 2, lambda one: one != "in work")
+    kept.put("a", "1", "in work")
+    kept.put("a", "2", "over")
+    kept.put("a", "3", "in work")
+    assert kept.of("a") == ["in work", "in work"]
+
+
+def test_bodies_are_bounded_together_and_by_client():
+    bodies = Bodies(Limits(all_bytes=1000, file_bytes=300, body_bytes=100))
+    rooms = [bodies.room(client) for client in "abcd"]
+    for room in rooms[:3]:
+        room.add(300)
+        with pytest.raises(RequestError) as told:
+            room.add(1)
+        assert told.value.status == 429
+    with pytest.raises(RequestError) as told:
+        rooms[3].add(101)
+    assert told.value.status == 503
+    for room in rooms * 2:
+        room.leave()
+    assert bodies.total == 0 and not bodies._of
+
+
+def test_ranks_are_those_of_the_translations():
+    from nmt.documents import read_passage
+    from nmt.inference.translation import Translation
+
+    passages = [read_passage("one\ntwo"), read_passage("  ")]
+    found = [[Translation(t, 0.0, 0.0) for t in ts] for ts in (["a", "b"], ["c"])]
+    assert text_work.joined(passages, found, 3, True) == [["a\nc", "b\nc"], ["  "]]
+    assert text_work.joined(passages, found, 3, False) == [["a\nc", "b\nc", "b\nc"], ["  "] * 3]
