@@ -19,6 +19,7 @@ from nmt.errors import NMTError
 from nmt.serve.deepl import deepl_fields, enter_deepl
 from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish, translate_file
+from nmt.serve.files import attachment
 from nmt.serve.libretranslate import service_of
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON, file_field, read_body, read_multipart, text_field
@@ -141,8 +142,7 @@ async def result(request: Request) -> Response:
     if found.name is None:
         raise RequestError(503 if found.error is None else 404, found.error or "document: is not done yet; wait", 2)
     name, content, media_type = service_of(request).files.get(found.name)
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
-    return Response(content, media_type=media_type, headers=headers)
+    return Response(content, media_type=media_type, headers=attachment(name))
 
 
 ROUTES = [

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from nmt.documents.document import MEDIA_TYPES, Document, format_of, read_document
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
+from nmt.serve.files import translated_name
 from nmt.serve.service import Service
 
 
@@ -55,16 +54,9 @@ async def translate_file(service: Service, wish: FileWish, client: str) -> str:
         written = await asyncio.to_thread(_written, document, [translations[0] for translations in found])
     except NMTError as error:
         raise RequestError(400, str(error)) from None
-    return service.files.keep(_file_name(wish.name, model.target), written, MEDIA_TYPES[form])
+    return service.files.keep(translated_name(wish.name, model.target), written, MEDIA_TYPES[form])
 
 
 def _written(document: Document, answers: list[Translation]) -> bytes:
     rest = iter(answers)
     return document.write([passage.joined([next(rest) for _ in passage.sentences]) for passage in document.passages])
-
-
-def _file_name(name: str, target: str) -> str:
-    """Of a translation: letters that a header may hold."""
-    path = PurePath(name)
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)[:80] or "file"
-    return f"{stem}_{target}{re.sub(r'[^A-Za-z0-9.]', '', path.suffix)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from nmt.inference.translation import Detail, Translation
 from nmt.serve.engine import Ask
 from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
+from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.libretranslate import enter, service_of
 from nmt.serve.models import bleu_signature
 from nmt.serve.names import language_name
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from nmt.serve.models import ServedModel
 
 _MOST_SESSIONS = 64
+_LETTERS = re.compile(r"\w+")
 _MOST_WORDS = 60
 """Words of a sentence beyond which its attention is not sent: it grows with their square."""
 
@@ -84,7 +87,8 @@ async def models(request: Request) -> Response:
 
 
 async def sentences(request: Request) -> Response:
-    """POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention."""
+    """POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention, and
+    with the terms of the glossary that the model has not followed."""
     service = service_of(request)
     fields = await read_fields(request, service)
     client = enter(request, fields)
@@ -108,11 +112,30 @@ async def sentences(request: Request) -> Response:
         translations = next(rest)
         others = [part.translated(one) for one in translations]
         told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after}
-        told["translation"] = others[0][len(part.before) : len(others[0]) - len(part.after)]
-        told["alternatives"] = [one.strip() for one in dict.fromkeys(others[1:]) if one != others[0] and one.strip()]
+        bare = [one[len(part.before) : len(one) - len(part.after)] for one in others]
+        told["translation"] = bare[0]
+        told["alternatives"] = [
+            {"translation": text} | _words(part.text, text, one.detail)
+            for n, (text, one) in enumerate(zip(bare, translations, strict=True))
+            if text.strip() and text not in bare[:n]
+        ][1 if bare[0].strip() else 0 :]
         told["warnings"] = list(translations[0].warnings)
-        parts.append(told | _words(part.text, told["translation"], translations[0].detail))
+        told["not_followed"] = _not_followed(model, part.text, bare[0], glossary)
+        parts.append(told | _words(part.text, bare[0], translations[0].detail))
     return CompactJSON({"parts": parts, "model": model.name})
+
+
+def _not_followed(
+    model: ServedModel, source: str, translation: str, glossary: tuple[tuple[str, str], ...]
+) -> list[tuple[str, str]]:
+    """Terms of a glossary that stand in a sentence and whose translation does not stand in its translation."""
+    if not glossary:
+        return []
+    text = f" {' '.join(_LETTERS.findall(translation.casefold()))} "
+    missing = [one for one in glossary if f" {' '.join(_LETTERS.findall(one[1].casefold()))} " not in text]
+    # The translator itself says which terms stand in the sentence: each is its own translation here.
+    there = set(model.engine.translator.phrases_for(source, [(term, term) for term, _ in missing]))
+    return [(term, wanted) for term, wanted in missing if term in there]
 
 
 def _words(source: str, translation: str, detail: Detail | None) -> dict[str, Any]:
@@ -171,7 +194,8 @@ async def file(request: Request) -> Response:
         text_field(fields, "ticket", ""),
     )
     name = await while_connected(request, translate_file_of(service, wish, client))
-    return CompactJSON({"url": f"download_file/{name}", "name": service.files.get(name)[0]})
+    told = {"url": f"download_file/{name}", "name": service.files.get(name)[0], "seconds": SECONDS_KEPT}
+    return CompactJSON(told)
 
 
 async def progress(request: Request) -> Response:
