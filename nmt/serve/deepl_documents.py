@@ -105,10 +105,10 @@ async def send(request: Request) -> Response:
     wanted = text_field(fields, "output_format", "").lower().lstrip(".")
     if wanted and wanted != PurePath(name).suffix.lower().lstrip("."):
         raise RequestError(400, f"output_format: must be that of the file, got {wanted[:40]!r}; leave it out")
+    source, target = text_field(fields, "source_lang", "auto") or "auto", text_field(fields, "target_lang")
     glossary: tuple[tuple[str, str], ...] = ()
     if given := text_field(fields, "glossary_id", ""):
-        glossary = request.app.state.glossaries.get(client, given).entries
-    source, target = text_field(fields, "source_lang", "auto") or "auto", text_field(fields, "target_lang")
+        glossary = request.app.state.glossaries.get(client, given).entries_for(source, target)
     if source != "auto":
         service.models.find(source, target)
     wish = FileWish(name, content, source, target, None, glossary, secrets.token_hex(8))
