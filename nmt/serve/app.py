@@ -90,7 +90,7 @@ class Around:
             await self._app(scope, receive, send)
             return
         if scope["path"] != "/" and scope["path"].endswith("/"):  # means the same, and a redirection loses bodies
-            scope = scope | {"path": scope["path"].rstrip("/") or "/"}
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
         began, status = time.perf_counter(), 500
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         name = given if given and _REQUEST_ID.fullmatch(given) else b"%016x" % random.getrandbits(64)

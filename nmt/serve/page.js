@@ -357,7 +357,7 @@ $("moretables").onclick = () => { tables += 20; attention(); };
 function table_of(p) {
   const table = el("table", undefined, "att"), head = el("tr"), thead = el("thead"), body = el("tbody");
   const caption = el("caption", p.source);
-  table.dir = caption.dir = "auto";
+  table.dir = "auto"; // that of the caption: columns stand in the order in which the text is read
   head.append(el("td"));
   const heading = (word, scope) => {
     const th = el("th"), inner = el("bdi", word);
@@ -469,7 +469,7 @@ function note_terms(mistake) {
       li.append(el("bdi", term), " (in " + plural(count, "sentence", "sentences") + ")");
       list.append(li);
     }
-    lines.push(el("p", "Not followed, as the model is surer of other words:", "bad"), list);
+    lines.push(el("p", "Not followed, as the model is surer of other words:", "warn"), list);
   } else if (done.length) lines.push(el("p", plural(done.length, "term", "terms") + " in use.", "note"));
   if (open.length) {
     const p = el("p", "Not finished yet: ", "note");
@@ -533,7 +533,8 @@ function line_of(one) {
   one.bar.max = 1;
   one.bar.value = 0;
   one.bar.setAttribute("aria-label", "Progress of " + one.name);
-  const away = el("button", "×", "icon");
+  const away = el("button", undefined, "icon");
+  away.append($("clear").firstElementChild.cloneNode(true));
   away.type = "button";
   away.setAttribute("aria-label", "Remove " + one.name);
   away.title = "Remove";
@@ -654,7 +655,7 @@ function restore_files() {
     files.push(one);
     finish(one, found);
   }
-  check_files();
+  if (files.length) show("files", false);
 }
 
 $("file").addEventListener("change", () => { add_files([...$("file").files]); $("file").value = ""; });
@@ -690,6 +691,7 @@ $("link").onclick = () => {
   put(location.href, "Link copied; it holds the text.");
 };
 $("text").addEventListener("input", () => soon(250));
+$("keybox").addEventListener("submit", e => { e.preventDefault(); translate(); });
 $("key").addEventListener("change", () => soon(0));
 
 $("app").hidden = false;

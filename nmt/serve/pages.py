@@ -16,7 +16,7 @@ from nmt.serve.web import CompactJSON
 
 _FOLDER = Path(__file__).parent
 
-# The pages load nothing from elsewhere and run no code or style that stands in them, and the browser holds them to that.
+# The pages load nothing from elsewhere, and no code or style stands in them; the browser holds them to that.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
