@@ -65,6 +65,6 @@ def translated_name(name: str, target: str) -> str:
 
 def attachment(name: str) -> dict[str, str]:
     """Headers of an answer that a browser saves under a name (RFC 6266): in ASCII for old clients, and as it is."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name)
+    plain = re.sub("^_+", "file_", re.sub(r"[^A-Za-z0-9._-]+", "_", name))
     more = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
     return {"Content-Disposition": f'attachment; filename="{plain}"{more}', "X-Content-Type-Options": "nosniff"}

@@ -212,7 +212,7 @@ function draw() {
     }
     const sentence = el("span", undefined, "s");
     sentence.dataset.n = n;
-    (p.words || p.translation.split(/\s+/)).forEach((word, t) => {
+    (p.words || p.translation.split(/\s+/).filter(Boolean)).forEach((word, t) => {
       if (t) sentence.append(" ");
       const span = el("span", word, "w" + (p.probabilities && p.probabilities[t] < DOUBT ? " doubt" : ""));
       span.dataset.t = t;
