@@ -191,6 +191,8 @@ def spec_page(address: str, models: Sequence[dict[str, Any]]) -> str:
         '<link rel="icon" href="data:,"><link rel="stylesheet" href="page.css"><script src="docs.js" defer></script>'
         '</head><body><header class="top"><h1>API</h1><nav aria-label="More"><a class="quiet" href="spec">OpenAPI</a>'
         '<a class="quiet" href="./">Translate</a></nav></header><main class="api">'
+        "<p>Where the server wants a key, it is the field <code>api_key</code> or stands in the header "
+        "<code>Authorization</code>; DeepL's clients send theirs, and OPUS-CAT's is <code>tokenCode</code>.</p>"
         "<section><h2>Models of this server</h2>"
         '<div class="card scroll" tabindex="0" role="region" aria-label="Models">'
         f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>"

@@ -11,7 +11,7 @@ const number = n => n.toLocaleString();
 const plural = (n, one, more) => number(n) + " " + (n === 1 ? one : more);
 
 let models = [], about = { limits: {} };
-let parts = [], translated = null; // what is shown, and what it is a translation of
+let parts = [], translated = null, manner = null; // what is shown, what it is a translation of, and by which settings
 let lit = null, picked = null, wait = 0, running = null, failures = 0;
 const choices = new Map(); // of a sentence, what a person chose instead of the model's best
 
@@ -132,7 +132,8 @@ $("swap").onclick = () => {
 
 // ------------------------------------------------------------ translating
 
-const wish = () => JSON.stringify([$("text").value, $("model").value, terms()]);
+const settings = () => JSON.stringify([$("model").value, terms()]);
+const wish = () => $("text").value + settings();
 const is_current = () => translated === wish();
 
 function soon(ms) {
@@ -177,9 +178,15 @@ async function translate() {
   try {
     const found = await ask("api/sentences", { q, glossary }, own.signal);
     if (now !== wish()) return;
+    // Others of a sentence stay while only the text around it changes.
+    const kept = manner === settings() ? new Map(parts.filter(p => p.others).map(p => [p.source, p.others])) : new Map();
     parts = found.parts;
-    for (const p of parts) if (choices.has(p.source)) take(p, choices.get(p.source));
+    for (const p of parts) {
+      if (kept.has(p.source)) p.others = kept.get(p.source);
+      if (choices.has(p.source)) take(p, choices.get(p.source));
+    }
     translated = now;
+    manner = settings();
     failures = 0;
     const missed = note_terms();
     say("Translated in " + Math.round(performance.now() - began) + " ms" +
@@ -198,9 +205,11 @@ async function translate() {
   }
 }
 
+const ASPECTS = ["translation", "words", "source_words", "probabilities", "attention"];
+const aspects = p => Object.fromEntries(ASPECTS.map(name => [name, p[name]]));
 function take(p, other) {
-  if (!p.first) p.first = { translation: p.translation, words: p.words, probabilities: p.probabilities, attention: p.attention };
-  for (const name of ["translation", "words", "probabilities", "attention"]) p[name] = other[name];
+  if (!p.first) p.first = aspects(p);
+  Object.assign(p, aspects(other));
 }
 
 function draw() {
@@ -312,9 +321,7 @@ async function others_of(n) {
 }
 
 function list_others(p, others) {
-  const first = p.first || p;
-  const all = [{ translation: first.translation, words: first.words, probabilities: first.probabilities, attention: first.attention },
-    ...others.filter(one => one.translation !== first.translation)];
+  const first = p.first || aspects(p), all = [first, ...others.filter(one => one.translation !== first.translation)];
   $("othersnote").textContent = !p.others ? "Click a word of the translation to see other translations of its sentence."
     : all.length > 1 ? "The first is the model's own choice. What you choose stays while you go on writing."
       : "The model knows no other translation of this sentence.";
@@ -690,7 +697,10 @@ $("link").onclick = () => {
   history.replaceState(null, "", "#" + given);
   put(location.href, "Link copied; it holds the text.");
 };
-$("text").addEventListener("input", () => soon(250));
+$("text").addEventListener("input", () => {
+  if ($("status").classList.contains("bad")) say("");
+  soon(250);
+});
 $("keybox").addEventListener("submit", e => { e.preventDefault(); translate(); });
 $("key").addEventListener("change", () => soon(0));
 

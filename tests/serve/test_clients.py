@@ -54,7 +54,7 @@ def test_deepl_glossaries_of_several_languages(server):
     assert client.update_multilingual_glossary_dictionary(made, more).dictionaries[0].entry_count == 2
     assert client.update_multilingual_glossary_name(made, "yours").name == "yours"
     told = client.get_multilingual_glossary_entries(made, "EN", "DE").dictionaries[0]
-    assert told.entries == {"kara": "losu", "miti": "nux"}
+    assert told.entries == "kara\tlosu\nmiti\tnux"
     assert client.replace_multilingual_glossary_dictionary(made, entries).entry_count == 1
     client.delete_multilingual_glossary(made)
     with pytest.raises(library.GlossaryNotFoundException):
