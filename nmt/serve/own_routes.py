@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from nmt.data.alignment import soft_alignment, words_of
 from nmt.documents import read_passage
+from nmt.documents.passage import Sentence
 from nmt.inference.translation import Detail, Translation
 from nmt.serve.engine import Ask
 from nmt.serve.file_translation import FileWish
@@ -23,6 +24,7 @@ from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.libretranslate import enter, service_of
 from nmt.serve.models import bleu_signature
 from nmt.serve.names import language_name
+from nmt.serve.terms import note_terms
 from nmt.serve.web import (
     CompactJSON,
     count_field,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from nmt.serve.models import ServedModel
 
 _MOST_SESSIONS = 64
-_LETTERS = re.compile(r"\w+")
 _MOST_WORDS = 60
 """Words of a sentence beyond which its attention is not sent: it grows with their square."""
 
@@ -104,38 +105,24 @@ async def sentences(request: Request) -> Response:
     found = await while_connected(request, service.ask(model, asked, Ask(count + 1, True, glossary), client))
     service.count(model, asked, client, len(text))
     rest = iter(found)
-    parts: list[dict[str, Any]] = []
-    for part in passage.parts:
-        if isinstance(part, str):
-            parts.append({"text": part})
-            continue
-        translations = next(rest)
-        others = [part.translated(one) for one in translations]
-        told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after}
-        bare = [one[len(part.before) : len(one) - len(part.after)] for one in others]
-        told["translation"] = bare[0]
-        told["alternatives"] = [
-            {"translation": text} | _words(part.text, text, one.detail)
-            for n, (text, one) in enumerate(zip(bare, translations, strict=True))
-            if text.strip() and text not in bare[:n]
-        ][1 if bare[0].strip() else 0 :]
-        told["warnings"] = list(translations[0].warnings)
-        told["not_followed"] = _not_followed(model, part.text, bare[0], glossary)
-        parts.append(told | _words(part.text, bare[0], translations[0].detail))
+    parts = [{"text": part} if isinstance(part, str) else _shown(part, next(rest)) for part in passage.parts]
+    if glossary:
+        await asyncio.to_thread(note_terms, parts, glossary)
     return CompactJSON({"parts": parts, "model": model.name})
 
 
-def _not_followed(
-    model: ServedModel, source: str, translation: str, glossary: tuple[tuple[str, str], ...]
-) -> list[tuple[str, str]]:
-    """Terms of a glossary that stand in a sentence and whose translation does not stand in its translation."""
-    if not glossary:
-        return []
-    text = f" {' '.join(_LETTERS.findall(translation.casefold()))} "
-    missing = [one for one in glossary if f" {' '.join(_LETTERS.findall(one[1].casefold()))} " not in text]
-    # The translator itself says which terms stand in the sentence: each is its own translation here.
-    there = set(model.engine.translator.phrases_for(source, [(term, term) for term, _ in missing]))
-    return [(term, wanted) for term, wanted in missing if term in there]
+def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any]:
+    """A sentence as the page shows it: its translation and others, each with its words."""
+    whole = [part.translated(one) for one in translations]
+    bare = [one[len(part.before) : len(one) - len(part.after)] for one in whole]
+    told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after, "translation": bare[0]}
+    told["alternatives"] = [
+        {"translation": text} | _words(part.text, text, one.detail)
+        for n, (text, one) in enumerate(zip(bare, translations, strict=True))
+        if n and text.strip() and text not in bare[:n]
+    ]
+    told["warnings"] = list(translations[0].warnings)
+    return told | _words(part.text, bare[0], translations[0].detail)
 
 
 def _words(source: str, translation: str, detail: Detail | None) -> dict[str, Any]:
