@@ -27,7 +27,7 @@ function told(status, message, later) {
   const [, most, got] = message.match(/at most ([\d,]+) characters, got ([\d,]+)/) || [];
   if (most) return "This text is too long: " + got + " characters, and at most " + most + " are possible.";
   if (/^(api_key|key)\b/.test(message) || status === 403)
-    return $("key").value ? "This server does not know your key." : "This server wants a key.";
+    return $("key").value ? "This server does not know your key." : "This server wants a key; enter yours above.";
   if (status === 413) return "This is too large for this server. " + sentence_of(message);
   if (status === 429) return "You have asked too often" + (later ? "; trying again in " + plural(later, "second.", "seconds.") : ".");
   if (status === 503) return "The server is busy; trying again.";
@@ -704,7 +704,7 @@ $("text").addEventListener("input", () => {
 $("keybox").addEventListener("submit", e => { e.preventDefault(); translate(); });
 $("key").addEventListener("change", () => soon(0));
 
-$("app").hidden = false;
+$("app").hidden = $("link").hidden = false;
 show("others", false);
 draw();
 begin();

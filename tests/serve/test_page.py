@@ -224,7 +224,7 @@ def test_messages_are_for_people(page, both_ways):
     )
     assert said == [
         "This text is too long: 60,000 characters, and at most 50,000 are possible.",
-        "This server wants a key.",
+        "This server wants a key; enter yours above.",
         "The server is busy; trying again.",
         "Must have at most 1,000 pairs, got 1,100.",
     ]
