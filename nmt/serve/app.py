@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -19,42 +18,24 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError
-from nmt.serve import cat_tools, deepl, deepl_documents, libretranslate, own_routes
+from nmt.serve import cat_tools, deepl, deepl_documents, deepl_v3, libretranslate, moses, own_routes, pages
 from nmt.serve.errors import RequestError
 from nmt.serve.log import LoopErrors, log_request
 from nmt.serve.memory import give_back
-from nmt.serve.openapi import openapi, spec_page
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON
 
 _logger = logging.getLogger("nmt.serve")
 
-PAGE = Path(__file__).parent / "page.html"
-
-# The page is one file that loads nothing from elsewhere, and the browser holds it to that.
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
-_PAGE_HEADERS = {
-    "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
 _CORS = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-headers", b"Authorization, Content-Type, X-Request-Id"),
-    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
     (b"access-control-expose-headers", b"Retry-After, X-Request-Id"),
 ]
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 16 * 2**20
+_DEEPL = ("/v2/", "/v3/")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
-
-
-async def page(request: Request) -> Response:
-    """GET /"""
-    return Response(PAGE.read_bytes(), media_type="text/html", headers=_PAGE_HEADERS)
 
 
 async def health(request: Request) -> Response:
@@ -78,28 +59,17 @@ async def metrics(request: Request) -> Response:
     return Response(service.measures.text(), media_type="text/plain; version=0.0.4")
 
 
-async def specification(request: Request) -> Response:
-    """GET /spec: OpenAPI."""
-    return CompactJSON(openapi())
-
-
-async def documentation(request: Request) -> Response:
-    """GET /docs: the same for people."""
-    return Response(spec_page(), media_type="text/html", headers=_PAGE_HEADERS)
-
-
 ROUTES = [
-    Route("/", page, methods=["GET"]),
     Route("/health", health, methods=["GET"]),
     Route("/ready", ready, methods=["GET"]),
     Route("/metrics", metrics, methods=["GET"]),
-    Route("/spec", specification, methods=["GET"]),
-    Route("/openapi.json", specification, methods=["GET"]),
-    Route("/docs", documentation, methods=["GET"]),
+    *pages.ROUTES,
     *libretranslate.ROUTES,
     *deepl.ROUTES,
+    *deepl_v3.ROUTES,
     *deepl_documents.ROUTES,
     *cat_tools.ROUTES,
+    *moses.ROUTES,
     *own_routes.ROUTES,
 ]
 
@@ -175,7 +145,7 @@ class Around:
 def _refusal(scope: Scope, error: Exception) -> Response:
     """An error as the protocol of the request tells it."""
     found = error if isinstance(error, RequestError) else RequestError(500, "server: has failed; its log says why")
-    key = "message" if scope["path"].startswith("/v2/") else "error"
+    key = "message" if scope["path"].startswith(_DEEPL) else "error"
     headers = dict(found.headers)
     if scope["method"] == "POST" and "nmt.whole" not in scope:  # the rest of the body is not read
         headers["Connection"] = "close"
@@ -198,7 +168,7 @@ async def _known_error(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 500)
     messages = {404: "path: must be one of /docs, got another", 405: "method: must be another one for this path"}
     headers = dict(getattr(error, "headers", None) or {})
-    key = "message" if request.url.path.startswith("/v2/") else "error"
+    key = "message" if request.url.path.startswith(_DEEPL) else "error"
     return CompactJSON({key: messages.get(status, str(error))}, status_code=status, headers=headers)
 
 

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.libretranslate import enter, service_of
-from nmt.serve.models import ServedModel
+from nmt.serve.models import ServedModel, base
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (
     CompactJSON,
@@ -46,6 +46,15 @@ async def opus_cat_pairs(request: Request) -> Response:
     enter(request, {"api_key": fields.get("tokenCode")})
     targets = service_of(request).models.targets
     return CompactJSON([f"{source}-{target}" for source, to in targets.items() for target in to])
+
+
+async def opus_cat_tags(request: Request) -> Response:
+    """GET /MTRestService/GetLanguagePairModelTags: names of the models of a pair, each of which may be a modelTag."""
+    fields = await read_fields(request, service_of(request))
+    enter(request, {"api_key": fields.get("tokenCode")})
+    pair = base(text_field(fields, "srcLangCode")), base(text_field(fields, "trgLangCode"))
+    models = service_of(request).models.all
+    return CompactJSON([one.name for one in models if (base(one.source), base(one.target)) == pair])
 
 
 async def opus_cat_login(request: Request) -> Response:
@@ -115,6 +124,7 @@ async def open_nmt_models(request: Request) -> Response:
 ROUTES = [
     Route("/MTRestService/TranslateJson", opus_cat, methods=["GET", "POST"]),
     Route("/MTRestService/ListSupportedLanguagePairs", opus_cat_pairs, methods=["GET"]),
+    Route("/MTRestService/GetLanguagePairModelTags", opus_cat_tags, methods=["GET"]),
     Route("/MTRestService/Login", opus_cat_login, methods=["GET"]),
     Route("/translator/translate", open_nmt, methods=["POST"]),
     Route("/translator/models", open_nmt_models, methods=["GET"]),

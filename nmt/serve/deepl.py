@@ -28,29 +28,40 @@ _BYTES_OF_ENTRY = 160
 """That an entry takes in memory beyond its letters."""
 
 
+Entries = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True)
 class Glossary:
-    """Pairs of phrases that a client has stored, until the server ends."""
+    """Pairs of phrases that a client has stored, until the server ends: for each pair of languages its own."""
 
     id: str
     client: str
     name: str
-    source: str
-    target: str
     created: str
-    entries: tuple[tuple[str, str], ...]
+    dictionaries: dict[tuple[str, str], Entries]
+
+    def entries_for(self, source: str, target: str) -> Entries:
+        """What holds for a pair of languages, whatever their regions; of all sources where it is auto."""
+        return tuple(
+            entry
+            for (own, other), entries in self.dictionaries.items()
+            if other == base(target) and (own == base(source) or source == "auto")
+            for entry in entries
+        )
 
     @property
     def about(self) -> dict[str, Any]:
-        """As the API tells of it."""
+        """As version 2 of the API tells of it, which knows one pair of languages: the first."""
+        (source, target), entries = next(iter(self.dictionaries.items()))
         return {
             "glossary_id": self.id,
             "name": self.name,
             "ready": True,
-            "source_lang": self.source,
-            "target_lang": self.target,
+            "source_lang": source,
+            "target_lang": target,
             "creation_time": self.created,
-            "entry_count": len(self.entries),
+            "entry_count": len(entries),
         }
 
 
@@ -62,9 +73,17 @@ class Glossaries:
         self._all: Shelf[Glossary] = Shelf(_MOST_BYTES, 10_000)
 
     def add(self, one: Glossary) -> None:
-        """Keep one. Raises RequestError where its client has too many."""
-        size = sum(2 * len(a) + 2 * len(b) + _BYTES_OF_ENTRY for a, b in one.entries)
-        if len(self.of(one.client)) >= _MOST_OF_CLIENT or self._all.bytes_of(one.client) + size > _MOST_BYTES_OF_CLIENT:
+        """Keep one, in place of a former one of its id. Raises RequestError where its client has too many, or it has
+        too many entries."""
+        most = max(map(len, one.dictionaries.values()))
+        if most > _MOST_ENTRIES:
+            raise RequestError(400, f"entries: must be 1 to {_MOST_ENTRIES:,}, got {most:,}")
+        pairs = [pair for entries in one.dictionaries.values() for pair in entries]
+        size = sum(2 * len(a) + 2 * len(b) + _BYTES_OF_ENTRY for a, b in pairs)
+        former = self._all.get(one.id)
+        others = [kept for kept in self.of(one.client) if kept is not former]
+        others_bytes = self._all.bytes_of(one.client) - self._all.size_of(one.id)
+        if len(others) >= _MOST_OF_CLIENT or others_bytes + size > _MOST_BYTES_OF_CLIENT:
             raise RequestError(
                 400,
                 f"glossaries: must be at most {_MOST_OF_CLIENT} of a client, and {_MOST_BYTES_OF_CLIENT >> 20} MiB, "
@@ -111,9 +130,9 @@ async def translate(request: Request) -> Response:
     if markup not in ("text", "html", "xml"):
         raise RequestError(400, f"tag_handling: must be html or xml, got {markup[:40]!r}")
     model, _ = await service.pair(source, target, texts, name_field(fields, "model"))
-    entries: tuple[tuple[str, str], ...] = ()
+    entries: Entries = ()
     if name := fields.get("glossary_id"):
-        entries = request.app.state.glossaries.get(client, str(name)).entries
+        entries = request.app.state.glossaries.get(client, str(name)).entries_for(model.source, model.target)
     split = str(fields.get("split_sentences", "1")).lower() not in ("0", "none")
     kinds: dict[str, Markup] = {"html": "html", "xml": "xml"}
     wanted = Wanted(kinds.get(markup, "text"), split, glossary=entries, ignored=_names(fields.get("ignore_tags")))
@@ -163,16 +182,25 @@ async def glossaries(request: Request) -> Response:
     kept: Glossaries = request.app.state.glossaries
     if request.method == "GET":
         return CompactJSON({"glossaries": [one.about for one in kept.of(client)]})
-    source, target = base(text_field(fields, "source_lang")), base(text_field(fields, "target_lang"))
-    service_of(request).models.find(source, target)
-    entries = _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    one = Glossary(secrets.token_hex(16), client, text_field(fields, "name")[:1000], source, target, now, entries)
+    one = new_glossary(client, text_field(fields, "name"), dict([dictionary_of(request, fields)]))
     kept.add(one)
     return CompactJSON(one.about, status_code=201)
 
 
-def _entries(text: str, form: str) -> tuple[tuple[str, str], ...]:
+def new_glossary(client: str, name: str, dictionaries: dict[tuple[str, str], Entries]) -> Glossary:
+    """One that is made now."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Glossary(secrets.token_hex(16), client, name, now, dictionaries)
+
+
+def dictionary_of(request: Request, fields: dict[str, Any]) -> tuple[tuple[str, str], Entries]:
+    """A pair of languages of this server and what a request gives for it. Raises RequestError."""
+    source, target = base(text_field(fields, "source_lang")), base(text_field(fields, "target_lang"))
+    service_of(request).models.find(source, target)
+    return (source, target), _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
+
+
+def _entries(text: str, form: str) -> Entries:
     """Pairs of a TSV or CSV. Raises RequestError."""
     import csv
 
@@ -209,8 +237,13 @@ async def glossary_entries(request: Request) -> Response:
     """GET /v2/glossaries/ID/entries."""
     _, client = await deepl_fields(request)
     found = request.app.state.glossaries.get(client, request.path_params["name"])
-    text = "\n".join("\t".join(pair) for pair in found.entries)
+    text = tsv_of(next(iter(found.dictionaries.values())))
     return Response(text, media_type="text/tab-separated-values")
+
+
+def tsv_of(entries: Entries) -> str:
+    """Lines of a phrase, a tab and its translation."""
+    return "\n".join("\t".join(pair) for pair in entries)
 
 
 ROUTES = [

@@ -20,6 +20,7 @@ from nmt.serve.bodies import Room
 from nmt.serve.deepl import deepl_fields, enter_deepl
 from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish, translate_file
+from nmt.serve.files import attachment
 from nmt.serve.libretranslate import service_of
 from nmt.serve.service import Service
 from nmt.serve.shelf import Shelf
@@ -118,10 +119,10 @@ async def send(request: Request) -> Response:
     wanted = text_field(fields, "output_format", "").lower().lstrip(".")
     if wanted and wanted != PurePath(name).suffix.lower().lstrip("."):
         raise RequestError(400, f"output_format: must be that of the file, got {wanted[:40]!r}; leave it out")
+    source, target = text_field(fields, "source_lang", "auto") or "auto", text_field(fields, "target_lang")
     glossary: tuple[tuple[str, str], ...] = ()
     if given := text_field(fields, "glossary_id", ""):
-        glossary = request.app.state.glossaries.get(client, given).entries
-    source, target = text_field(fields, "source_lang", "auto") or "auto", text_field(fields, "target_lang")
+        glossary = request.app.state.glossaries.get(client, given).entries_for(source, target)
     if source != "auto":
         service.models.find(source, target)
     wish = FileWish(name, content, source, target, None, glossary, secrets.token_hex(8))
@@ -156,8 +157,7 @@ async def result(request: Request) -> Response:
     if found.name is None:
         raise RequestError(503 if found.error is None else 404, found.error or "document: is not done yet; wait", 2)
     name, content, media_type = service_of(request).files.get(found.name)
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
-    return Response(content, media_type=media_type, headers=headers)
+    return Response(content, media_type=media_type, headers=attachment(name))
 
 
 ROUTES = [

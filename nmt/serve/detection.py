@@ -24,8 +24,9 @@ class Detector:
         return find_spec("py3langid") is not None
 
     def ranked(self, text: str, among: Sequence[str] | None = None) -> list[tuple[str, float]]:
-        """Languages with their probabilities, the most probable first; `among`: no others. Raises RequestError: 501
-        without the library."""
+        """Languages with their probabilities, the most probable first; `among`: no others. The probabilities are those
+        among all languages, so that of a text in another language is low. Raises RequestError: 501 without the
+        library."""
         if not self.is_there:
             raise RequestError(501, "source: must be a language, got auto and no py3langid to detect it; name one")
         with self._lock:
@@ -36,9 +37,7 @@ class Detector:
             found = [(code, float(score)) for code, score in self._identifier.rank(text)]
         if among:
             codes = {one.split("-")[0].lower(): one for one in among}
-            kept = [(codes[code], score) for code, score in found if code in codes]
-            total = sum(score for _, score in kept) or 1.0
-            found = [(code, score / total) for code, score in kept] or [(among[0], 0.0)]
+            found = [(codes[code], score) for code, score in found if code in codes] or [(among[0], 0.0)]
         return found
 
     def best(self, text: str, among: Sequence[str]) -> tuple[str, float]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from nmt.documents.document import MEDIA_TYPES, format_of
@@ -13,6 +11,7 @@ from nmt.inference.translation import Translation
 from nmt.serve.box import Job
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
+from nmt.serve.files import translated_name
 from nmt.serve.models import ServedModel
 from nmt.serve.service import Service
 
@@ -43,13 +42,13 @@ async def translate_file(service: Service, wish: FileWish, client: str) -> str:
         raise RequestError(400, str(error)) from None
     async with service.in_time(service.settings.limits.file_seconds):
         model = await _model_of(service, wish, form, client)
-        language = None if model.splitter is None else model.source
-        read = _job("read_file", wish, (wish.content, form, wish.name, language))
+        language, pair = None if model.splitter is None else model.source, (model.source, model.target)
+        read = _job("read_file", wish, (wish.content, form, wish.name, language, pair))
         rows = [(asked, packed) for piece in await service.box.run(read, client) for asked, packed in piece]
         answers = await _answers(service, model, wish, rows, client)
-        write = _job("write_file", wish, (wish.content, form, wish.name, language, answers))
+        write = _job("write_file", wish, (wish.content, form, wish.name, language, pair, answers))
         pieces = await service.box.run(write, client)
-    return service.files.keep(client, _file_name(wish.name, model.target), b"".join(pieces), MEDIA_TYPES[form])
+    return service.files.keep(client, translated_name(wish.name, model.target), b"".join(pieces), MEDIA_TYPES[form])
 
 
 def _job(name: str, wish: FileWish, args: tuple[Any, ...]) -> Job:
@@ -98,10 +97,3 @@ async def _answers(
             await service.in_pieces(model, [rows[n][0] for n in chosen], ask, client, take)
     service.count(model, rows, client, sum(len(asked) for asked, _ in rows))
     return answers
-
-
-def _file_name(name: str, target: str) -> str:
-    """Of a translation: letters that a header may hold."""
-    path = PurePath(name)
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)[:80] or "file"
-    return f"{stem}_{target}{re.sub(r'[^A-Za-z0-9.]', '', path.suffix)}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections import OrderedDict
 from pathlib import PurePath
+from urllib.parse import quote
 
 from nmt.documents.document import SUFFIXES
 from nmt.serve.errors import RequestError
 from nmt.serve.shelf import Shelf
 
-_SECONDS = 600.0
+SECONDS_KEPT = 600
 _MOST = 1000
 _MOST_BYTES = 256 * 2**20
 
@@ -52,6 +54,22 @@ class Files:
         return key
 
     def _forget(self) -> None:
-        old = time.monotonic() - _SECONDS
+        old = time.monotonic() - SECONDS_KEPT
         while self._since and next(iter(self._since.values())) < old:
             self._kept.pop(self._since.popitem(last=False)[0])
+
+
+def translated_name(name: str, target: str) -> str:
+    """The name of a file's translation: letters of any language stay; what a path, a header or a shell takes for
+    something else, and signs that cannot be seen, become underscores."""
+    path = PurePath(name)
+    stem = "".join(c if c.isprintable() else "_" for c in path.stem)
+    stem = re.sub(r"[/\\:*?\"<>|;%]+", "_", stem)[:80].strip(" _.") or "file"
+    return f"{stem}_{target}{re.sub(r'[^A-Za-z0-9.]', '', path.suffix)}"
+
+
+def attachment(name: str) -> dict[str, str]:
+    """Headers of an answer that a browser saves under a name (RFC 6266): in ASCII for old clients, and as it is."""
+    plain = re.sub("^_+", "file_", re.sub(r"[^A-Za-z0-9._-]+", "_", name))
+    more = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
+    return {"Content-Disposition": f'attachment; filename="{plain}"{more}', "X-Content-Type-Options": "nosniff"}

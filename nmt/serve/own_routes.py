@@ -16,10 +16,12 @@ from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
+from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.libretranslate import enter, service_of
 from nmt.serve.models import bleu_signature
 from nmt.serve.names import language_name
 from nmt.serve.service import Wanted
+from nmt.serve.terms import note_terms
 from nmt.serve.web import (
     CompactJSON,
     count_field,
@@ -56,7 +58,8 @@ async def models(request: Request) -> Response:
 
 
 async def sentences(request: Request) -> Response:
-    """POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention."""
+    """POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention, and
+    with the terms of the glossary that the model has not followed."""
     service = service_of(request)
     fields = await read_fields(request, service)
     client = enter(request, fields)
@@ -75,7 +78,12 @@ async def sentences(request: Request) -> Response:
             found = await service.in_pieces(model, asked, Ask(count + 1, True, glossary), client)
             service.count(model, asked, client, len(text))
             seconds = 4.0 + len(text) * (count + 1) / 20_000
-            return await service.box.run(Job("shown", (cut.passages, found), "q", seconds), client)
+            parts: list[dict[str, Any]] = await service.box.run(
+                Job("shown", (cut.passages, found), "q", seconds), client
+            )
+            if glossary:
+                await asyncio.to_thread(note_terms, parts, glossary)
+            return parts
 
     return CompactJSON({"parts": await while_connected(request, work()), "model": model.name})
 
@@ -125,7 +133,8 @@ async def file(request: Request) -> Response:
         ticket,
     )
     name = await while_connected(request, translate_file_of(service, wish, client))
-    return CompactJSON({"url": f"download_file/{name}", "name": service.files.get(name)[0]})
+    told = {"url": f"download_file/{name}", "name": service.files.get(name)[0], "seconds": SECONDS_KEPT}
+    return CompactJSON(told)
 
 
 async def progress(request: Request) -> Response:

@@ -50,6 +50,10 @@ class Shelf(Generic[T]):
         """Return how many bytes a client keeps."""
         return sum(self._of.get(client, {}).values())
 
+    def size_of(self, name: str) -> int:
+        """Return how many bytes one takes, 0 where there is none."""
+        return self._all[name][2] if name in self._all else 0
+
     def pop(self, name: str) -> T | None:
         """Forget one, and return it."""
         if name not in self._all:

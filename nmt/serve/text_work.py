@@ -16,12 +16,15 @@ import numpy as np
 from nmt.data.alignment import soft_alignment, words_of
 from nmt.documents import Passage, Splitter, read_passage, sentence_splitter
 from nmt.documents.document import Document, read_document
+from nmt.documents.limits import Limits
 from nmt.documents.passage import Markup, Sentence
 from nmt.errors import DataError
 from nmt.inference.translation import Detail, Translation
 
 MOST_SENTENCES = 250_000
 """Of a file: what is kept of each costs the server memory."""
+_LIMITS = Limits(elements=200_000)
+"""Of a file: a process may have half a gigabyte."""
 _ROWS = 256
 _CHUNK = 2**18
 _MOST_WORDS = 60
@@ -78,14 +81,15 @@ def shown(passages: bytes, found: Found) -> Iterator[Any]:
 
 def sample(content: bytes, form: str, name: str) -> Iterator[Any]:
     """Yield the beginning of a file's text, by which its language is found."""
-    document = read_document(content, form, name, None)
+    document = read_document(content, form, name, limits=_LIMITS)
     texts = [one.text for passage in document.passages[:50] for one in passage.sentences[:20]]
     yield " ".join(texts)[:5000]
 
 
-def read_file(content: bytes, form: str, name: str, language: str | None) -> Iterator[Any]:
-    """Yield rows (what is translated, the sentence as bytes for `finish` where it needs details, else none)."""
-    sentences = _sentences(read_document(content, form, name, splitter_of(language)), name)
+def read_file(content: bytes, form: str, name: str, language: str | None, pair: tuple[str, str]) -> Iterator[Any]:
+    """Yield rows (what is translated, the sentence as bytes for `finish` where it needs details, else none). language:
+    by whose rules sentences end; pair: the model's languages."""
+    sentences = _sentences(read_document(content, form, name, splitter_of(language), pair, _LIMITS), name)
     yield from _rows([[one.asked, pickle.dumps(one) if one.needs_detail else b""] for one in sentences])
 
 
@@ -95,11 +99,16 @@ def finish(sentences: Sequence[bytes], translations: Sequence[Translation]) -> I
 
 
 def write_file(
-    content: bytes, form: str, name: str, language: str | None, answers: Sequence[tuple[bool, str]]
+    content: bytes,
+    form: str,
+    name: str,
+    language: str | None,
+    pair: tuple[str, str],
+    answers: Sequence[tuple[bool, str]],
 ) -> Iterator[Any]:
     """Yield the translated file in pieces. answers: for each sentence whether it is finished, and its text. The file is
     read anew, so that nothing is kept of it while its sentences are translated."""
-    document = read_document(content, form, name, splitter_of(language))
+    document = read_document(content, form, name, splitter_of(language), pair, _LIMITS)
     rest = iter(answers)
     texts = ["".join(_finished(part, rest) for part in passage.parts) for passage in document.passages]
     yield from _chunks(document.write(texts))
@@ -130,12 +139,17 @@ def _chunks(whole: bytes) -> Iterator[bytes]:
 
 
 def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any]:
-    others = [part.translated(one) for one in translations]
-    told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after}
-    told["translation"] = others[0][len(part.before) : len(others[0]) - len(part.after)]
-    told["alternatives"] = [one.strip() for one in dict.fromkeys(others[1:]) if one != others[0] and one.strip()]
+    """Return a sentence as the page shows it: its translation and others, each with its words."""
+    whole = [part.translated(one) for one in translations]
+    bare = [one[len(part.before) : len(one) - len(part.after)] for one in whole]
+    told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after, "translation": bare[0]}
+    told["alternatives"] = [
+        {"translation": text} | _words(part.text, text, one.detail)
+        for n, (text, one) in enumerate(zip(bare, translations, strict=True))
+        if n and text.strip() and text not in bare[:n]
+    ]
     told["warnings"] = list(translations[0].warnings)
-    return told | _words(part.text, told["translation"], translations[0].detail)
+    return told | _words(part.text, bare[0], translations[0].detail)
 
 
 def _words(source: str, translation: str, detail: Detail | None) -> dict[str, Any]:
