@@ -35,8 +35,9 @@ class Server:
 
     def __init__(self, *arguments):
         self.log = []
+        port = () if "--port" in arguments else ("--port", "0")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", "--port", "0", *map(str, arguments)],
+            [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", *port, *map(str, arguments)],
             stderr=subprocess.PIPE,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )

@@ -12,6 +12,7 @@ from nmt.inference.translator import Translator
 from nmt.serve import engine, models, own_routes
 from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
+from nmt.serve.sessions import Sessions
 from tests.saved_models import sentences, write_folder
 
 LINES = sentences(3, seed=6)
@@ -70,7 +71,7 @@ def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, 
     fields = {"q": LINES[0], "typed": "", "source": "xx", "target": "yy"}
 
     async def pair(*args):
-        return SimpleNamespace(engine=SimpleNamespace(translator=translator)), None
+        return SimpleNamespace(engine=SimpleNamespace(translator=translator), generation=1), None
 
     async def read(request, service):
         return fields
@@ -78,15 +79,21 @@ def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, 
     async def connected(request, work):
         return await work
 
-    service = SimpleNamespace(check=lambda *args: None, pair=pair)
+    settings = SimpleNamespace(limits=SimpleNamespace(seconds=30))
+    service = SimpleNamespace(
+        check=lambda *args: None,
+        pair=pair,
+        sessions=Sessions(),
+        settings=settings,
+        in_time=lambda seconds: asyncio.timeout(seconds),
+    )
     monkeypatch.setattr(own_routes, "service_of", lambda request: service)
     monkeypatch.setattr(own_routes, "read_fields", read)
     monkeypatch.setattr(own_routes, "enter", lambda request, fields: "")
     monkeypatch.setattr(own_routes, "while_connected", connected)
 
     async def ask():
-        state = SimpleNamespace(sessions=own_routes.Sessions())
-        await own_routes.complete(SimpleNamespace(app=SimpleNamespace(state=state)))
+        await own_routes.complete(SimpleNamespace())
 
     with pytest.raises(RequestError, match="decoding.* must be .* for a session") as told:
         asyncio.run(ask())
