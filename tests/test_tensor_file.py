@@ -3,6 +3,7 @@
 import json
 import struct
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest

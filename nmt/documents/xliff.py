@@ -17,7 +17,6 @@ from nmt.errors import DataError
 
 _OPAQUE = frozenset({"ph", "bpt", "ept", "it", "x", "bx", "ex", "cp", "pc-start", "sc", "ec"})
 """Inline elements whose content is code of the original format (XLIFF 1.2, 2.3; 2.0, 4.3)."""
-_ONLY_CDATA = re.compile(r"\s*<!\[CDATA\[((?:(?!\]\]>).)*)\]\]>\s*", re.DOTALL)
 _UNTRANSLATED = ("new", "needs-translation", "initial")
 _LANGUAGES = {"xliff": ("srcLang", "trgLang"), "file": ("source-language", "target-language")}
 """Attributes that name them: in XLIFF 2 of the root, in 1.2 of each file."""
@@ -110,14 +109,21 @@ def _open_unit(whole: Element, content: bytes, splitter: Splitter | None) -> _Un
         states = (target.attributes.get("state"), whole.attributes.get("state"))
         if former != raw.strip().encode() or not any(state in _UNTRANSLATED for state in states):
             return None
-    found = _ONLY_CDATA.fullmatch(raw)
+    text = _only_cdata(raw)
     passage = (
-        loose_passage(found[1], splitter, is_lines=True)
-        if found
-        else xml_passage(without_cdata(raw), splitter, _OPAQUE)
+        xml_passage(without_cdata(raw), splitter, _OPAQUE)
+        if text is None
+        else loose_passage(text, splitter, is_lines=True)
     )
     behind = first.get("seg-source", source).end
-    return _Unit(whole, source, target, behind, passage, found is not None) if passage.source.strip() else None
+    return _Unit(whole, source, target, behind, passage, text is not None) if passage.source.strip() else None
+
+
+def _only_cdata(raw: str) -> str | None:
+    """Return the text of the CDATA section that is all of an element's content; None where there is more or none."""
+    bare = raw.strip()
+    is_only = bare.startswith("<![CDATA[") and bare.find("]]>") == len(bare) - 3
+    return bare[9:-3] if is_only else None
 
 
 def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[int, int, bytes]]:

@@ -15,7 +15,7 @@ _CHUNK = 2**14
 _TAG = re.compile(rb"""<[^>"']*+(?:"[^"]*"[^>"']*+|'[^']*'[^>"']*+)*+>""")
 _ATTRIBUTE = re.compile(rb"""\s([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
 _PREFIX = re.compile(rb"[^\s:>/]+:")
-_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->", re.DOTALL)
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
 @dataclass(slots=True, eq=False)
