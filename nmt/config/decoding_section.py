@@ -151,15 +151,6 @@ class DecodingConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_kinds(self) -> "DecodingConfig":
-        """One kind of search."""
-        if self.sampling and self.beam_groups > 1:
-            raise ValueError(
-                f"beam_groups must be 1 with sampling, got {self.beam_groups}; choose one of sampling and groups"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _check_groups(self) -> "DecodingConfig":
         """Groups of equal size, and a search by groups or samples."""
         if self.sampling and self.beam_groups > 1:

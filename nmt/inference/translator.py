@@ -89,8 +89,7 @@ class Translator(TranslationPipeline):
                 there is no best yet.
             compute_dtype: `float32`, `bfloat16` or `int8`, what is multiplied; None takes the configured
                 one. Any model runs in each; int8 on the processor alone.
-            device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on
-                either.
+            device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on either.
             lm: Folder or file of a language model that has a say in the search by `lm_weight`; None takes the
                 configured one, False none. It computes in the same way and place.
             cells: Names of modules, `my_cells`, whose cells the model may name: their code is imported and runs. What
@@ -100,8 +99,7 @@ class Translator(TranslationPipeline):
 
         Raises:
             DeviceError: There is no usable GPU, and the device is `cuda`.
-            CheckpointError: The folder or a file in it is missing, damaged, or does not fit the
-                rest.
+            CheckpointError: The folder or a file in it is missing, damaged, or does not fit the rest.
             ConfigError: An argument is none of those, or its config.yaml was changed into something impossible, or
                 names a cell that is not allowed.
         """

@@ -34,7 +34,9 @@ def test_json_lines(model: Path, run: Run) -> None:
     assert best["token_log_probs"] == [-0.25] * 3
     assert best["alignment"] == [[0, 0], [1, 1]]
     assert best["warnings"] == [] and second["warnings"] == []
-    assert records[1]["translations"] == [{"text": "", "score": 0.0, "log_prob": 0.0}]
+    (blank,) = records[1]["translations"]  # it has the same fields as all others
+    assert blank.keys() == best.keys() and blank["text"] == "" and blank["score"] == blank["log_prob"] == 0.0
+    assert blank["tokens"] == blank["token_log_probs"] == blank["alignment"] == blank["warnings"] == []
 
 
 def test_alignments_and_pictures(model: Path, run: Run, tmp_path: Path) -> None:
