@@ -141,21 +141,13 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "DecodingConfig":
-        """A least length that the most one allows, for some source at least."""
+        """A least length that the most one allows for the longest source at least; of what is asked for where others do
+        not allow it, translations tell."""
         most = int(self.max_length_ratio * LONGEST_SOURCE) + self.max_length_extra
         if self.min_length >= most:
             raise ValueError(
                 f"min_length must be below {most}, what max_length_ratio and max_length_extra allow for a source of "
                 f"{LONGEST_SOURCE} subwords, got {self.min_length}; raise max_length_extra too"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_kinds(self) -> "DecodingConfig":
-        """One kind of search."""
-        if self.sampling and self.beam_groups > 1:
-            raise ValueError(
-                f"beam_groups must be 1 with sampling, got {self.beam_groups}; choose one of sampling and groups"
             )
         return self
 

@@ -32,6 +32,7 @@ MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
 CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
+LENGTHENED = "min_length is more than max_length_ratio and max_length_extra allow for such a source, and comes first"
 UNSAYABLE = "nothing can be said: all is forbidden, or probabilities are no numbers"
 EMPTY = "text has an empty translation"
 NOT_A_NUMBER = "a score is no finite number"
@@ -121,7 +122,7 @@ class Translation:
     detail: Detail | None = field(default=None, repr=False)
     """Where it was asked for."""
     warnings: tuple[str, ...] = ()
-    """What may be wrong with it, for people: CUT, UNSAYABLE, EMPTY, NOT_A_NUMBER, or what `lacking` says."""
+    """What may be wrong with it, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, or what `lacking` says."""
 
 
 def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:
@@ -232,6 +233,16 @@ def search_options(chosen: dict[str, Any], wished: dict[str, Any]) -> SearchOpti
     from nmt.decode import SearchOptions
 
     return SearchOptions(**given)
+
+
+def length_warnings(
+    options: SearchOptions | None, chosen: dict[str, Any], src_ids: Sequence[Sequence[int]]
+) -> list[tuple[str, ...]]:
+    """LENGTHENED for each source where it is so."""
+    if options is None:
+        return [()] * len(src_ids)
+    lengthens = options.lengthens(src_ids, chosen["max_length_ratio"], chosen["max_length_extra"])
+    return [(LENGTHENED,) if one else () for one in lengthens]
 
 
 def candidate_counts(chosen: dict[str, Any], n_best: int) -> tuple[int, int]:

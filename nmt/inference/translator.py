@@ -28,6 +28,7 @@ from nmt.inference.translation import (
     checked_texts,
     chosen_settings,
     distinct,
+    length_warnings,
     number_warnings,
     search_options,
     with_warnings,
@@ -231,10 +232,12 @@ class Translator(TranslationPipeline):
             decoded = self.with_details(model, [sentences[i] for i in there], src_ids, found, words)
         else:
             decoded = [self.translations_of(hypotheses) for hypotheses in found]
-        for index, translations in zip(there, decoded, strict=True):
+        told = length_warnings(options, chosen, src_ids)
+        for index, translations, more in zip(there, decoded, told, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
-            results[index] = with_warnings(translations[:n_best], cut=index in cut, more=self._unsaid(wishes, index))
+            more = (*more, *self._unsaid(wishes, index))
+            results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
