@@ -122,7 +122,7 @@ class Translation:
     detail: Detail | None = field(default=None, repr=False)
     """Where it was asked for."""
     warnings: tuple[str, ...] = ()
-    """What may be wrong with it, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, or what `lacking` says."""
+    """What may be wrong with it, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says."""
 
 
 def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:
