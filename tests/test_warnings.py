@@ -14,8 +14,9 @@ from nmt.cli.generate import generate
 from nmt.cli.score import score
 from nmt.cli.shortlist import shortlist
 from nmt.cli.translate import translate
+from nmt.decode import SearchOptions
 from nmt.errors import DataError
-from nmt.inference.translation import CUT, EMPTY, LENGTHENED, NOT_A_NUMBER, UNSAYABLE, Wishes
+from nmt.inference.translation import CUT, EMPTY, LENGTHENED, NOT_A_NUMBER, UNSAYABLE, Wishes, length_warnings
 from nmt.notices import Notices
 from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import map_tensors, write_tensors
@@ -88,6 +89,15 @@ def test_a_least_length_that_the_source_does_not_allow(wishes, folder):
     for line in (short, long):
         (found,) = translator.session(line).complete(**SETTINGS)
         assert (LENGTHENED in found.warnings) == (line == short)
+
+
+@pytest.mark.parametrize("least", [0, 1, 6])
+@pytest.mark.parametrize(("ratio", "extra"), [(1.0, 0), (0.5, 3), (0.001, 6), (0.001, 0)])
+def test_the_search_and_the_warning_know_one_most_length(least, ratio, extra):
+    for source in ([4] * count for count in range(1, 20)):
+        chosen = {"min_length": least, "max_length_ratio": ratio, "max_length_extra": extra}
+        limits = [SearchOptions(min_length=n).limits([source], ratio, extra)[0] for n in (least, 0)]
+        assert length_warnings(chosen, source) == ((LENGTHENED,) if limits[0] > limits[1] else ())
 
 
 def test_commands_tell_of_a_least_length_that_lines_do_not_allow(folder, tmp_path):

@@ -109,12 +109,8 @@ class SearchOptions:
     def limits(self, src_ids: Sequence[Sequence[int]], ratio: float, extra: int) -> np.ndarray:
         """Most tokens of each sentence's translations, EOS counted: int64 [N]; `ratio` times as many as the source has,
         and `extra`, and what options make it say besides."""
-        limits = np.maximum(_allowed(src_ids, ratio, extra), self.min_length + bool(self.min_length))
-        return limits + self.longer_by(len(src_ids))
-
-    def lengthens(self, src_ids: Sequence[Sequence[int]], ratio: float, extra: int) -> np.ndarray:
-        """Whether min_length, which comes first, makes `limits` greater: bool [N]."""
-        return (_allowed(src_ids, ratio, extra) <= self.min_length) & (self.min_length > 0)
+        limits = np.array([int(ratio * len(s)) + extra for s in src_ids], np.int64)
+        return np.maximum(limits, self.min_length + bool(self.min_length)) + self.longer_by(len(src_ids))
 
     def longer_by(self, count: int) -> np.ndarray:
         """Tokens that translations may have beyond their limits, for what they are made to say: int64 [count]."""
@@ -124,7 +120,3 @@ class SearchOptions:
         if self.constraints is not None:
             more += [sum(map(len, phrases)) for phrases in self.constraints]
         return more
-
-
-def _allowed(src_ids: Sequence[Sequence[int]], ratio: float, extra: int) -> np.ndarray:
-    return np.array([int(ratio * len(s)) + extra for s in src_ids], np.int64)

@@ -32,7 +32,7 @@ MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
 CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
-LENGTHENED = "min_length is more than max_length_ratio and max_length_extra allow for such a source, and comes first"
+LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
 UNSAYABLE = "nothing can be said: all is forbidden, or probabilities are no numbers"
 EMPTY = "text has an empty translation"
 NOT_A_NUMBER = "a score is no finite number"
@@ -235,14 +235,10 @@ def search_options(chosen: dict[str, Any], wished: dict[str, Any]) -> SearchOpti
     return SearchOptions(**given)
 
 
-def length_warnings(
-    options: SearchOptions | None, chosen: dict[str, Any], src_ids: Sequence[Sequence[int]]
-) -> list[tuple[str, ...]]:
-    """LENGTHENED for each source where it is so."""
-    if options is None:
-        return [()] * len(src_ids)
-    lengthens = options.lengthens(src_ids, chosen["max_length_ratio"], chosen["max_length_extra"])
-    return [(LENGTHENED,) if one else () for one in lengthens]
+def length_warnings(chosen: dict[str, Any], src_ids: Sequence[int]) -> tuple[str, ...]:
+    """LENGTHENED where min_length makes `SearchOptions.limits` greater for this source."""
+    least, most = chosen["min_length"], int(chosen["max_length_ratio"] * len(src_ids)) + chosen["max_length_extra"]
+    return (LENGTHENED,) if 0 < least >= most else ()
 
 
 def candidate_counts(chosen: dict[str, Any], n_best: int) -> tuple[int, int]:

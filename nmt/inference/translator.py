@@ -232,11 +232,10 @@ class Translator(TranslationPipeline):
             decoded = self.with_details(model, [sentences[i] for i in there], src_ids, found, words)
         else:
             decoded = [self.translations_of(hypotheses) for hypotheses in found]
-        told = length_warnings(options, chosen, src_ids)
-        for index, translations, more in zip(there, decoded, told, strict=True):
+        for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
-            more = (*more, *self._unsaid(wishes, index))
+            more = (*length_warnings(chosen, ids[index]), *self._unsaid(wishes, index))
             results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results
 

@@ -85,7 +85,6 @@ class TypingSession(NotPickled):
             return [Translation("", 0.0, 0.0)]
         learnt = translator.learnt_for(chosen, shortlist, [self._session.src_ids])
         beam_size, keep = candidate_counts(chosen, n_best)
-        options = search_options(chosen, learnt)
         found = self._session.complete(
             prefix,
             beam_size=beam_size,
@@ -93,12 +92,12 @@ class TypingSession(NotPickled):
             n_best=keep,
             max_length_ratio=chosen["max_length_ratio"],
             max_length_extra=chosen["max_length_extra"],
-            options=options,
+            options=search_options(chosen, learnt),
         )
         translations = translator.translations_of(found)
         if chosen["mbr"] != "none":
             best = ranked_by_agreement(translations, chosen["mbr"])[:n_best]
         else:
             best = distinct(translations, [one.text for one in translations], n_best)
-        (more,) = length_warnings(options, chosen, [self._session.src_ids])
-        return with_warnings(best, cut=self._is_cut, more=(*more, *translator.lacking("the prefix", [typed])))
+        more = (*length_warnings(chosen, self._session.src_ids), *translator.lacking("the prefix", [typed]))
+        return with_warnings(best, cut=self._is_cut, more=more)
