@@ -1,6 +1,7 @@
 """What may be wrong with a translation is said: in its `warnings`, and by commands once a kind with the lines."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -13,8 +14,9 @@ from nmt.cli.generate import generate
 from nmt.cli.score import score
 from nmt.cli.shortlist import shortlist
 from nmt.cli.translate import translate
+from nmt.decode import SearchOptions
 from nmt.errors import DataError
-from nmt.inference.translation import CUT, EMPTY, NOT_A_NUMBER, UNSAYABLE, Wishes
+from nmt.inference.translation import CUT, EMPTY, LENGTHENED, NOT_A_NUMBER, UNSAYABLE, Wishes, length_warnings
 from nmt.notices import Notices
 from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import map_tensors, write_tensors
@@ -67,6 +69,48 @@ def test_a_source_that_is_cut(folder):
     assert translator.session(LONG).complete(min_length=1)[0].warnings == (CUT,)
     assert CUT in translator.score([LONG], ["kara"])[0].warnings
     assert CUT not in translator.score(["kara"], [LONG])[0].warnings
+
+
+SETTINGS = {"min_length": 6, "max_length_ratio": 1.0, "max_length_extra": 0}
+
+
+@pytest.mark.parametrize("wishes", [None, Wishes(prefixes="kara losu miti nura kara losu miti")])
+def test_a_least_length_that_the_source_does_not_allow(wishes, folder):
+    """Of each sentence by itself, whatever stands beside it and however long a prefix is."""
+    translator = Translator.load(folder)
+    short, blank, long = "kara", "", "kara losu miti " * 4
+    assert len(translator.source_ids([short])[0]) <= 6 < len(translator.source_ids([long])[0])
+    for lines in ([short, blank, long], [short], [long]):
+        found = translator.translate_nbest(lines, n_best=2, wishes=wishes, **SETTINGS)
+        assert [LENGTHENED in one.warnings for row in found for one in row] == [
+            line == short for line, row in zip(lines, found, strict=True) for _ in row
+        ]
+    assert not any(one.warnings for row in translator.translate_nbest([short], max_length_extra=9) for one in row)
+    for line in (short, long):
+        (found,) = translator.session(line).complete(**SETTINGS)
+        assert (LENGTHENED in found.warnings) == (line == short)
+
+
+@pytest.mark.parametrize("least", [0, 1, 6])
+@pytest.mark.parametrize(("ratio", "extra"), [(1.0, 0), (0.5, 3), (0.001, 6), (0.001, 0)])
+def test_the_search_and_the_warning_know_one_most_length(least, ratio, extra):
+    for source in ([4] * count for count in range(1, 20)):
+        chosen = {"min_length": least, "max_length_ratio": ratio, "max_length_extra": extra}
+        limits = [SearchOptions(min_length=n).limits([source], ratio, extra)[0] for n in (least, 0)]
+        assert length_warnings(chosen, source) == ((LENGTHENED,) if limits[0] > limits[1] else ())
+
+
+def test_commands_tell_of_a_least_length_that_lines_do_not_allow(folder, tmp_path):
+    (tmp_path / "s").write_text("kara\n" + "kara losu miti " * 4 + "\nlosu\n")
+    told = f"warning: {tmp_path / 's'}: {LENGTHENED} (2 lines: 1, 3)\n"
+    options = ["--min-length", 6, "--max-length-ratio", 1, "--max-length-extra", 0]
+    assert told in call(translate, folder, tmp_path / "s", *options).stderr
+    strict = shutil.copytree(folder, tmp_path / "strict")
+    config = (strict / "config.yaml").read_text()
+    for name, value in SETTINGS.items():
+        config = re.sub(rf"(?m)^  {name}: .*$", f"  {name}: {value}", config)
+    (strict / "config.yaml").write_text(config)
+    assert told in call(evaluate, strict, "--src", tmp_path / "s", "--ref", tmp_path / "s").stderr
 
 
 def test_an_empty_translation(folder):

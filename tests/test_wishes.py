@@ -68,6 +68,7 @@ def test_lengths_and_kinds_of_search_that_contradict_are_refused(translator, gen
         translator.translate(LINES, min_length=100_000)
     with pytest.raises(ConfigError, match="decoding.min_length: must be below max_length"):
         generator.generate(["kara"], max_length=10, min_length=10)
+    assert generator.generate([""], max_length=2503, min_length=2500)  # no source, no length that it allows
     with pytest.raises(ConfigError, match="beam_groups must be 1 with sampling: true, got 5; a search"):
         with_values(translator.config.decoding, "decoding", {"sampling": True, "beam_groups": 5})
 

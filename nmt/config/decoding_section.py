@@ -141,7 +141,8 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "DecodingConfig":
-        """A least length that the most one allows, for some source at least."""
+        """A least length that the most one allows for the longest source at least; of what is asked for where others do
+        not allow it, translations tell."""
         most = int(self.max_length_ratio * LONGEST_SOURCE) + self.max_length_extra
         if self.min_length >= most:
             raise ValueError(

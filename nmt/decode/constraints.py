@@ -192,8 +192,15 @@ class Glossary(Rule):
             if progress.place:
                 scores[row] -= self.bonus * progress.begun
             for token in progress.next_tokens():
-                gain = progress.after(token).worth - progress.worth + progress.begun
-                scores[row, token] += self.bonus * gain
+                scores[row, token] += self.bonus * _gain(progress, token)
+
+    def reward_given(self, score: np.ndarray, extra: Extra, token: int) -> None:
+        """See `Rule`. The steps are those of `apply`, so that the bits are the same."""
+        (progress,) = extra["glossary"]
+        if progress.place:
+            score -= self.bonus * progress.begun
+        if token in progress.next_tokens():
+            score[0] += self.bonus * _gain(progress, token)
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
         """See `Rule`."""
@@ -202,3 +209,8 @@ class Glossary(Rule):
     def most(self, beam: Beam, rows: np.ndarray) -> np.ndarray:
         """See `Rule`."""
         return np.array([self.bonus * (len(p.phrases) - p.worth) for p in beam.extra["glossary"][rows]], np.float64)
+
+
+def _gain(progress: Progress, token: int) -> float:
+    """What a token adds to the worth, beside what has been taken back of the phrase begun."""
+    return progress.after(token).worth - progress.worth + progress.begun

@@ -64,12 +64,11 @@ class SearchOptions:
         return UNK_ID if self.generate_unk else BOS_ID
 
     def rules(self, eos_id: int) -> list[Rule]:
-        """Those asked for; what forbids comes last, so that nothing brings a forbidden token back."""
+        """Those asked for; what forbids comes behind what reweights, so that nothing brings a forbidden token back. A
+        glossary only adds, and comes last: tokens of a prefix earn their share, too."""
         rules: list[Rule] = []
         if self.repetition_penalty != 1.0:
             rules.append(RepetitionPenalty(self.repetition_penalty))
-        if self.glossary is not None and any(self.glossary):
-            rules.append(Glossary(self.glossary, self.glossary_bonus))
         if self.more_rules is not None:
             rules.extend(self.more_rules())
         if self.no_repeat_ngram_size:
@@ -80,6 +79,8 @@ class SearchOptions:
             rules.append(MinLength(self.min_length, eos_id))
         if self.prefixes is not None and any(self.prefixes):
             rules.append(Prefix(self.prefixes))
+        if self.glossary is not None and any(self.glossary):
+            rules.append(Glossary(self.glossary, self.glossary_bonus))
         return rules
 
     def selector(self, src_ids: Sequence[Sequence[int]], beam_size: int, eos_id: int) -> CandidateSelector:

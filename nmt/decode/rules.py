@@ -26,6 +26,9 @@ class Rule:
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
         """Change scores [R, V] of the next tokens, -inf to forbid; steps [R]: how many tokens each row has."""
 
+    def reward_given(self, score: np.ndarray, extra: Extra, token: int) -> None:
+        """Change the score [1] of a token that is given, as those of a prefix are, for the one row of `extra`."""
+
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
         """Bring what the rule keeps up to date; `extra` is that of the parents, `tokens` continue them."""
 
@@ -94,7 +97,8 @@ class RepetitionPenalty(Rule):
 
 
 class Prefix(Rule):
-    """Translations begin with given tokens, whatever other rules say of them; prefixes[n] are those of sentence n."""
+    """Translations begin with given tokens, whatever the rules before this one say of them; prefixes[n] are those of
+    sentence n."""
 
     def __init__(self, prefixes: Sequence[Sequence[int]]) -> None:
         self.lengths = np.array([len(p) for p in prefixes], np.int64)

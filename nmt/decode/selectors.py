@@ -32,6 +32,10 @@ class CandidateSelector:
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
         """Bring what is kept of rows up to date; `extra` is that of their parents, `tokens` continue them."""
 
+    def follow_given(self, extra: Extra, token: int, log_prob: np.floating) -> float:
+        """Follow a token that is given, for the one row of `extra`; what it adds to the row's sum."""
+        return float(log_prob)
+
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
         """Continue the rows of a beam, whose decoder outputs are [R, H]. Sentence live[n] has the rows bounds[n] up
         to bounds[n + 1]."""
@@ -90,6 +94,14 @@ class RuledSelector(CandidateSelector):
             extra["log_prob"] += log_probs[parent, tokens]
         self.follow(extra, tokens)
         return parent, tokens, sums, extra
+
+    def follow_given(self, extra: Extra, token: int, log_prob: np.floating) -> float:
+        """See `CandidateSelector`."""
+        score = np.array([log_prob])
+        for rule in self.rules:
+            rule.reward_given(score, extra, token)
+        self.follow(extra, np.array([token], np.int32))
+        return float(score[0])
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
         """See `CandidateSelector`."""

@@ -20,11 +20,10 @@ _PLACES = 32
 
 @dataclass
 class _Place:
-    """A place between typed tokens: the states there, the token to read next, the log-probability so far."""
+    """A place between typed tokens: the states there, and the token to read next."""
 
     states: States
     token: np.ndarray
-    log_prob: float
 
 
 class Session:
@@ -55,7 +54,8 @@ class Session:
         narrow = None if candidates is None else [np.array(candidates, np.int32)]
         self._sentence_ids, states, token = self._decoder.admit([self.src_ids], narrow)
         self._typed: list[int] = []
-        self._places: dict[int, _Place] = {0: _Place(states, token, 0.0)}
+        self._log_probs: list[np.floating] = []  # of typed tokens
+        self._places: dict[int, _Place] = {0: _Place(states, token)}
         self._gap = 1  # places are kept at multiples of it
 
     def complete(
@@ -98,12 +98,13 @@ class Session:
             expected=expected,
         )
         zero, words = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
-        first = Beam(place.states, zero, place.token, np.array([place.log_prob]), zero, words)
-        beam = cell.extend(None, zero, self._sentence_ids, first)
-        for token in prefix:
-            selector.follow(beam.extra, np.array([token], np.int32))
-        if "log_prob" in beam.extra:
-            beam.extra["log_prob"][:] = place.log_prob
+        beam = cell.extend(
+            None, zero, self._sentence_ids, Beam(place.states, zero, place.token, np.zeros(1), zero, words)
+        )
+        for token, log_prob in zip(prefix, self._log_probs, strict=True):
+            beam.sums += selector.follow_given(beam.extra, token, log_prob)
+            if "log_prob" in beam.extra:
+                beam.extra["log_prob"] += log_prob
         ended = cell.ended()
         while not ended:
             beam = cell.step(beam)
@@ -117,12 +118,12 @@ class Session:
         self._places = {at: place for at, place in self._places.items() if at <= same}
         self._typed = prefix  # what the places lie along, from now on: also if reading is interrupted
         start = max(self._places)
-        place = self._places[start]
+        place, self._log_probs = self._places[start], self._log_probs[:start]
         for at, token in enumerate(prefix[start:], start=start + 1):
             outputs, states = self._decoder.step(place.token, place.states, np.zeros(1, np.int64), self._sentence_ids)
-            log_prob = place.log_prob + float(self._decoder.log_probs(outputs)[0, token])
+            self._log_probs.append(self._decoder.log_probs(outputs)[0, token])
             kept = {name: array.copy() for name, array in states.items()}
-            place = _Place(kept, np.array([token], np.int32), log_prob)
+            place = _Place(kept, np.array([token], np.int32))
             self.tokens_read += 1
             if at % self._gap == 0 or at == len(prefix):
                 self._keep(at, place, len(prefix))

@@ -121,7 +121,7 @@ class Generator(NotPickled):
         prompts = checked_texts("Generator", "prompts", prompts)
         samples = checked_count("decoding.n_best", samples, "samples")
         max_length = checked_count("decoding.max_length_extra", max_length, "max_length")
-        chosen = chosen_settings(self.config.decoding, settings)
+        chosen = chosen_settings(self.config.decoding, {**settings, "max_length_extra": max_length})
         if chosen["min_length"] >= max_length:
             raise ConfigError(
                 f"decoding.min_length: must be below max_length ({max_length}), got {chosen['min_length']}; "

@@ -32,6 +32,7 @@ MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
 CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
+LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
 UNSAYABLE = "nothing can be said: all is forbidden, or probabilities are no numbers"
 EMPTY = "text has an empty translation"
 NOT_A_NUMBER = "a score is no finite number"
@@ -121,7 +122,7 @@ class Translation:
     detail: Detail | None = field(default=None, repr=False)
     """Where it was asked for."""
     warnings: tuple[str, ...] = ()
-    """What may be wrong with it, for people: CUT, UNSAYABLE, EMPTY, NOT_A_NUMBER, or what `lacking` says."""
+    """What may be wrong with it, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says."""
 
 
 def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:
@@ -232,6 +233,12 @@ def search_options(chosen: dict[str, Any], wished: dict[str, Any]) -> SearchOpti
     from nmt.decode import SearchOptions
 
     return SearchOptions(**given)
+
+
+def length_warnings(chosen: dict[str, Any], src_ids: Sequence[int]) -> tuple[str, ...]:
+    """LENGTHENED where min_length makes `SearchOptions.limits` greater for this source."""
+    least, most = chosen["min_length"], int(chosen["max_length_ratio"] * len(src_ids)) + chosen["max_length_extra"]
+    return (LENGTHENED,) if 0 < least >= most else ()
 
 
 def candidate_counts(chosen: dict[str, Any], n_best: int) -> tuple[int, int]:

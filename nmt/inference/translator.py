@@ -28,6 +28,7 @@ from nmt.inference.translation import (
     checked_texts,
     chosen_settings,
     distinct,
+    length_warnings,
     number_warnings,
     search_options,
     with_warnings,
@@ -232,7 +233,8 @@ class Translator(TranslationPipeline):
         for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
-            results[index] = with_warnings(translations[:n_best], cut=index in cut, more=self._unsaid(wishes, index))
+            more = (*length_warnings(chosen, ids[index]), *self._unsaid(wishes, index))
+            results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:

@@ -16,6 +16,7 @@ from nmt.inference.translation import (
     checked_text,
     chosen_settings,
     distinct,
+    length_warnings,
     search_options,
     with_warnings,
 )
@@ -98,4 +99,5 @@ class TypingSession(NotPickled):
             best = ranked_by_agreement(translations, chosen["mbr"])[:n_best]
         else:
             best = distinct(translations, [one.text for one in translations], n_best)
-        return with_warnings(best, cut=self._is_cut, more=translator.lacking("the prefix", [typed]))
+        more = (*length_warnings(chosen, self._session.src_ids), *translator.lacking("the prefix", [typed]))
+        return with_warnings(best, cut=self._is_cut, more=more)

@@ -256,6 +256,24 @@ def test_glossary_bonus():
             assert h.log_prob == pytest.approx(true_log_prob(n, h.ids))
 
 
+@pytest.mark.parametrize("prefix", [(5,), (5, 6), (4, 5, 5), (6, 5)])
+def test_a_prefix_earns_of_the_glossary_what_other_tokens_earn(prefix):
+    """Also the phrase that it begins; what it begins and nobody ends costs nothing."""
+    glossary, bonus = [[5, 6], [4]], 3.0
+    options = SearchOptions(prefixes=[prefix] * 3, glossary=[glossary] * 3, glossary_bonus=bonus)
+    for n, hypotheses in find(options, n_best=EVERYTHING, penalty="average").items():
+        legal = lambda ids, _: ids[: len(prefix)] == prefix  # noqa: E731
+        expected = {
+            ids: score + bonus * sum(has(ids, p) for p in glossary) / (len(ids) + 1)
+            for ids, score in everything(plain(n), legal=legal, limit=LONGEST + len(prefix), penalty="average")
+        }
+        found = {tuple(h.ids): h for h in hypotheses if h.finished}
+        assert len(found) > 20 and found.keys() == expected.keys()
+        for ids, h in found.items():
+            assert h.score == pytest.approx(expected[ids])
+            assert h.log_prob == pytest.approx(true_log_prob(n, ids))
+
+
 def test_one_group_is_the_plain_beam_and_groups_differ():
     same = SearchOptions(beam_groups=2, diversity_strength=0.0)
     plain_beam = find(SearchOptions(), beam_size=3, n_best=3, limit=8)

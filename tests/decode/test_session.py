@@ -28,6 +28,7 @@ OPTIONS = {
     "bounded reward": {"word_reward": 0.6, "expected_lengths": [5.5]},
     "constraints": {"constraints": [[[7, 8], [10]]]},
     "glossary": {"glossary": [[[8, 9], [4]]]},
+    "glossary and more": {"glossary": [[[4, 7, 8], [5, 6]]], "repetition_penalty": 1.4, "shortlist": SOME},
     "shortlist": {"shortlist": SOME},
     "shortlist and more": {"shortlist": SOME, "constraints": [[[7, 8], [10]]], "repetition_penalty": 1.4},
 }
@@ -37,7 +38,7 @@ OPTIONS = {
 def test_completions_are_those_of_the_search_from_scratch(name, model):
     session = Session(model, SOURCE)
     options = SearchOptions(**OPTIONS[name])
-    for prefix in ([], [4], [4, 7], [4, 7, 8, 10], [4, 7], [5, 5], [4, 8, 9, 9, 9, 9, 9], [4, 8, 9, 10], []):
+    for prefix in ([], [4], [4, 7], [4, 7, 8, 10], [4, 7], [5, 5], [4, 8, 9, 9, 9, 9, 9], [4, 8, 9, 10], [4, 8], []):
         assert session.complete(prefix, options=options, **COMMON) == from_scratch(model, prefix, **OPTIONS[name])
 
 

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
+from nmt.inference.translation import LENGTHENED
 from nmt.inference.translator import Translator
 from nmt.serve import engine, models, own_routes
 from nmt.serve.engine import Engine
@@ -49,6 +50,15 @@ def test_a_model_without_a_live_search_says_why_and_answers(decoding, reason, fo
         assert [one.rpartition(": ")[2] for one in told] == ([reason] if reason else [])
         found = asyncio.run(served.translate(LINES))
         assert [one[0].text for one in found] == translator.translate(LINES)
+    finally:
+        served.close()
+
+
+def test_a_least_length_that_a_sentence_does_not_allow_is_told(folder):
+    served = Engine(configured(folder, min_length=6, max_length_ratio=1.0, max_length_extra=0))
+    try:
+        found = asyncio.run(served.translate(["kara", "kara losu miti " * 4]))
+        assert [LENGTHENED in one[0].warnings for one in found] == [True, False]
     finally:
         served.close()
 
