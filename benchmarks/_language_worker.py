@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from nmt.config import config_from_dict
-from nmt.data.rows import TokenRows
-from nmt.data.streams import StreamBatches
+from nmt.data.batching.streams import StreamBatches
+from nmt.data.corpora.rows import TokenRows
 from nmt.storage.model_folder import build_model
-from nmt.train.optimizer import make_optimizer
-from nmt.train.progress import perplexity
-from nmt.train.update import Updater
-from nmt.train.validation import Validator
+from nmt.train.log.progress import perplexity
+from nmt.train.tasks.validation import Validator
+from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.updates.update import Updater
 
 
 def measure(folder: Path, seconds: float, threads: int, dtype: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The worker of `levels.py`: the engine in one process, compiled for what the environment names.
 
-`NMT_CPU` chooses what is compiled for (see nmt/rnn/kernels/features.py). Answers requests of `_peer.py`.
+`NMT_CPU` chooses what is compiled for (see nmt/rnn/kernels/machine_code/features.py). Answers requests of `_peer.py`.
 """
 
 import os
@@ -16,12 +16,12 @@ from _worker import Bench, serve
 import nmt.rnn
 from nmt import Translator
 from nmt.config import load_config
-from nmt.data.batches import Batch, make_batch
-from nmt.data.subwords import Subwords
+from nmt.data.batching.batches import Batch, make_batch
+from nmt.data.tokens.subwords import Subwords
 from nmt.decode import Hypothesis, search
 from nmt.model.translation import TranslationModel
 from nmt.storage.model_folder import build_model
-from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
+from nmt.train.updates.optimizer import clip_scale, gradient_norm, make_optimizer
 
 Arrays = dict[str, np.ndarray]
 

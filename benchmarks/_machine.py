@@ -6,7 +6,7 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.machine_code.features import TARGET
 
 
 def cpu_name() -> str:

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from nmt.config import Config, load_config
-from nmt.data.batches import Batch, TrainBatches
-from nmt.data.corpus import Side, load_parallel
-from nmt.data.subwords import Subwords
+from nmt.data.batching.batches import Batch, TrainBatches
+from nmt.data.corpora.corpus import Side, load_parallel
+from nmt.data.tokens.subwords import Subwords
 from nmt.model.translation import TranslationModel
 from nmt.storage.model_folder import build_model
-from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
+from nmt.train.updates.optimizer import clip_scale, gradient_norm, make_optimizer
 
 # What belongs to which part of a step, by the model's methods.
 _PARTS = {

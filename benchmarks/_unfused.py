@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from _cases import Arrays, Shape
 
-from nmt.rnn.kernels import activations
-from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.kernels.products import pack, pack_transposed, packed_size, product, sum_rows, weight_gradient
+from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.machine_code.jit import kernel
+from nmt.rnn.kernels.products.product import pack, pack_transposed, packed_size, product, sum_rows, weight_gradient
+from nmt.rnn.kernels.threads.pool import run_parallel
 
 # Below this many elements a pass ends sooner than a second thread begins.
 _ALONE = 1 << 17

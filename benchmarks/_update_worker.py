@@ -10,11 +10,11 @@ import numpy as np
 from _worker import Bench, serve
 
 from nmt.config import load_config
-from nmt.rnn.kernels.native import Native
+from nmt.rnn.kernels.machine_code.native import Native
 from nmt.rnn.profile import recording
-from nmt.train.dry_run import DryRun
-from nmt.train.state import TrainingState
-from nmt.train.update import Updater
+from nmt.train.planning.dry_run import DryRun
+from nmt.train.updates.state import TrainingState
+from nmt.train.updates.update import Updater
 
 Arrays = dict[str, np.ndarray]
 

@@ -24,8 +24,8 @@ from _timing import note
 
 from nmt.config import load_config
 from nmt.config.model_section import RNN_TYPES
-from nmt.files import write_bytes
-from nmt.train.dry_run import DryRun
+from nmt.system.files import write_bytes
+from nmt.train.planning.dry_run import DryRun
 
 _ROOT = Path(__file__).parent.parent
 _CONV = "conv_s2s"
@@ -71,7 +71,7 @@ def run(cell: str, args: argparse.Namespace) -> dict[str, Any]:
     ends |= {"learning_rate_warmup": min(200, updates // 4)}
     changes += [f"training.{key}={value}" for key, value in ends.items()]
     options = [option for change in changes for option in ("--set", change)]
-    command = [sys.executable, "-m", "nmt.cli.train", recipe, *options]
+    command = [sys.executable, "-m", "nmt.cli.commands.train", recipe, *options]
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))}
     results = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout.splitlines()
     bleu, signature = next(line.split("\t")[2:] for line in results if line.startswith("test\tBLEU\t"))

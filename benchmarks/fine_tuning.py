@@ -22,7 +22,7 @@ from pathlib import Path
 
 from _machine import describe
 
-from nmt.lines import read_lines
+from nmt.system.lines import read_lines
 
 
 def write_texts(folder: Path, data: Path, pairs: int) -> None:

@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one shape")
     options = parser.parse_args()
     from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
-    from nmt.rnn.kernels.cuda.runtime import CupyRuntime
+    from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 
     try:
         runtime = CupyRuntime()

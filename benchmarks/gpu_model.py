@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 from nmt.config import Config, config_from_dict
-from nmt.data.batches import Batch, make_batch
+from nmt.data.batching.batches import Batch, make_batch
 from nmt.decode import search
 from nmt.errors import DeviceError
 from nmt.rnn.device import Device
 from nmt.rnn.devices import choose_device, cpu
 from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.storage.model_folder import build_model
-from nmt.train.optimizer import make_optimizer
-from nmt.train.update import Updater
+from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.updates.update import Updater
 
 BEAM, LENGTH_RATIO, LENGTH_EXTRA = 5, 1.0, 10
 

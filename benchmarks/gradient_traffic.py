@@ -21,11 +21,11 @@ import numpy as np
 from _machine import describe
 
 from nmt.config import load_config
-from nmt.train.dealing import Dealing
-from nmt.train.dry_run import DryRun
-from nmt.train.launch import join_ranks
-from nmt.train.state import TrainingState
-from nmt.train.update import Updater
+from nmt.train.distributed.launch import join_ranks
+from nmt.train.planning.dry_run import DryRun
+from nmt.train.updates.dealing import Dealing
+from nmt.train.updates.state import TrainingState
+from nmt.train.updates.update import Updater
 
 WARM_UP = 3
 WAYS = [("float32", "all"), ("float32", "occurring"), ("bfloat16", "all"), ("bfloat16", "occurring")]

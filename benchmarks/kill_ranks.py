@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from nmt.config import load_config
-from nmt.train.checkpoint import load_checkpoint
+from nmt.train.checkpoints.checkpoint import load_checkpoint
 
 BIN = Path(sys.executable).parent
 MOST_SECONDS = 30.0

@@ -21,8 +21,8 @@ import numpy as np
 from _machine import describe
 
 from nmt.config import load_config
-from nmt.data.prepare import load_side
-from nmt.data.text import load_text
+from nmt.data.corpora.prepare import load_side
+from nmt.data.corpora.text import load_text
 from nmt.storage.model_folder import build_model
 
 _HERE = Path(__file__).parent

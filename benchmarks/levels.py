@@ -1,17 +1,17 @@
 """Is machine code for a level of processors as fast as code for this very processor?
 
-A level is a set of features (nmt/rnn/kernels/features.py): its code runs on all processors that have them, and gives
-the same bits on all. Code for one processor may use all that it has, and is scheduled for it. Each in a process of its
-own does the same: recurrent layers, training steps, translations, with one thread. Results are compared, then they take
-turns. Other checkouts can be asked as well.
+A level is a set of features (nmt/rnn/kernels/machine_code/features.py): its code runs on all processors that have them,
+and gives the same bits on all. Code for one processor may use all that it has, and is scheduled for it. Each in a
+process of its own does the same: recurrent layers, training steps, translations, with one thread. Results are compared,
+then they take turns. Other checkouts can be asked as well.
 
 Time is the processor's, not the clock's: with one thread they differ by what others do on the same core. Each figure is
 the time beside that of code for this processor (1.02: 2 % slower): of the fastest calls, and in brackets the median
 over turns. Choices with the same letter give the same bits; the first has "a". At the end of the line stands the
 largest relative error of any result.
 
-Run: python benchmarks/levels.py [--quick] [--also NAME=CHECKOUT] [--cases A,B] [--turns N] [--json FILE]
-The first run compiles everything once for each choice; NMT_CACHE_DIR keeps it apart from other code.
+Run: python benchmarks/levels.py [--quick] [--also NAME=CHECKOUT] [--cases A,B] [--turns N] [--json FILE] The first run
+compiles everything once for each choice; NMT_CACHE_DIR keeps it apart from other code.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from _peer import Peer
 from llvmlite import binding
 
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.machine_code.features import TARGET
 
 _TURN_SECONDS, _WARM_SECONDS = 0.12, 0.08
 # Largest ||a - b|| / ||b|| of any result. Loops of other widths add up in another order; of bfloat16 that can move a

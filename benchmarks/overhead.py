@@ -15,13 +15,13 @@ import numpy as np
 from _timing import Arrays, Bench, Turns, check_close, note, options, print_machine
 
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.kernels.activations import sigmoid, tanh
-from nmt.rnn.kernels.jit import FAST
-from nmt.rnn.kernels.memory import reader, writer
-from nmt.rnn.kernels.packed_weights import packed_weight
-from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.kernels.products import address, product, sum_rows, weight_gradient
-from nmt.rnn.kernels.products import product_rows_f4 as product_rows
+from nmt.rnn.kernels.loops.activations import sigmoid, tanh
+from nmt.rnn.kernels.machine_code.jit import FAST
+from nmt.rnn.kernels.memory.alias_scopes import reader, writer
+from nmt.rnn.kernels.products.packed_weights import packed_weight
+from nmt.rnn.kernels.products.product import address, product, sum_rows, weight_gradient
+from nmt.rnn.kernels.products.product import product_rows_f4 as product_rows
+from nmt.rnn.kernels.threads.pool import run_parallel
 
 _SHAPES = ((300, 20, 800), (30, 64, 512), (200, 1, 128))
 _BLOCK = 2048

@@ -17,11 +17,11 @@ from numba.extending import intrinsic
 
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.int8 import byte_sums
-from nmt.rnn.kernels.jit import kernel, numba_types
-from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.kernels.products import address, product_rows_bf16, words_of
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import kernel, numba_types
+from nmt.rnn.kernels.products.int8 import byte_sums
+from nmt.rnn.kernels.products.product import address, product_rows_bf16, words_of
+from nmt.rnn.kernels.threads.pool import run_parallel
 
 # Enough independent chains to hide the latency of a multiply-add, few enough to stay in registers.
 _CHAINS = 10

@@ -13,8 +13,8 @@ from peak import measure_byte_peak, measure_peak
 
 from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels import products
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.threads.pool import run_parallel
 
 PRODUCTS = [
     (1, 512, 2048),

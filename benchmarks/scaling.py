@@ -18,9 +18,9 @@ from peak import measure_peak
 
 from nmt.rnn import interpreter
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.kernels.output import output_loss
-from nmt.rnn.kernels.pool import run_parallel
-from nmt.rnn.kernels.products import pack, pack_transposed, packed_size
+from nmt.rnn.kernels.model.output import output_loss
+from nmt.rnn.kernels.products.product import pack, pack_transposed, packed_size
+from nmt.rnn.kernels.threads.pool import run_parallel
 
 _HIDDEN, _OUTPUT_ROWS = 512, 1024
 # Turns are fewer where one takes long: seconds for all turns of a size, but never fewer than this.

@@ -3,10 +3,10 @@
     python benchmarks/scaling_out.py configs/quickstart.yaml
 
 Runs updates of a config's corpus by 1, 2 and 4 ranks of one thread on this machine (fewer where it has fewer cores, but
-for 4, which then share them), and prints what was measured; then the projection of nmt/train/ranks_plan.py for these
-runs, with the bandwidth measured between ranks, and for 2 to 256 ranks on 1, 10 and 100 Gbit/s. Assumed there: every
-rank has its own cores and computes as fast as one does here, messages cost LATENCY, and what is left of the backward
-pass after the output layer, measured here, hides what is sent of the layers that are done.
+for 4, which then share them), and prints what was measured; then the projection of nmt/train/planning/ranks_plan.py for
+these runs, with the bandwidth measured between ranks, and for 2 to 256 ranks on 1, 10 and 100 Gbit/s. Assumed there:
+every rank has its own cores and computes as fast as one does here, messages cost LATENCY, and what is left of the
+backward pass after the output layer, measured here, hides what is sent of the layers that are done.
 """
 
 import argparse
@@ -21,12 +21,12 @@ import numpy as np
 from _machine import describe
 
 from nmt.config import load_config
-from nmt.train.dealing import Dealing
-from nmt.train.dry_run import DryRun
-from nmt.train.launch import join_ranks
-from nmt.train.ranks_plan import LATENCY, NETWORKS, Bytes, bytes_of, update_seconds
-from nmt.train.state import TrainingState
-from nmt.train.update import Updater
+from nmt.train.distributed.launch import join_ranks
+from nmt.train.planning.dry_run import DryRun
+from nmt.train.planning.ranks_plan import LATENCY, NETWORKS, Bytes, bytes_of, update_seconds
+from nmt.train.updates.dealing import Dealing
+from nmt.train.updates.state import TrainingState
+from nmt.train.updates.update import Updater
 
 WARM_UP = 3
 

@@ -18,7 +18,7 @@ from nmt.rnn.cell import Cell, Scope, State, under
 from nmt.rnn.cells import GRUCell, LSTMCell, StackCell
 from nmt.rnn.division import Division, choose_division
 from nmt.rnn.graph import Value
-from nmt.rnn.kernels.packed_weights import packed_weight
+from nmt.rnn.kernels.products.packed_weights import packed_weight
 
 _CELLS = {"lstm": LSTMCell, "gru": GRUCell}
 _DIVISIONS: tuple[Division, ...] = ("rows", "units")

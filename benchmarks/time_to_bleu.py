@@ -24,9 +24,9 @@ from _toolkits import TOOLKITS, Corpus, Toolkit
 from train_step import write_corpus
 
 from nmt.config import Config
-from nmt.lines import read_lines
 from nmt.storage.model_folder import load_folder_config
 from nmt.storage.saved_model import load_saved_model
+from nmt.system.lines import read_lines
 
 _BEAM, _BATCH = 5, 64
 

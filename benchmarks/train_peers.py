@@ -19,7 +19,7 @@ from _toolkits import PEERS, Corpus, Toolkit, Transformer
 from train_step import write_corpus
 
 from nmt.config import Config
-from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.storage.model_folder import load_folder_config
 from nmt.storage.saved_model import load_saved_model
 

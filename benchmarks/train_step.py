@@ -24,11 +24,11 @@ from _watch import watch
 from peak import measure_peak
 
 from nmt.config import Config, ModelConfig, load_config
-from nmt.data.corpus import Side
-from nmt.data.subwords import Subwords, train_subwords
-from nmt.data.training_text import training_text
-from nmt.lines import read_lines
+from nmt.data.corpora.corpus import Side
+from nmt.data.corpora.training_text import training_text
+from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.rnn.cores import default_threads
+from nmt.system.lines import read_lines
 
 _HERE = Path(__file__).parent
 

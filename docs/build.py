@@ -20,8 +20,8 @@ import tour
 
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
-from nmt.files import write_bytes
 from nmt.rnn.show.dot import drawn
+from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 # The page must not depend on the terminal of whoever runs this.

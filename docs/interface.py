@@ -20,7 +20,7 @@ import click
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
 from nmt.config import config_schema
-from nmt.files import write_bytes
+from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "interface.txt"

@@ -19,11 +19,7 @@ Graph = dict[str, set[str]]
 OWN = {("nmt.rnn.ops", "nmt.rnn.graph")}
 """What is not drawn: ops names the type of the values whose gradients it says, which graph builds with ops."""
 # What lies at the bottom of nmt beside the folders is one room; its files are of all others' use.
-GROUND = (
-    *("files", "paths", "lines", "notices", "compile_notice", "errors", "heap", "interruption", "special_tokens"),
-    "terminal",
-    "evaluate",
-)
+GROUND = ("system", "errors", "special_tokens", "evaluate")
 # `python -m nmt`, a door to cli.
 DOOR = "__main__"
 
@@ -45,7 +41,7 @@ SAYS = {
     "data": "text to batches",
     "config": "YAML to settings",
     "rnn": "the core: arrays in, arrays out",
-    "files, errors, ...": "lines, notices, evaluate, ...",
+    "system, errors, ...": "files, lines, evaluate, ...",
     "check_cell": "nmt.rnn.check",
     "show": "a cell, shown",
     "layers": "LSTM, GRU, RNN as known",
@@ -114,7 +110,7 @@ def room_of(module: str, package: str) -> str | None:
     name = module.removeprefix(f"{package}.").split(".")[0]
     if not module.startswith(f"{package}.") or (package == "nmt" and name == DOOR):
         return None
-    return "files, errors, ..." if package == "nmt" and name in GROUND else name
+    return "system, errors, ..." if package == "nmt" and name in GROUND else name
 
 
 def room_graph(graph: Graph, package: str) -> dict[str, set[str]]:

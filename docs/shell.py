@@ -16,7 +16,7 @@ from click.shell_completion import ShellComplete, get_completion_class
 import nmt
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import front, load_command
-from nmt.files import write_bytes
+from nmt.system.files import write_bytes
 
 DOCS = Path(__file__).resolve().parent
 # The names under which each shell looks for a command's file.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from nmt.files import write_bytes
 from nmt.rnn.show.dot import Box, Panel, document
+from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "tour.md"
@@ -114,7 +114,7 @@ def _promises(text: str, word: str) -> tuple[Promise, ...]:
 # The rooms that a walk passes, from what people touch to what the processor runs: the first that a file lies below.
 LANES = (
     ("cli, train, inference", ("nmt/cli/", "nmt/train/", "nmt/inference/", "nmt/storage/", "nmt/config/"), "plain"),
-    ("data", ("nmt/data/", "nmt/lines.py"), "leaf"),
+    ("data", ("nmt/data/", "nmt/system/lines.py"), "leaf"),
     ("model, decode", ("nmt/model/", "nmt/decode/"), "new"),
     ("rnn: arrays, scan, stepping", ("nmt/rnn/arrays/", "nmt/rnn/scan/", "nmt/rnn/stepping/"), "before"),
     ("rnn: kernels", ("nmt/rnn/",), "loop"),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from nmt.errors import ConfigError, DataError
-from nmt.paths import named
+from nmt.system.paths import named
 
 if TYPE_CHECKING:
     from nmt.inference.translation import SearchSettings

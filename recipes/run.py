@@ -23,7 +23,7 @@ from typing import Any
 
 from catalogue import RECIPES, Recipe
 
-from nmt.files import write_bytes
+from nmt.system.files import write_bytes
 
 DONE = "trained.tsv"
 """What nmt-train printed, which is written when it has ended well."""

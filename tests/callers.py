@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from nmt import Translator
-from nmt.data.batches import make_batch
+from nmt.data.batching.batches import make_batch
 from nmt.decode import Shortlist
 from nmt.inference.translator import Wishes
 from nmt.model.translation import TranslationModel

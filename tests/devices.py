@@ -14,7 +14,7 @@ PLACES = ("cpu", "cuda")
 
 @lru_cache(maxsize=1)
 def _first_gpu():
-    from nmt.rnn.kernels.cuda.runtime import CupyRuntime
+    from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 
     return CupyRuntime()
 

@@ -30,8 +30,8 @@ import numpy as np
 from nmt import Translator
 from nmt.rnn import Scan, Weights, initial_params
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.kernels.generated import generated_loop
-from nmt.rnn.kernels.store import store
+from nmt.rnn.kernels.machine_code.generated import generated_loop
+from nmt.rnn.kernels.machine_code.store import store
 from nmt.rnn.scan import plan_cache
 from nmt.rnn.stepping import compiled_step
 from tests.callers import Training, kinds, random_model

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from nmt.config import Config, config_from_dict, dump_config
-from nmt.data.subwords import Subwords, train_subwords
+from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.special_tokens import EOS_ID
 from nmt.storage.length_model import LengthModel, save_length_model
 from nmt.storage.model_folder import BEST_NAME, LENGTHS_NAME, build_model, save_subwords, subwords_digest
-from nmt.train.checkpoint import save_checkpoint
+from nmt.train.checkpoints.checkpoint import save_checkpoint
 from tests.small_models import model_settings
 
 WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "té", "ß") for b in ("ra", "su", "ti", "x", "yo")]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nmt.config import config_from_dict
-from nmt.data.batches import make_batch
+from nmt.data.batching.batches import make_batch
 from nmt.model.translation import TranslationModel
 
 ENCODER = {

@@ -33,7 +33,7 @@ def test_loading_is_noticed():
     assert "yaml" in loaded_by("import yaml")
 
 
-@pytest.mark.parametrize("module", ["nmt.config", "nmt.cli.translate"])
+@pytest.mark.parametrize("module", ["nmt.config", "nmt.cli.commands.translate"])
 def test_numba_waits_for_work(module):
     assert loaded_by(f"import {module}").isdisjoint({"numba", "llvmlite"})
 

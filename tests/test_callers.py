@@ -8,7 +8,7 @@ import pytest
 from nmt.decode import SearchOptions, search
 from nmt.rnn import tuning
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.kernels.cuda import modules
+from nmt.rnn.kernels.cuda.machine_code import modules
 from nmt.rnn.profile import operation, recording
 from nmt.rnn.scan import short_runs
 from tests import small_models
@@ -110,7 +110,7 @@ def test_short_runs_of_new_weights_are_not_those_of_old_ones(monkeypatch):
 
 def test_gradients_of_several_callers_of_one_model():
     """Each has memory of its own."""
-    from nmt.data.batches import make_batch
+    from nmt.data.batching.batches import make_batch
 
     model = small_models.build(VOCAB)
     batches = [make_batch(SOURCES[n : n + 5], SOURCES[n + 2 : n + 7], range(5)) for n in range(8)]
@@ -138,7 +138,7 @@ def test_gradients_of_several_callers_of_one_model():
 
 
 def test_memory_of_an_interrupted_batch_is_nobody_elses():
-    from nmt.data.batches import make_batch
+    from nmt.data.batching.batches import make_batch
 
     model = small_models.build(VOCAB)
     batch = make_batch(SOURCES[:5], SOURCES[5:10], range(5))

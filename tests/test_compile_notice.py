@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from nmt import compile_notice
-from nmt.compile_notice import making_code, note_found, stop_telling, telling_of_compilation
+from nmt.system import compile_notice
+from nmt.system.compile_notice import making_code, note_found, stop_telling, telling_of_compilation
 from tests.saved_models import write_folder
 from tests.terminal import BIN
 

@@ -7,9 +7,9 @@ import copy
 import pytest
 from click.testing import CliRunner
 
-from nmt.cli.train import train
+from nmt.cli.commands.train import train
 from nmt.config import config_from_dict, load_config
-from nmt.config.joeynmt import convert, is_joeynmt
+from nmt.config.joeynmt.settings import convert, is_joeynmt
 from nmt.config.yaml_text import format_yaml
 from nmt.errors import ConfigError
 from tests.nested import put

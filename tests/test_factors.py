@@ -11,22 +11,22 @@ from click.testing import CliRunner
 
 from nmt import Translator
 from nmt.batch import translate_rows
-from nmt.cli.bundle import bundle
-from nmt.cli.export import export
-from nmt.cli.quantize import quantize
-from nmt.cli.score import score
-from nmt.cli.shortlist import shortlist
-from nmt.cli.translate import translate
+from nmt.cli.commands.bundle import bundle
+from nmt.cli.commands.export import export
+from nmt.cli.commands.quantize import quantize
+from nmt.cli.commands.score import score
+from nmt.cli.commands.shortlist import shortlist
+from nmt.cli.commands.translate import translate
 from nmt.config import config_from_dict
-from nmt.data.batches import make_batch
-from nmt.data.corpus import Side, load_parallel
+from nmt.data.batching.batches import make_batch
+from nmt.data.corpora.corpus import Side, load_parallel
 from nmt.doctor import examine
 from nmt.errors import ConfigError, DataError
 from nmt.model.translation import TranslationModel
 from nmt.serve.models import load_models
-from nmt.train.methods import Methods
-from nmt.train.resume_check import check_resume
-from nmt.train.trainer import Trainer
+from nmt.train.run.resume_check import check_resume
+from nmt.train.run.trainer import Trainer
+from nmt.train.updates.methods import Methods
 from tests import small_models
 from tests.finite_differences import check_gradients
 
@@ -170,7 +170,7 @@ def test_an_unknown_word_keeps_its_factors(trained: Path) -> None:
 
 
 def test_the_doctor_counts_units_without_them(trained: Path) -> None:
-    from nmt.train.prepare import sides_of_sample
+    from nmt.train.tasks.prepare import sides_of_sample
 
     config = config_from_dict(settings(trained))
     found = examine(config, lambda sample: sides_of_sample(config, sample, lambda text: None))

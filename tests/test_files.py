@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from nmt.files import TEMPORARY_SUFFIX, new_folder, replacing, write_bytes
+from nmt.system.files import TEMPORARY_SUFFIX, new_folder, replacing, write_bytes
 
 
 def mode_of(path):

@@ -9,7 +9,7 @@ from nmt import Translator
 from nmt.config import config_from_dict
 from nmt.errors import CheckpointError
 from nmt.storage.model_folder import load_folder_config, load_subwords, read_checkpoint
-from nmt.train.trainer import Trainer
+from nmt.train.run.trainer import Trainer
 from tests.saved_models import sentences, write_folder
 
 SIZES = {"decoder": {"embeddings": {"embedding_dim": 6}}, "encoder": {"embeddings": {"embedding_dim": 6}}}

@@ -10,7 +10,7 @@ from nmt.cli.front import load_command
 
 _PROGRAM = """
 import ctypes, sys, threading
-from nmt.heap import keep_little
+from nmt.system.heap import keep_little
 
 if sys.argv[1] == "little":
     keep_little()
@@ -48,8 +48,8 @@ def test_threads_share_a_heap(tmp_path, way):
 
 _BLOCKS = """
 import sys
-from nmt.heap import keep_little
-from nmt.train.memory import resident_bytes
+from nmt.system.heap import keep_little
+from nmt.train.log.memory import resident_bytes
 
 if sys.argv[1] == "little":
     keep_little()
@@ -80,7 +80,7 @@ def test_freed_blocks_go_back_to_the_system(way):
 _AGAIN = """
 import resource, sys
 import numpy as np
-from nmt.heap import keep_little
+from nmt.system.heap import keep_little
 from nmt.rnn.devices import cpu
 
 if sys.argv[1] == "little":
@@ -107,6 +107,6 @@ def test_what_keeping_little_costs(way):
 
 def test_a_training_keeps_little(monkeypatch):
     called = []
-    monkeypatch.setattr("nmt.heap.keep_little", lambda: called.append(True))
+    monkeypatch.setattr("nmt.system.heap.keep_little", lambda: called.append(True))
     CliRunner().invoke(load_command("train"), ["configs/quickstart.yaml", "--show-config"], catch_exceptions=False)
     assert called

@@ -6,8 +6,8 @@ from weakref import getweakrefs
 
 import pytest
 
-from nmt import interruption
-from nmt.interruption import forkable
+from nmt.system import interruption
+from nmt.system.interruption import forkable
 
 
 @pytest.mark.parametrize("make", [Lock, RLock])

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from nmt import Generator, Translator
-from nmt.cli.evaluate import evaluate
-from nmt.cli.score import score
-from nmt.cli.translate import translate
+from nmt.cli.commands.evaluate import evaluate
+from nmt.cli.commands.score import score
+from nmt.cli.commands.translate import translate
 from nmt.errors import CheckpointError, ConfigError
 from nmt.inference.translation import Wishes
 from nmt.storage.quantised_model import save_quantised

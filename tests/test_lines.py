@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.corpus import clean_line, clean_lines
+from nmt.data.corpora.corpus import clean_line, clean_lines
 from nmt.errors import DataError
-from nmt.lines import MAX_LINE_BYTES, Lines, chunks, open_lines, read_lines, read_text
+from nmt.system.lines import MAX_LINE_BYTES, Lines, chunks, open_lines, read_lines, read_text
 
 FIFO_LINES = [f"line {n}" for n in range(3000)]
 
@@ -43,7 +43,7 @@ def test_a_device_without_end_is_an_error():
 
 
 def test_what_is_kept_whole_has_a_bound(tmp_path, monkeypatch):
-    monkeypatch.setattr("nmt.lines.MAX_TEXT_BYTES", 140)
+    monkeypatch.setattr("nmt.system.lines.MAX_TEXT_BYTES", 140)
     path = tmp_path / "a"
     path.write_text("12345\n12345\n")
     assert read_text(str(path)) == ["12345", "12345"]
@@ -70,7 +70,7 @@ def test_pipes_are_read_in_order_whatever_pieces_they_come_in(tmp_path):
 
 
 def test_a_pipe_may_hold_more_than_is_read_ahead(tmp_path, monkeypatch):
-    monkeypatch.setattr("nmt.lines.MAX_LINE_BYTES", 20)
+    monkeypatch.setattr("nmt.system.lines.MAX_LINE_BYTES", 20)
     test_pipes_are_read_in_order_whatever_pieces_they_come_in(tmp_path)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from nmt.config import config_from_dict
 from nmt.storage.model_folder import read_checkpoint
-from nmt.train.resume_check import check_resume
-from nmt.train.trainer import Trainer
+from nmt.train.run.resume_check import check_resume
+from nmt.train.run.trainer import Trainer
 from tests.small_models import DECODER, ENCODER
 from tests.train.fake_model import write_corpus
 

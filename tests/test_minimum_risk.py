@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.batches import make_batch
+from nmt.data.batching.batches import make_batch
 from nmt.errors import ConfigError, DeviceError
 from nmt.evaluate import sentence_utility
 from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.storage.model_folder import read_checkpoint
-from nmt.train.methods import Methods, largest_shape
-from nmt.train.minimum_risk import MinimumRisk
-from nmt.train.resume_check import check_resume
-from nmt.train.trainer import Trainer
+from nmt.train.run.resume_check import check_resume
+from nmt.train.run.trainer import Trainer
+from nmt.train.updates.methods import Methods, largest_shape
+from nmt.train.updates.minimum_risk import MinimumRisk
 from tests import small_models
 from tests.train.fake_model import write_corpus
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from nmt.cli.bundle import bundle
+from nmt.cli.commands.bundle import bundle
 from nmt.storage.model_card import model_card
 from nmt.storage.saved_model import load_saved_model
 from tests.saved_models import write_folder, write_language_folder

@@ -10,16 +10,16 @@ import pytest
 from click.testing import CliRunner
 
 from nmt import Generator, Translator
-from nmt.cli.evaluate import evaluate
-from nmt.cli.generate import generate
-from nmt.cli.quantize import quantize
-from nmt.cli.score import score
-from nmt.cli.shortlist import shortlist
-from nmt.cli.translate import translate
+from nmt.cli.commands.evaluate import evaluate
+from nmt.cli.commands.generate import generate
+from nmt.cli.commands.quantize import quantize
+from nmt.cli.commands.score import score
+from nmt.cli.commands.shortlist import shortlist
+from nmt.cli.commands.translate import translate
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import ConfigError, NMTError, ShapeError
-from nmt.model import cells as model_cells
-from nmt.model.own_cells import check_allowed, import_allowed_cells, import_cell, import_cells
+from nmt.model.parts import cells as model_cells
+from nmt.model.parts.own_cells import check_allowed, import_allowed_cells, import_cell, import_cells
 from nmt.rnn import Cell, LSTMCell, Scan, State, check, graph, tanh
 from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.quantised_model import save_quantised
@@ -411,7 +411,7 @@ def test_training_with_such_a_cell_ends_at_once(case, folder):
     words = write_mistake(folder, case)
     settings = ["model.encoder.rnn_type=bad_cells.Bad", f"model_dir={folder / 'model'}"]
     options = [word for setting in settings for word in ("--set", setting)]
-    command = [sys.executable, "-m", "nmt.cli.train", str(ROOT / "configs" / "quickstart.yaml"), *options]
+    command = [sys.executable, "-m", "nmt.cli.commands.train", str(ROOT / "configs" / "quickstart.yaml"), *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == "" and not (folder / "model").exists()

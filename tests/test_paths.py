@@ -10,10 +10,10 @@ from nmt.errors import CheckpointError, DataError, NMTError, PathError
 from nmt.exporting.to_numpy import save_numpy
 from nmt.importing.sources import import_model
 from nmt.inference.generator import Generator
-from nmt.lines import open_lines, read_lines, read_text, text_file
-from nmt.paths import check_new_folder, check_output, check_prefix, named, shown
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
+from nmt.system.lines import open_lines, read_lines, read_text, text_file
+from nmt.system.paths import check_new_folder, check_output, check_prefix, named, shown
 from tests.saved_models import write_folder
 
 READERS = [load_config, nmt.Translator.load, Generator.load, load_saved_model, import_model]

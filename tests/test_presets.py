@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from nmt.cli.train import train
+from nmt.cli.commands.train import train
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.config.presets import NAMES, over_preset, preset_values, told
 from nmt.errors import ConfigError

@@ -9,8 +9,8 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.errors import ConfigError, DataError
 from nmt.storage.model_folder import load_folder_config, load_subwords, read_checkpoint
-from nmt.train.pretrained import read_vectors
-from nmt.train.trainer import Trainer
+from nmt.train.run.trainer import Trainer
+from nmt.train.tasks.pretrained import read_vectors
 from tests.saved_models import write_folder
 
 UNITS = ["<pad>", "<unk>", "<s>", "</s>", "▁", "▁house", "▁the", "ing", "▁ing"]

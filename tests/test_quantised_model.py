@@ -13,7 +13,7 @@ from nmt.special_tokens import EOS_ID
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.tensor_file import map_tensors, write_tensors
-from nmt.train.prepare import check_trainable
+from nmt.train.tasks.prepare import check_trainable
 from tests import small_models
 from tests.saved_models import sentences, write_folder
 

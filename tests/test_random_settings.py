@@ -12,9 +12,9 @@ from nmt.config import config_from_dict, config_schema, dump_config
 from nmt.config.complaints import resolve
 from nmt.config.yaml_text import parse_yaml
 from nmt.errors import NMTError
-from nmt.train.lengths import doubts, fixed_training
-from nmt.train.prepare import check_decoding, check_trainable
-from nmt.train.schedule import make_schedule
+from nmt.train.planning.lengths import doubts, fixed_training
+from nmt.train.tasks.prepare import check_decoding, check_trainable
+from nmt.train.updates.schedule import make_schedule
 
 SCHEMA = config_schema()
 WRONG = [

@@ -38,12 +38,14 @@ def test_links_into_the_code_lead_to_pages_of_it(modules):
     sources = set()
     page = ROOT / "docs" / "tour.md"
     text = modules["build"].linked(
-        "[`train`](../nmt/cli/train.py#train), [a](scan.md), [b](https://x.org/y.py)", page, sources
+        "[`train`](../nmt/cli/commands/train.py#train), [a](scan.md), [b](https://x.org/y.py)", page, sources
     )
-    line = next(n for n, line in enumerate((ROOT / "nmt/cli/train.py").open(), 1) if line.startswith("def train("))
-    link = f'<a href="../source/nmt/cli/train.py.html#L-{line}"><code>train</code></a>'
+    line = next(
+        n for n, line in enumerate((ROOT / "nmt/cli/commands/train.py").open(), 1) if line.startswith("def train(")
+    )
+    link = f'<a href="../source/nmt/cli/commands/train.py.html#L-{line}"><code>train</code></a>'
     assert text == f"{link}, [a](scan.md), [b](https://x.org/y.py)"
-    assert sources == {"nmt/cli/train.py"}
+    assert sources == {"nmt/cli/commands/train.py"}
     code = "```text\n[x](../nmt/none.py)\n```\n"
     assert modules["build"].linked(code, page, sources) == code
     with pytest.raises(ValueError, match="docs/tour.md: must link to what is there"):

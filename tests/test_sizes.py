@@ -12,19 +12,19 @@ ROOT = Path(nmt.__file__).parent
 TEMPORARY: set[str] = set()
 
 LONG_FUNCTIONS = {
-    "cli/train.py: train": "half of it is its options and what it promises",
+    "cli/commands/train.py: train": "half of it is its options and what it promises",
     "decode/search.py: search": "two thirds are its arguments and what it promises",
     "inference/translator.py: Translator.translate_nbest": "half of it is its arguments and what it promises",
     "rnn/scan/scan.py: Scan.forward": "half of it is its arguments and what it promises",
-    "rnn/kernels/cuda/choose.py: rules_kernel.apply_rules": "one kernel: a block shares its memory and its barriers",
-    "rnn/kernels/cuda/choose.py: draw_kernel.draw_tokens": "one kernel",
-    "rnn/kernels/cuda/choose.py: draw_kernel": "one kernel",
-    "rnn/kernels/cuda/choose.py: rules_kernel": "one kernel",
+    "rnn/kernels/cuda/search/choose.py: rules_kernel.apply_rules": "one kernel: a block shares memory and barriers",
+    "rnn/kernels/cuda/search/choose.py: draw_kernel.draw_tokens": "one kernel",
+    "rnn/kernels/cuda/search/choose.py: draw_kernel": "one kernel",
+    "rnn/kernels/cuda/search/choose.py: rules_kernel": "one kernel",
     "rnn/kernels/cuda/persistent/time_loop.py: backward_kernel": "one kernel: its registers must last",
     "rnn/kernels/cuda/persistent/time_loop.py: forward_kernel": "one kernel",
-    "rnn/kernels/cuda/search.py: beam_step_kernel": "one kernel",
-    "rnn/kernels/cuda/search.py: beam_step_kernel.beam_step": "one kernel",
-    "rnn/kernels/output.py: output_loss": "most of it is the promise: a dozen arguments, each with its shape",
+    "rnn/kernels/cuda/search/beam_step.py: beam_step_kernel": "one kernel",
+    "rnn/kernels/cuda/search/beam_step.py: beam_step_kernel.beam_step": "one kernel",
+    "rnn/kernels/model/output.py: output_loss": "most of it is the promise: a dozen arguments, each with its shape",
 }
 """Functions of more lines than they may have, each with why it is not cut."""
 

@@ -10,7 +10,7 @@ from nmt.errors import ConfigError, DataError, DeviceError
 from nmt.inference.generator import Generator
 from nmt.inference.translator import Translator, Wishes
 from nmt.rnn.cores import default_threads
-from nmt.train.prepare import check_decoding
+from nmt.train.tasks.prepare import check_decoding
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 LINES = sentences(3, seed=5)

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from nmt.cli.meter import Meter, showing
-from nmt.terminal import BEST, coloured, is_live, live
-from nmt.train.progress import TrainingLog
+from nmt.cli.lines.meter import Meter, showing
+from nmt.system.terminal import BEST, coloured, is_live, live
+from nmt.train.log.progress import TrainingLog
 from tests.terminal import on_terminal
 
 NARROW = 40
@@ -58,7 +58,7 @@ def test_other_lines_stay_as_they_are(terminal):
 
 
 def test_what_lives_never_goes_on_in_a_second_line(terminal, monkeypatch):
-    monkeypatch.setattr("nmt.cli.meter._LIVE_SECONDS", 0.0)
+    monkeypatch.setattr("nmt.cli.lines.meter._LIVE_SECONDS", 0.0)
     meter = Meter("translated with a word too many")
     meter.add(12_345)
     meter.close()

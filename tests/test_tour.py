@@ -36,10 +36,10 @@ def test_links_lead_to_functions():
 
 
 def test_a_link_follows_a_function_that_has_moved():
-    moved = PAGE.replace("(../nmt/train/update.py#", "(../nmt/train/trainer.py#")
+    moved = PAGE.replace("(../nmt/train/updates/update.py#", "(../nmt/train/run/trainer.py#")
     assert moved != PAGE
     assert tour.refreshed(moved) == PAGE
-    with pytest.raises(LookupError, match="Updater.forget must be defined in nmt/train/update.py"):
+    with pytest.raises(LookupError, match="Updater.forget must be defined in nmt/train/updates/update.py"):
         tour.refreshed(PAGE.replace("`Updater.update`", "`Updater.forget`"))
 
 
@@ -144,7 +144,7 @@ def steps_of(texts):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder with a small model in `model`, and the walk of its training."""
-    from nmt.cli.train import train
+    from nmt.cli.commands.train import train
 
     folder = tmp_path_factory.mktemp("tour")
     for part in ("train", "dev"):
@@ -185,7 +185,7 @@ def test_a_batch_comes_by_all_stops(trained):
 
 def translated(folder: Path, stops, *options):
     """The walk of a translation, and what was written."""
-    from nmt.cli.translate import translate
+    from nmt.cli.commands.translate import translate
 
     (folder / "lines.de").write_text("\n".join(LINES) + "\n")
     axes = {"B": len(LINES), "S": steps_of(LINES), "E": E, "M": M, "H": H, "V": 8, "K": K}
@@ -220,6 +220,8 @@ def test_a_wrong_promise_and_a_wrong_order_are_found(trained):
         "`result[0]` int32 [S, B + 1]",
         "`nothing` int",
     ):
-        wrong = tour.stops(f"## {SENTENCE}\n\n### 19. [`pad_sources`](../nmt/model/padding.py#L1)\n\nOut: {text}.\n")
+        wrong = tour.stops(
+            f"## {SENTENCE}\n\n### 19. [`pad_sources`](../nmt/model/parts/padding.py#L1)\n\nOut: {text}.\n"
+        )
         with pytest.raises(AssertionError, match="pad_sources"):
             translated(trained[0], wrong)[0].check(wrong)

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from nmt import Generator, Translator
-from nmt.cli.average import average
-from nmt.cli.bundle import bundle
-from nmt.cli.quantize import quantize
-from nmt.cli.translate import translate
+from nmt.cli.commands.average import average
+from nmt.cli.commands.bundle import bundle
+from nmt.cli.commands.quantize import quantize
+from nmt.cli.commands.translate import translate
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import CheckpointError
 from nmt.storage.model_folder import build_model, load_folder_config, read_checkpoint, set_params
@@ -19,8 +19,8 @@ from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.tensor_file import write_tensors
 from nmt.storage.trained_settings import differences
-from nmt.train.average import save_average
-from nmt.train.resume import compare_settings
+from nmt.train.checkpoints.average import save_average
+from nmt.train.checkpoints.resume import compare_settings
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.subwords import train_subwords
+from nmt.data.tokens.subwords import train_subwords
 from nmt.errors import CheckpointError
 from nmt.evaluate import sentence_utility
 from nmt.inference.details import ranked_by_agreement

@@ -9,17 +9,17 @@ import pytest
 from click.testing import CliRunner
 
 from nmt import Generator, Translator
-from nmt.cli.evaluate import evaluate
-from nmt.cli.generate import generate
-from nmt.cli.score import score
-from nmt.cli.shortlist import shortlist
-from nmt.cli.translate import translate
+from nmt.cli.commands.evaluate import evaluate
+from nmt.cli.commands.generate import generate
+from nmt.cli.commands.score import score
+from nmt.cli.commands.shortlist import shortlist
+from nmt.cli.commands.translate import translate
 from nmt.decode import SearchOptions
 from nmt.errors import DataError
 from nmt.inference.translation import CUT, EMPTY, LENGTHENED, NOT_A_NUMBER, UNSAYABLE, Wishes, length_warnings
-from nmt.notices import Notices
 from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.system.notices import Notices
 from tests.saved_models import write_folder, write_language_folder
 
 LONG = "kara " * 1200

@@ -61,7 +61,9 @@ def hold_standard_streams() -> None:
 
 def _end(number: int, frame: FrameType | None) -> None:
     """Handle a signal: remove half-written files, say so and leave at once with the signal's exit status."""
-    if (files := sys.modules.get("nmt.files")) is not None and (remove := getattr(files, "remove_unfinished", None)):
+    if (files := sys.modules.get("nmt.system.files")) is not None and (
+        remove := getattr(files, "remove_unfinished", None)
+    ):
         remove()
     if number == signal.SIGINT:
         try:
@@ -71,11 +73,11 @@ def _end(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-_end.never_raises = True  # type: ignore[attr-defined]  # see nmt.interruption.uninterrupted
+_end.never_raises = True  # type: ignore[attr-defined]  # see nmt.system.interruption.uninterrupted
 
 
 COMMANDS: dict[str, str] = {}
-"""Where each command is defined: the module of `nmt.cli` that has the click command under its own name."""
+"""Where each command is defined: the module of `nmt.cli.commands` that has the click command under its own name."""
 
 
 def _run(module: str, program: str) -> Any:
@@ -87,7 +89,7 @@ def _run(module: str, program: str) -> Any:
     """
     hold_standard_streams()
     end_by_signals()
-    command = getattr(import_module(f"nmt.cli.{module}"), module)
+    command = getattr(import_module(f"nmt.cli.{module}"), module.rpartition(".")[2])
     try:
         return command(prog_name=program)
     finally:
@@ -104,7 +106,7 @@ def _command(name: str, module: str | None = None) -> Any:
     COMMANDS[name] = module or name
 
     def run() -> Any:
-        return _run(COMMANDS[name], f"nmt-{name}")
+        return _run(f"commands.{COMMANDS[name]}", f"nmt-{name}")
 
     run.__name__ = name
     return run

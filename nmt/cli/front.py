@@ -7,8 +7,8 @@ from importlib import import_module
 
 import click
 
-from nmt.cli.command import Command, version_option
 from nmt.cli.entry import COMMANDS
+from nmt.cli.options.command import Command, version_option
 
 
 def load_command(name: str) -> click.Command:
@@ -25,7 +25,7 @@ def load_command(name: str) -> click.Command:
         TypeError: Its module has something else under its name.
     """
     module = COMMANDS[name]
-    command = getattr(import_module(f"nmt.cli.{module}"), module)
+    command = getattr(import_module(f"nmt.cli.commands.{module}"), module)
     if not isinstance(command, click.Command):
         raise TypeError(f"nmt-{name} must be a click command, got {type(command).__name__}")
     return command

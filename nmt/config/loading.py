@@ -8,13 +8,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from nmt.config.complaints import complain, lookup, shorten
-from nmt.config.joeynmt import convert, is_joeynmt
+from nmt.config.joeynmt.settings import convert, is_joeynmt
 from nmt.config.presets import NAMES, over_preset, preset_values, told
 from nmt.config.schema import Config, config_schema
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError
-from nmt.files import read_small
-from nmt.paths import shown
+from nmt.system.files import read_small
+from nmt.system.paths import shown
 
 _MOST_BYTES = 16 * 2**20
 """Of a settings file: what has more is none."""

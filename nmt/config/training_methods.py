@@ -124,7 +124,7 @@ class TrainingConfig(TrainingBasics):
 
 
 class FixedTraining(TrainingConfig):
-    """The same for one corpus, whose size has said how long the run is (see nmt/train/lengths.py)."""
+    """The same for one corpus, whose size has said how long the run is (see nmt/train/planning/lengths.py)."""
 
     learning_rate_warmup: NonNegativeInt
     updates: PositiveInt | None

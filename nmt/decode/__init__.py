@@ -5,8 +5,8 @@ from nmt.decode.forced import Forced, force
 from nmt.decode.fusion import Fusion
 from nmt.decode.hypotheses import Hypothesis
 from nmt.decode.live_search import LiveSearch
-from nmt.decode.options import Sampling, SearchOptions
-from nmt.decode.penalty import LengthPenalty
+from nmt.decode.rules.options import Sampling, SearchOptions
+from nmt.decode.rules.penalty import LengthPenalty
 from nmt.decode.search import search
 from nmt.decode.session import Session
 from nmt.decode.shortlist import Shortlist

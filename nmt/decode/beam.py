@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States, best_of
-from nmt.decode.penalty import LengthPenalty, best_possible, final_scores, nth_best
-from nmt.decode.selectors import BestSelector, CandidateSelector
-from nmt.rnn.kernels.runs import distinct, identity, run_bounds
-from nmt.rnn.kernels.search_rules import can_improve, ends, room_left
+from nmt.decode.rules.penalty import LengthPenalty, best_possible, final_scores, nth_best
+from nmt.decode.rules.selectors import BestSelector, CandidateSelector
+from nmt.rnn.kernels.memory.runs import distinct, identity, run_bounds
+from nmt.rnn.kernels.search.search_rules import can_improve, ends, room_left
 
 
 @dataclass

@@ -17,13 +17,13 @@ from nmt.decode.blocks import length_blocks
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.fusion import Fusion
 from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of
-from nmt.decode.options import SearchOptions
-from nmt.decode.penalty import LengthPenalty, length_divisor
-from nmt.decode.sampling import sample_keys
+from nmt.decode.rules.options import SearchOptions
+from nmt.decode.rules.penalty import LengthPenalty, length_divisor
+from nmt.decode.rules.sampling import sample_keys
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules, Drawing
 from nmt.rnn.arrays.beam_state import BeamState
-from nmt.rnn.kernels.search_rules import tokens_wanted
+from nmt.rnn.kernels.search.search_rules import tokens_wanted
 from nmt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 
 if TYPE_CHECKING:

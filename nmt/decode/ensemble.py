@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nmt.decode.hypotheses import Decoder, ForcedScores, ScoringModel, States, TokenIds
-from nmt.rnn.kernels.choose import top_tokens
+from nmt.rnn.kernels.search.choose import top_tokens
 
 if TYPE_CHECKING:
     from nmt.rnn.arrays.workspace import Workspace

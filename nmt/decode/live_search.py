@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder, SearchModel
-from nmt.decode.options import SearchOptions
-from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.plain_search import admit_block, translations
+from nmt.decode.rules.options import SearchOptions
+from nmt.decode.rules.penalty import LengthPenalty, length_divisor
 from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.special_tokens import BOS_ID, EOS_ID
 

@@ -13,11 +13,11 @@ from nmt.decode.beam import BeamCell, run
 from nmt.decode.blocks import length_blocks
 from nmt.decode.device_beam import BlockSearch
 from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder, SearchModel
-from nmt.decode.options import SearchOptions
-from nmt.decode.penalty import LengthPenalty, length_divisor
 from nmt.decode.plain_search import run_loop
+from nmt.decode.rules.options import SearchOptions
+from nmt.decode.rules.penalty import LengthPenalty, length_divisor
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.threads.pool import run_parallel
 from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.special_tokens import BOS_ID
 

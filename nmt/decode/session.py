@@ -9,8 +9,8 @@ import numpy as np
 
 from nmt.decode.beam import BeamCell
 from nmt.decode.hypotheses import Beam, Decoder, Hypothesis, SearchModel, States
-from nmt.decode.options import SearchOptions
-from nmt.decode.penalty import LengthPenalty
+from nmt.decode.rules.options import SearchOptions
+from nmt.decode.rules.penalty import LengthPenalty
 from nmt.errors import DeviceError
 from nmt.special_tokens import BOS_ID
 

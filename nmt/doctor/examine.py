@@ -12,17 +12,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nmt.data.sources import sources_of
+from nmt.data.corpora.sources import sources_of
 from nmt.doctor.findings import Finding, Findings, found
 from nmt.doctor.repeats import Duplicates, Overlap
 from nmt.doctor.texts import Block, Text
 from nmt.doctor.vocabulary import Vocabulary
 from nmt.errors import DataError
-from nmt.notices import Show, tell_nobody
+from nmt.system.notices import Show, tell_nobody
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.corpus import Side
+    from nmt.data.corpora.corpus import Side
 
 PAIRS_AT_START = 1_000_000
 """Of a larger training text so many are looked at before the first update: half a minute."""

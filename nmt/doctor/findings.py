@@ -33,7 +33,7 @@ class Finding:
     """One kind of trouble in one file or pair of files."""
 
     name: str
-    """As in `nmt.data.faults.FAULTS`, and some more."""
+    """As in `nmt.data.quality.faults.FAULTS`, and some more."""
     level: Literal["error", "warning"]
     """With an error training cannot work, or teaches nonsense."""
     where: str

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.corpus import clean_lines
-from nmt.data.faults import FaultFinder, has_bad_bytes
-from nmt.data.sources import Source, format_of
-from nmt.data.text_block import TextBlock
+from nmt.data.corpora.corpus import clean_lines
+from nmt.data.corpora.sources import Source, format_of
+from nmt.data.quality.faults import FaultFinder, has_bad_bytes
+from nmt.data.quality.text_block import TextBlock
 from nmt.doctor.findings import Finding, Tally, found
 
 if TYPE_CHECKING:

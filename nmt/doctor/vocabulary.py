@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.factors import FactorError
+from nmt.data.tokens.factors import FactorError
 from nmt.doctor.findings import Finding, Tally, found
 from nmt.special_tokens import EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.corpus import Side
+    from nmt.data.corpora.corpus import Side
     from nmt.doctor.texts import Text
 
 _RARE = 5

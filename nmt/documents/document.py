@@ -77,10 +77,10 @@ _READERS: dict[str, Reader | str] = {
     "text": _read_text,
     "html": _marked_up(html_passage),
     "xml": _marked_up(xml_file_passage),
-    "srt": "nmt.documents.srt",
-    "po": "nmt.documents.po",
-    "xliff": "nmt.documents.xliff",
-    "docx": "nmt.documents.docx",
+    "srt": "nmt.documents.formats.srt",
+    "po": "nmt.documents.formats.po",
+    "xliff": "nmt.documents.formats.xliff",
+    "docx": "nmt.documents.formats.docx",
 }
 """Readers of texts, or the modules whose `read` is one: with limits of its own, and languages for headers."""
 

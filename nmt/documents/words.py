@@ -48,7 +48,10 @@ def target_words(translation: Translation, num_source: int) -> TargetWords:
     """The words of a translation with a detail; num_source: words of its source."""
     import numpy as np
 
-    from nmt.data.alignment import soft_alignment, words_of  # here: who reads documents needs no arrays
+    from nmt.data.alignment.attention_alignment import (  # here: who reads documents needs no arrays
+        soft_alignment,
+        words_of,
+    )
 
     texts = translation.text.split()
     detail = translation.detail

@@ -10,9 +10,9 @@ import numpy as np
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.exporting.page import about_of, check_exported
-from nmt.files import explain, new_folder, remedy, write_bytes
-from nmt.paths import check_new_folder
 from nmt.storage.model_folder import PARAMS_PREFIX, save_subwords
+from nmt.system.files import explain, new_folder, remedy, write_bytes
+from nmt.system.paths import check_new_folder
 
 if TYPE_CHECKING:
     from nmt.exporting.onnx_graph import Graph

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain
+from nmt.system.files import explain
 
 _MOST_INFLATION = 50
 """Weights hardly compress: a member that promises more times its bytes than this is a bomb."""

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from nmt.config.yaml_text import parse_yaml
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.files import explain, read_small
 from nmt.importing.imported import NEVER, Imported, Params, Tensors, our_order, rows_of
+from nmt.system.files import explain, read_small
 
 KIND = "described"
 SUFFIXES = (".yaml", ".yml")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import CELL_PARTS, Imported, Params, Tensors, our_order
 from nmt.importing.torch_file import Inert

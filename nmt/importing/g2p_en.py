@@ -6,7 +6,7 @@ Its arrays (g2p.py of 2.1.0): {enc,dec}_emb, {enc,dec}_{w,b}_{ih,hh} with PyTorc
 
 from __future__ import annotations
 
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.importing.imported import Imported, Params, Tensors, our_order
 
 KIND = "g2p-en"

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from nmt.data.subwords import Subwords
+    from nmt.data.tokens.subwords import Subwords
 
 CELL_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 """PyTorch's names of a recurrent layer's parameters."""

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from nmt.config.yaml_text import parse_yaml
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.files import explain, read_small
 from nmt.importing.imported import CELL_PARTS, Imported, Params, Tensors, our_order
+from nmt.system.files import explain, read_small
 
 KIND = "joeynmt"
 NAMES = ("model_state",)

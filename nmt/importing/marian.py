@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.subwords import Subwords
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.tokens.subwords import Subwords
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, our_order
 from nmt.importing.settings_text import check_settings, parse_settings, read_settings

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain
+from nmt.system.files import explain
 
 _VERSION = 1
 START = struct.pack("<Q", _VERSION)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import CELL_PARTS, Imported, Params, Tensors, our_order
 from nmt.importing.torch_file import Inert

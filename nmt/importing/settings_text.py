@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.config.yaml_text import parse_yaml
 from nmt.errors import CheckpointError
-from nmt.files import explain, read_small
+from nmt.system.files import explain, read_small
 
 _MOST_BYTES = 2**26
 

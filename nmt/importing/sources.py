@@ -11,7 +11,6 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from nmt.errors import CheckpointError, ConfigError
-from nmt.files import explain
 from nmt.importing import (
     described,
     e2k,
@@ -26,8 +25,9 @@ from nmt.importing.array_files import read_npz
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
-from nmt.paths import is_file, is_folder, listed, named
 from nmt.storage.tensor_file import read_foreign_tensors
+from nmt.system.files import explain
+from nmt.system.paths import is_file, is_folder, listed, named
 
 SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
 """Files that may be models."""

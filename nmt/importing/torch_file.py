@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain
+from nmt.system.files import explain
 
 _DTYPES = {
     "DoubleStorage": "<f8",

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.yaml_text import parse_written_pairs
-from nmt.data.subwords import Subwords
+from nmt.data.tokens.subwords import Subwords
 from nmt.errors import CheckpointError, DataError
-from nmt.files import explain, read_small
+from nmt.system.files import explain, read_small
 
 _MOST_BYTES = 2**28
 _SENTENCEPIECE = ".spm"

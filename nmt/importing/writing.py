@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.subwords import Subwords
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.tokens.subwords import Subwords
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.files import explain, new_folder, remedy, write_bytes
 from nmt.importing.imported import Imported
-from nmt.paths import check_new_folder
 from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
@@ -23,6 +21,8 @@ from nmt.storage.model_folder import (
     subwords_digest,
 )
 from nmt.storage.tensor_file import write_tensors
+from nmt.system.files import explain, new_folder, remedy, write_bytes
+from nmt.system.paths import check_new_folder
 
 MAPPING_NAME = "imported.txt"
 """What was mapped to what, for people."""

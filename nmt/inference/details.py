@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
+from nmt.data.alignment.attention_alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
 from nmt.inference.translation import Detail, Translation, distinct
 from nmt.special_tokens import UNK_ID
 
 if TYPE_CHECKING:
-    from nmt.data.subwords import Subwords
+    from nmt.data.tokens.subwords import Subwords
     from nmt.decode import Forced
 
 

@@ -28,14 +28,14 @@ from nmt.inference.translation import (
     number_warnings,
     search_options,
 )
-from nmt.lines import chunks
 from nmt.rnn.devices import choose_device
 from nmt.special_tokens import EOS_ID
 from nmt.storage.saved_model import load_saved_model
+from nmt.system.lines import chunks
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.subwords import Subwords
+    from nmt.data.tokens.subwords import Subwords
     from nmt.decode.hypotheses import Hypothesis
     from nmt.model.language import LanguageModel
 
@@ -221,7 +221,7 @@ class Generator(NotPickled):
 
     def _clean(self, lines: Sequence[str]) -> list[str]:
         """Lines as in training."""
-        from nmt.data.corpus import clean_line
+        from nmt.data.corpora.corpus import clean_line
 
         side = self.config.data.tgt
         return [clean_line(line, side.lowercase, side.normalize) for line in lines]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.data.factors import FactorError
+from nmt.data.tokens.factors import FactorError
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.subwords import Subwords
+    from nmt.data.tokens.subwords import Subwords
     from nmt.decode.ensemble import Ensemble
     from nmt.decode.fusion import Fusion
     from nmt.decode.hypotheses import Hypothesis
@@ -128,14 +128,14 @@ class TranslationPipeline(NotPickled):
         return lacking(whose, self.tgt_subwords.unwritten(self._cleaned_target(texts)))
 
     def _cleaned_target(self, texts: Sequence[str]) -> list[str]:
-        from nmt.data.corpus import clean_lines
+        from nmt.data.corpora.corpus import clean_lines
 
         side = self.config.data.tgt
         return clean_lines(texts, side.lowercase, side.normalize)
 
     def _cleaned(self, sentences: Sequence[str]) -> list[str]:
         """Sentences as the subwords of the source have learned them."""
-        from nmt.data.corpus import clean_lines
+        from nmt.data.corpora.corpus import clean_lines
 
         side = self.config.data.src
         return clean_lines(sentences, side.lowercase, side.normalize)
@@ -147,7 +147,7 @@ class TranslationPipeline(NotPickled):
 
     def phrases_for(self, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
         """Translations of those phrases of a glossary whose words stand in a sentence side by side."""
-        from nmt.data.corpus import clean_line
+        from nmt.data.corpora.corpus import clean_line
 
         side = self.config.data.src
 

@@ -33,11 +33,11 @@ from nmt.inference.translation import (
     search_options,
     with_warnings,
 )
-from nmt.notices import Notices
 from nmt.rnn.devices import choose_device
 from nmt.storage.model_folder import subwords_digest
 from nmt.storage.saved_model import load_language_model, load_saved_model
 from nmt.storage.tensor_file import MappedFile, reading_whole
+from nmt.system.notices import Notices
 
 __all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
 
@@ -314,7 +314,7 @@ class Translator(TranslationPipeline):
     ) -> list[list[Translation]]:
         """Translations with details, by forcing what the search has found for sentences, none blank, whose ids are
         `src_ids`; with a dictionary, maybe an empty one, unknown subwords are replaced."""
-        from nmt.data.corpus import clean_line
+        from nmt.data.corpora.corpus import clean_line
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
 

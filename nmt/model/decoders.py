@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.model.candidates import NarrowOutput
-from nmt.model.padding import positions, rounded_up
+from nmt.model.parts.padding import positions, rounded_up
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import CoverageCell
-from nmt.rnn.kernels.runs import distinct
+from nmt.rnn.kernels.memory.runs import distinct
 from nmt.rnn.profile import operation
 from nmt.rnn.stepping.fixed_stepper import FixedStepper
 from nmt.rnn.stepping.search_steps import SearchSteps

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.model.padding import pad_targets, positions, rounded_up
+from nmt.model.parts.padding import pad_targets, positions, rounded_up
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import AttentionProbe
 from nmt.special_tokens import boundary_ids

@@ -9,11 +9,11 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets
-from nmt.model.cells import language_cells
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block
 from nmt.model.forced import token_log_probs
 from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
-from nmt.model.padding import pad_targets
+from nmt.model.parts.cells import language_cells
+from nmt.model.parts.padding import pad_targets
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cell import under
 from nmt.rnn.compiler.keep import Recompute

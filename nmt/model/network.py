@@ -12,7 +12,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.objective import LIKELIHOOD, Objective
-from nmt.model.positions import embedding_deviation, make_positions
+from nmt.model.parts.positions import embedding_deviation, make_positions
 from nmt.model.risk import risk_loss
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
 from nmt.rnn.arrays.quantised import Quantised, quantise

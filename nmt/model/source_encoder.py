@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from nmt.model.batch_pass import BatchPass
-from nmt.model.encoder import Encoded, Encoder, States
 from nmt.model.factors import SourceFactors
 from nmt.model.network import Network
+from nmt.model.parts.encoder import Encoded, Encoder, States
 from nmt.rnn.arrays.flat_arrays import Group
 
 

@@ -11,17 +11,17 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
-from nmt.model.attention_loss import attention_loss
 from nmt.model.batch_pass import BatchPass, Targets
-from nmt.model.bridge import Bridge
-from nmt.model.cells import decoder_cell, decoder_layers
 from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
-from nmt.model.encoder import make_encoder
 from nmt.model.factors import PREFIX, SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
 from nmt.model.objective import Objective
-from nmt.model.padding import pad_sources, positions, rounded_up
+from nmt.model.parts.attention_loss import attention_loss
+from nmt.model.parts.bridge import Bridge
+from nmt.model.parts.cells import decoder_cell, decoder_layers
+from nmt.model.parts.encoder import make_encoder
+from nmt.model.parts.padding import pad_sources, positions, rounded_up
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import Fresh, Workspace

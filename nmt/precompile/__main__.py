@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nmt.precompile.jobs import standard_jobs
 from nmt.precompile.packs import compile_here, make_packs, pack_here, recipes_of
-from nmt.rnn.kernels.features import LEVELS
+from nmt.rnn.kernels.machine_code.features import LEVELS
 
 
 def _say(line: str) -> None:

@@ -127,7 +127,7 @@ def run_job(job: Job, folder: Path, threads: int) -> None:
     """Train it for two updates, and translate; all files go into `folder`. Raises NMTError: the settings are wrong."""
     from nmt.storage.quantised_model import save_quantised
     from nmt.storage.saved_model import load_saved_model
-    from nmt.train.trainer import Trainer
+    from nmt.train.run.trainer import Trainer
 
     settings = deepcopy(job.settings)
     data = _write_texts(folder)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from nmt.precompile.jobs import Job, run_job_aside
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.native import Native, before_compiling
-from nmt.rnn.kernels.recipes import Recipe, native_of, recipe_of
-from nmt.rnn.kernels.store import Record, store, write_pack
+from nmt.rnn.kernels.machine_code.native import Native, before_compiling
+from nmt.rnn.kernels.machine_code.recipes import Recipe, native_of, recipe_of
+from nmt.rnn.kernels.machine_code.store import Record, store, write_pack
 
 Say = Callable[[str], None]
 _THREADS = 2

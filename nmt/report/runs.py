@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import DataError
-from nmt.files import explain, read_small
-from nmt.paths import exists, shown
 from nmt.storage.model_folder import METRICS_NAME, load_folder_config
+from nmt.system.files import explain, read_small
+from nmt.system.paths import exists, shown
 
 MOST_POINTS = 2_000
 """Of a curve: more is no wider than a screen."""

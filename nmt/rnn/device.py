@@ -210,7 +210,7 @@ class Device:
         h [R, H], contiguous; targets int32 [R] of the host. Returns float64 [3], sums over the rows: negative log
         likelihood, smoothed loss, rows whose target is the first most probable token. `scale` is a factor of the
         gradients alone. `divergence`: how much of the divergence of rows 2 i and 2 i + 1 is added to the loss, where
-        there are gradients. Raises ShapeError. (See kernels/output.py.)
+        there are gradients. Raises ShapeError. (See kernels/model/output.py.)
         """
         raise NotImplementedError
 
@@ -245,7 +245,7 @@ class Device:
         allocate: Allocate | None = None,
     ) -> tuple[Array, Array]:
         """The `places` most probable tokens of each row of outputs [R, H], from token `first` on, and their
-        log-probabilities (see kernels/search.py)."""
+        log-probabilities (see kernels/search/best_tokens.py)."""
         raise NotImplementedError
 
     def choose_tokens(
@@ -316,7 +316,7 @@ class Device:
         self, param: Array, gradient: Array, m: Array, v: Array, settings: tuple[float, ...], threads: int
     ) -> None:
         """One step of Adam on flat arrays, in place; settings: lr, beta1, beta2, eps, weight decay, both bias
-        corrections, scale of the gradient (see kernels/update.py)."""
+        corrections, scale of the gradient (see kernels/model/update.py)."""
         raise NotImplementedError
 
     def sgd_step(

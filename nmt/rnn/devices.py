@@ -25,7 +25,7 @@ def cpu() -> Device:
 @lru_cache(maxsize=1)
 def cuda() -> Device:
     """The first GPU. Raises DeviceError: the packages, the driver or a GPU that suffices is missing."""
-    from nmt.rnn.kernels.cuda.runtime import CupyRuntime
+    from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 
     # The runtime first: without its packages the kernels cannot even be read.
     runtime = CupyRuntime()
@@ -38,7 +38,7 @@ def resolved_dtype(name: str, device: Device | None = None) -> str:
     """A `compute_dtype`, or what `auto` stands for on a device, None for the processor."""
     if name != "auto":
         return name
-    from nmt.rnn.kernels.features import multiplies_pairs_fast
+    from nmt.rnn.kernels.machine_code.features import multiplies_pairs_fast
 
     on_gpu = device is not None and device.name != "cpu"
     return "bfloat16" if on_gpu or multiplies_pairs_fast() else "float32"

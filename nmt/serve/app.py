@@ -18,10 +18,10 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError
-from nmt.serve import cat_tools, deepl, deepl_documents, deepl_v3, libretranslate, moses, own_routes, pages
 from nmt.serve.errors import RequestError
+from nmt.serve.limits.memory import give_back
 from nmt.serve.log import LoopErrors, log_request
-from nmt.serve.memory import give_back
+from nmt.serve.protocols import cat_tools, deepl, deepl_documents, deepl_v3, libretranslate, moses, own_routes, pages
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON
 

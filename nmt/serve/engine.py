@@ -16,7 +16,7 @@ from functools import lru_cache
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from nmt.data.corpus import clean_line
+from nmt.data.corpora.corpus import clean_line
 from nmt.decode import Hypothesis, LiveSearch
 from nmt.errors import NMTError
 from nmt.inference.translation import (
@@ -28,7 +28,7 @@ from nmt.inference.translation import (
     search_options,
     with_warnings,
 )
-from nmt.serve.fair_queue import FairQueue
+from nmt.serve.limits.fair_queue import FairQueue
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Translator

@@ -8,7 +8,7 @@ from typing import Any
 from nmt.documents.document import MEDIA_TYPES, format_of
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
-from nmt.serve.box import Job
+from nmt.serve.box.box import Job
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.files import translated_name

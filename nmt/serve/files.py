@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from nmt.documents.document import SUFFIXES
 from nmt.serve.errors import RequestError
-from nmt.serve.shelf import Shelf
+from nmt.serve.limits.shelf import Shelf
 
 SECONDS_KEPT = 600
 _MOST = 1000

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 import uvicorn
 
 from nmt.errors import DeviceError
-from nmt.files import explain
-from nmt.heap import keep_little
 from nmt.serve.app import make_app
-from nmt.serve.http_protocol import GuardedProtocol, bound_connections
+from nmt.serve.limits.http_protocol import GuardedProtocol, bound_connections
 from nmt.serve.log import begin_log
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
+from nmt.system.files import explain
+from nmt.system.heap import keep_little
 
 _logger = logging.getLogger("nmt.serve")
 

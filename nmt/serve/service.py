@@ -12,20 +12,20 @@ from nmt.documents import Passage, read_passage
 from nmt.documents.passage import Markup
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
-from nmt.serve.bodies import Bodies
-from nmt.serve.box import Box, Job
+from nmt.serve.box.box import Box, Job
+from nmt.serve.box.text_work import joined
 from nmt.serve.detection import Detector
 from nmt.serve.engine import BULK, Ask, Engine
 from nmt.serve.errors import RequestError
-from nmt.serve.fair_queue import ClosedError, FullError
 from nmt.serve.files import Files
-from nmt.serve.gate import Gate
+from nmt.serve.limits.bodies import Bodies
+from nmt.serve.limits.fair_queue import ClosedError, FullError
+from nmt.serve.limits.gate import Gate
+from nmt.serve.limits.memory import keep_for_good
 from nmt.serve.measures import Measures
-from nmt.serve.memory import keep_for_good
 from nmt.serve.models import Models, ServedModel, load_models
 from nmt.serve.sessions import Sessions
 from nmt.serve.settings import ServerSettings
-from nmt.serve.text_work import joined
 
 _PIECE = 256
 """Sentences of a long text that wait at a time, twice."""

@@ -8,8 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from nmt.inference.translation import Translation
-from nmt.serve.shelf import Shelf
-from nmt.serve.turns import Turns
+from nmt.serve.limits.shelf import Shelf
+from nmt.serve.limits.turns import Turns
 
 if TYPE_CHECKING:
     from nmt.inference.typing_session import TypingSession

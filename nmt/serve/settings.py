@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmt.errors import DataError
-from nmt.lines import read_text
+from nmt.system.lines import read_text
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nmt.serve.bodies import Room
 from nmt.serve.errors import RequestError
-from nmt.serve.http_protocol import Departures
+from nmt.serve.limits.bodies import Room
+from nmt.serve.limits.http_protocol import Departures
 from nmt.serve.service import Service
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain, remedy, write_bytes
-from nmt.paths import is_file
+from nmt.system.files import explain, remedy, write_bytes
+from nmt.system.paths import is_file
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import nmt
-from nmt.data.sources import sources_of
+from nmt.data.corpora.sources import sources_of
 from nmt.errors import CheckpointError
-from nmt.files import explain, remedy, write_bytes
-from nmt.paths import exists, shown
+from nmt.system.files import explain, remedy, write_bytes
+from nmt.system.paths import exists, shown
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import CheckpointError, DataError
-from nmt.files import explain, remedy, write_bytes
-from nmt.paths import is_file, is_folder, kind
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.storage.tensor_file import map_tensors
+from nmt.system.files import explain, remedy, write_bytes
+from nmt.system.paths import is_file, is_folder, kind
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.subwords import Subwords
+    from nmt.data.tokens.subwords import Subwords
     from nmt.model.network import Network
     from nmt.rnn.device import Device
 
@@ -99,7 +99,7 @@ def load_subwords(
     Raises:
         CheckpointError: A file is missing, not a subword model, or another one.
     """
-    from nmt.data.subword_files import read_subwords
+    from nmt.data.tokens.subword_files import read_subwords
 
     paths = [folder / name for name in subword_names(joint=joint)]
     contents = [_read_subwords(path) for path in paths]

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain, new_folder, remedy, write_bytes
-from nmt.paths import check_new_folder
 from nmt.storage.length_model import save_length_model
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -24,6 +22,8 @@ from nmt.storage.model_folder import (
 from nmt.storage.saved_model import SavedModel
 from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import write_tensors
+from nmt.system.files import explain, new_folder, remedy, write_bytes
+from nmt.system.paths import check_new_folder
 
 QUANTIZATION = {"numbers": "int8", "layout": 1}
 """What a checkpoint says of its int8 tensors: matrices as they are in float32, a scale for each output channel."""

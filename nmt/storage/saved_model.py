@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nmt.errors import CheckpointError, DataError
-from nmt.files import explain, remedy
-from nmt.model.own_cells import check_allowed, import_allowed_cells
-from nmt.paths import exists, is_file, named
+from nmt.model.parts.own_cells import check_allowed, import_allowed_cells
 from nmt.storage.length_model import LengthModel, load_length_model
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -32,10 +30,12 @@ from nmt.storage.model_folder import (
 from nmt.storage.shortlist_file import load_shortlist, shortlist_from, shortlist_tensors
 from nmt.storage.tensor_file import map_tensors, tensor_checksum, write_tensors
 from nmt.storage.trained_settings import check_settings
+from nmt.system.files import explain, remedy
+from nmt.system.paths import exists, is_file, named
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.subwords import Subwords
+    from nmt.data.tokens.subwords import Subwords
     from nmt.decode import Shortlist
     from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
@@ -240,7 +240,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:
     """The subwords of `joint`, `src` or `tgt` among a bundle's tensors. Raises CheckpointError."""
-    from nmt.data.subword_files import read_subwords
+    from nmt.data.tokens.subword_files import read_subwords
 
     try:
         return read_subwords(tensors[_SUBWORDS_PREFIX + side].tobytes())

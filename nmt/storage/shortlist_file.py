@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import CheckpointError, ShapeError
-from nmt.files import explain, remedy
-from nmt.paths import is_file
 from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.system.files import explain, remedy
+from nmt.system.paths import is_file
 
 if TYPE_CHECKING:
     from nmt.decode.shortlist import Shortlist

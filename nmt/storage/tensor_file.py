@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.files import explain, write_bytes
-from nmt.paths import is_file
+from nmt.system.files import explain, write_bytes
+from nmt.system.paths import is_file
 
 FORMAT_VERSION = 1
 METADATA_KEY = "nmt"

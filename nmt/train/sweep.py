@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import CheckpointError, ConfigError, DataError
-from nmt.files import explain, lock_alone, read_small, remedy, write_bytes
-from nmt.train.progress import format_seconds
+from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
+from nmt.train.log.progress import format_seconds
 
 if TYPE_CHECKING:
     from nmt.config import Config

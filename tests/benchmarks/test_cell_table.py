@@ -6,8 +6,8 @@ import pytest
 
 from nmt.config import load_config
 from nmt.config.model_section import RNN_TYPES
-from nmt.model.cells import recurrent_cell
-from nmt.model.own_cells import import_cell
+from nmt.model.parts.cells import recurrent_cell
+from nmt.model.parts.own_cells import import_cell
 
 
 @pytest.mark.parametrize("cell", [*RNN_TYPES, "conv_s2s"])

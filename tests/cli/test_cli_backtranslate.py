@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from nmt import Translator
-from nmt.cli.backtranslate import backtranslate
+from nmt.cli.commands.backtranslate import backtranslate
 from nmt.config import CorpusConfig
-from nmt.data.corpus import Side, load_parallel
+from nmt.data.corpora.corpus import Side, load_parallel
 from nmt.storage.model_folder import load_folder_config, load_subwords
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests.saved_models import sentences, write_folder

@@ -57,7 +57,7 @@ def test_mistakes_are_one_line(tmp_path, arguments):
 def test_without_a_folder_it_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     code = (
-        "from nmt.rnn.kernels import store; store.tempfile.gettempdir = lambda: '/proc/nothing'\n"
+        "from nmt.rnn.kernels.machine_code import store; store.tempfile.gettempdir = lambda: '/proc/nothing'\n"
         "from nmt.cli.entry import cache; cache()"
     )
     done = run(tmp_path / "file", code=code)

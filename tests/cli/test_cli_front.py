@@ -56,8 +56,8 @@ def test_one_command_loads_no_other():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     shown, _, loaded = done.stdout.partition("loaded:")
     assert shown == f"nmt cache {nmt.__version__}\n"
-    assert "nmt.cli.cache" in loaded.split()
-    assert not {f"nmt.cli.{module}" for module in COMMANDS.values() if module != "cache"} & set(loaded.split())
+    assert "nmt.cli.commands.cache" in loaded.split()
+    assert not {f"nmt.cli.commands.{module}" for module in COMMANDS.values() if module != "cache"} & set(loaded.split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)

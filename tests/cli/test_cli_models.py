@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from nmt.cli.average import average
-from nmt.cli.bundle import bundle
-from nmt.cli.evaluate import evaluate
-from nmt.cli.generate import generate
-from nmt.cli.quantize import quantize
-from nmt.cli.score import score
-from nmt.cli.shortlist import shortlist
-from nmt.cli.translate import translate
+from nmt.cli.commands.average import average
+from nmt.cli.commands.bundle import bundle
+from nmt.cli.commands.evaluate import evaluate
+from nmt.cli.commands.generate import generate
+from nmt.cli.commands.quantize import quantize
+from nmt.cli.commands.score import score
+from nmt.cli.commands.shortlist import shortlist
+from nmt.cli.commands.translate import translate
 from nmt.errors import CheckpointError
 from nmt.inference.shortlist_learning import count_misses
 from nmt.inference.translator import Translator
@@ -153,7 +153,7 @@ def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("nmt.storage.quantised_model.write_tensors", fail)
-    monkeypatch.setattr("nmt.train.average.write_tensors", fail)
+    monkeypatch.setattr("nmt.train.checkpoints.average.write_tensors", fail)
     kept = ["--checkpoint", "best"] if command is average else []
     result = call(command, folder, *kept, "-o", tmp_path / "new")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)

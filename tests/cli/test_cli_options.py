@@ -7,14 +7,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from nmt.cli.bundle import bundle
-from nmt.cli.command import Command
-from nmt.cli.evaluate import evaluate
+from nmt.cli.commands.bundle import bundle
+from nmt.cli.commands.evaluate import evaluate
+from nmt.cli.commands.quantize import quantize
+from nmt.cli.commands.report import report
+from nmt.cli.commands.score import score
+from nmt.cli.commands.translate import translate
 from nmt.cli.front import front
-from nmt.cli.quantize import quantize
-from nmt.cli.report import report
-from nmt.cli.score import score
-from nmt.cli.translate import translate
+from nmt.cli.options.command import Command
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder
 

@@ -19,10 +19,18 @@ import nmt.inference.translator
 import nmt.train.sweep  # noqa: F401
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
-from nmt.cli.path_types import InputPath, NewFolder, OutputFile, OutputFolder, OutputPlace, OutputPrefix, PathType
-from nmt.data.subwords import Subwords
-from nmt.paths import _MODEL_NAMES, _MODEL_SUFFIXES, is_model_file
+from nmt.cli.options.path_types import (
+    InputPath,
+    NewFolder,
+    OutputFile,
+    OutputFolder,
+    OutputPlace,
+    OutputPrefix,
+    PathType,
+)
+from nmt.data.tokens.subwords import Subwords
 from nmt.storage import model_folder
+from nmt.system.paths import _MODEL_NAMES, _MODEL_SUFFIXES, is_model_file
 from tests.saved_models import write_folder, write_language_folder
 
 NO_PATHS = {
@@ -171,7 +179,9 @@ def assert_one_line(place, name, param, path):
 
 def test_each_parameter_that_is_text_has_a_type_for_paths_or_names_none():
     texts = {param.name for _, param in parameters() if isinstance(param.type, click.types.StringParamType)}
-    assert texts <= NO_PATHS, f"give {sorted(texts - NO_PATHS)} a type of nmt.cli.path_types, or name it in NO_PATHS"
+    assert texts <= NO_PATHS, (
+        f"give {sorted(texts - NO_PATHS)} a type of nmt.cli.options.path_types, or name it in NO_PATHS"
+    )
     assert len(PATHS) > 40
     assert set(NEEDED) == set(COMMANDS)
 

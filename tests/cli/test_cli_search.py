@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from nmt.cli.resume import RECORD_SUFFIX, continued_lines
-from nmt.cli.shortlist import shortlist
+from nmt.cli.commands.shortlist import shortlist
+from nmt.cli.lines.resume import RECORD_SUFFIX, continued_lines
 from nmt.errors import DataError
-from nmt.lines import Lines
 from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.system.lines import Lines
 from tests.cli.conftest import Run
 from tests.train import fake_model
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import entry
-from nmt.files import new_folder, remove_unfinished, replacing
+from nmt.system.files import new_folder, remove_unfinished, replacing
 from tests.train import fake_model
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,15 @@ def run_program(text: str, *arguments: str | Path) -> "subprocess.CompletedProce
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize(
-    "module", ["click", "nmt.cli.command", "nmt.cli.translate", "numpy", "nmt.lines", "nmt.inference.translator"]
+    "module",
+    [
+        "click",
+        "nmt.cli.options.command",
+        "nmt.cli.commands.translate",
+        "numpy",
+        "nmt.system.lines",
+        "nmt.inference.translator",
+    ],
 )
 def test_a_signal_while_a_module_is_imported(number: signal.Signals, module: str, tmp_path: Path) -> None:
     """The signal comes when the import of `module` begins, at the console script's beginning."""
@@ -73,7 +81,7 @@ def test_a_signal_removes_what_is_half_written(number: signal.Signals, tmp_path:
         import os, sys
         from pathlib import Path
         from nmt.cli.entry import end_by_signals
-        from nmt.files import new_folder, replacing
+        from nmt.system.files import new_folder, replacing
         end_by_signals()
         folder = Path(sys.argv[1])
         with replacing(folder / "file") as file, new_folder(folder / "model") as model:

@@ -7,7 +7,7 @@ import sys
 import click
 import pytest
 
-from nmt.cli.command import Setting
+from nmt.cli.options.command import Setting
 from nmt.config import config_schema
 from nmt.config.complaints import lookup
 from nmt.config.section import MOST
@@ -23,7 +23,7 @@ HEAVY = {"numpy", "numba", "pydantic", "yaml", "sacrebleu", "rich", "sentencepie
 def test_help_loads_nothing_heavy(name: str) -> None:
     program = (
         "import sys\n"
-        f"from nmt.cli.{name} import {name} as command\n"
+        f"from nmt.cli.commands.{name} import {name} as command\n"
         f"command(['--help'], prog_name={COMMANDS[name]!r}, standalone_mode=False)\n"
         "print('loaded:', *sorted({name.split('.')[0] for name in sys.modules}))\n"
     )
@@ -37,7 +37,7 @@ def test_help_loads_nothing_heavy(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name: str) -> None:
-    module = __import__(f"nmt.cli.{name}", fromlist=[name])
+    module = __import__(f"nmt.cli.commands.{name}", fromlist=[name])
     command: click.Command = getattr(module, name)
     options = [param for param in command.params if isinstance(param, click.Option)]
     assert options
@@ -52,7 +52,7 @@ def test_every_option_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ranges_in_help_are_those_of_the_schema(name: str) -> None:
-    module = __import__(f"nmt.cli.{name}", fromlist=[name])
+    module = __import__(f"nmt.cli.commands.{name}", fromlist=[name])
     for option in getattr(module, name).params:
         if isinstance(option.type, Setting):
             node = lookup(config_schema(), option.type.path.split("."))

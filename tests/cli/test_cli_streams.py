@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.streams import output_lines
+from nmt.cli.lines.streams import output_lines
 from tests.cli.conftest import Run
 from tests.train import fake_model
 

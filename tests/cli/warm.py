@@ -6,9 +6,9 @@ from tests.train import fake_model
 
 sys.modules.update(fake_model.modules())
 
-import nmt.cli.evaluate  # noqa: E402
-import nmt.cli.score  # noqa: E402
-import nmt.cli.train  # noqa: E402
-import nmt.cli.translate  # noqa: E402
+import nmt.cli.commands.evaluate  # noqa: E402
+import nmt.cli.commands.score  # noqa: E402
+import nmt.cli.commands.train  # noqa: E402
+import nmt.cli.commands.translate  # noqa: E402
 import nmt.inference.translator  # noqa: E402
-import nmt.train.trainer  # noqa: E402, F401
+import nmt.train.run.trainer  # noqa: E402, F401

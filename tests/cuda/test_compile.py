@@ -7,9 +7,9 @@ import pkgutil
 import pytest
 
 import nmt.rnn.kernels.cuda as package
-from nmt.rnn.kernels.cuda.compile import compile_kernel, to_ptx
-from nmt.rnn.kernels.cuda.kernel import Kernel
-from nmt.rnn.kernels.cuda.parameters import Parameters
+from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel, to_ptx
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel
+from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
 
 SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that GPUs of 9.0 keep for themselves
 SPILLS = 32  # bytes written and read: an address or two
@@ -68,8 +68,8 @@ def test_tensor_cores_are_used():
 def test_cache_knows_what_a_kernel_is_made_of(tmp_path, monkeypatch):
     from numba import float32
 
-    from nmt.rnn.kernels.cuda import compile as compiler
-    from nmt.rnn.kernels.store import Store
+    from nmt.rnn.kernels.cuda.machine_code import compile as compiler
+    from nmt.rnn.kernels.machine_code.store import Store
 
     def make(number):
         def kernel(x):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba import cuda, float32, float64, int32, uint32
 
-from nmt.rnn.kernels.cuda import ptx
-from nmt.rnn.kernels.cuda.kernel import Kernel, device_function
+from nmt.rnn.kernels.cuda.machine_code import ptx
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, device_function
 
 pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.config.training_methods import TrainingConfig
-from nmt.train.optimizer import gradient_norm, make_optimizer
+from nmt.train.updates.optimizer import gradient_norm, make_optimizer
 
 # Both round every operation to float32, but contract other products with other sums.
 CLOSE = {"rtol": 2e-6, "atol": 1e-7}

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
 
-from nmt.rnn.kernels.cuda.kernel import Kernel  # noqa: E402
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent import layer, time_loop  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer  # noqa: E402

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from nmt.errors import DeviceError
-from nmt.rnn.kernels.cuda import runtime
+from nmt.rnn.kernels.cuda.machine_code import runtime
 
 
 class CUDARuntimeError(RuntimeError):

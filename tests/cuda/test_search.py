@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.decode import Ensemble, Sampling, SearchOptions, force, search
-from nmt.decode.penalty import length_divisor
+from nmt.decode.rules.penalty import length_divisor
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.beam_rules import BeamChoice
 from nmt.rnn.arrays.beam_state import BeamState

@@ -8,9 +8,9 @@ from nmt.decode import search
 from nmt.model.translation import TranslationModel
 from nmt.rnn.devices import cpu
 from nmt.storage.model_folder import build_model, read_checkpoint, set_params
-from nmt.train.checkpoint import save_checkpoint
-from nmt.train.optimizer import make_optimizer
-from nmt.train.update import Updater
+from nmt.train.checkpoints.checkpoint import save_checkpoint
+from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.updates.update import Updater
 from tests.small_models import DECODER, ENCODER, batch_of, build, model_settings, on_device, random_sentences
 
 V = 14

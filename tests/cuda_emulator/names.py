@@ -163,7 +163,7 @@ def widen_bfloat16(x: Any) -> np.ndarray:
 
 
 class Ptx:
-    """The functions of `nmt.rnn.kernels.cuda.ptx`."""
+    """The functions of `nmt.rnn.kernels.cuda.machine_code.ptx`."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numba.core import types
 
-from nmt.rnn.kernels.cuda.kernel import Kernel, Size, whole_size
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Size, whole_size
 from tests.cuda_emulator.memory import Checked, EmulationError, poisoned
 from tests.cuda_emulator.names import Cuda, Math, Ptx, number_type, widen_bfloat16
 from tests.cuda_emulator.schedule import Launch
@@ -115,7 +115,7 @@ class _Meaning:
     def __init__(self, launch: Launch) -> None:
         self.modules = {
             numba.cuda.__name__: Cuda(launch),
-            "nmt.rnn.kernels.cuda.ptx": Ptx(launch),
+            "nmt.rnn.kernels.cuda.machine_code.ptx": Ptx(launch),
             "math": Math(),
         }
         self.made: dict[int, Any] = {}
@@ -130,7 +130,7 @@ class _Meaning:
         if isinstance(value, FunctionType) or hasattr(value, "py_func"):
             return _rebuild(value, self)
         if type(value).__module__ == "numba.core.extending" or type(value).__name__ == "_Intrinsic":
-            return getattr(self.modules["nmt.rnn.kernels.cuda.ptx"], value._name)
+            return getattr(self.modules["nmt.rnn.kernels.cuda.machine_code.ptx"], value._name)
         return value
 
 

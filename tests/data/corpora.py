@@ -4,8 +4,8 @@ from pathlib import Path
 from random import Random
 
 from nmt.config import SideConfig
-from nmt.data.corpus import Side
-from nmt.data.subwords import Subwords, train_subwords
+from nmt.data.corpora.corpus import Side
+from nmt.data.tokens.subwords import Subwords, train_subwords
 
 WORDS = (
     "the a house tree river green old walks sleeps sees under over small bright dog cat and but "

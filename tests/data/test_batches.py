@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from nmt.data import BOS_ID, EOS_ID, PAD_ID
-from nmt.data.batches import Batch, TrainBatches, make_batch
-from nmt.data.corpus import ParallelCorpus
-from nmt.data.rows import TokenRows
+from nmt.data.batching.batches import Batch, TrainBatches, make_batch
+from nmt.data.corpora.corpus import ParallelCorpus
+from nmt.data.corpora.rows import TokenRows
 
 
 def random_corpus(count, seed=0, longest=40):

@@ -7,10 +7,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from nmt.data.corpus import clean_line, clean_lines, load_parallel
-from nmt.data.rows import TokenRows
+from nmt.data.corpora.corpus import clean_line, clean_lines, load_parallel
+from nmt.data.corpora.rows import TokenRows
 from nmt.errors import DataError
-from nmt.lines import read_lines
+from nmt.system.lines import read_lines
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 
 

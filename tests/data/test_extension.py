@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from nmt.data.extension import extended, parts_of_new, with_means
-from nmt.data.subwords import train_subwords
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.tokens.extension import extended, parts_of_new, with_means
+from nmt.data.tokens.subwords import train_subwords
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError
 from nmt.special_tokens import UNK_ID
 from tests.data.corpora import sentences, small_subwords

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.factors import FactoredSubwords, FactorError, learn_factors
-from nmt.data.prepare import load_sides
-from nmt.data.subword_files import read_subwords
-from nmt.data.subwords import Subwords, train_subwords
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.corpora.prepare import load_sides
+from nmt.data.tokens.factors import FactoredSubwords, FactorError, learn_factors
+from nmt.data.tokens.subword_files import read_subwords
+from nmt.data.tokens.subwords import Subwords, train_subwords
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError, DataError
 from nmt.special_tokens import EOS_ID, UNK_ID
 

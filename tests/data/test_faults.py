@@ -2,8 +2,8 @@
 
 import pytest
 
-from nmt.data.faults import has_broken_letters
-from nmt.data.text_block import TextBlock
+from nmt.data.quality.faults import has_broken_letters
+from nmt.data.quality.text_block import TextBlock
 
 GOOD = [
     "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich – „schön“, 5 €.",

@@ -3,10 +3,10 @@
 import pytest
 
 from nmt.config import FilterConfig, SideConfig, config_from_dict
-from nmt.data.corpus import load_parallel
-from nmt.data.filter import LineFilter
-from nmt.data.prepare import load_sides, training_filter
-from nmt.data.text import load_text
+from nmt.data.corpora.corpus import load_parallel
+from nmt.data.corpora.prepare import load_sides, training_filter
+from nmt.data.corpora.text import load_text
+from nmt.data.quality.filter import LineFilter
 from nmt.errors import DataError
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 

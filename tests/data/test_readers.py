@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from nmt.config import FilterConfig
-from nmt.data import corpus as corpus_module
-from nmt.data import text as text_module
-from nmt.data.corpus import load_parallel
-from nmt.data.filter import LineFilter
-from nmt.data.readers import end_to_end
-from nmt.data.text import load_text
+from nmt.data.corpora import corpus as corpus_module
+from nmt.data.corpora import text as text_module
+from nmt.data.corpora.corpus import load_parallel
+from nmt.data.corpora.readers import end_to_end
+from nmt.data.corpora.text import load_text
+from nmt.data.quality.filter import LineFilter
 from nmt.errors import DataError
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 

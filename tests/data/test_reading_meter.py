@@ -5,10 +5,11 @@ import gzip
 import pytest
 
 from nmt.config import DataConfig
-from nmt.data import load_sides, reading_meter
-from nmt.data.reading_meter import ReadingMeter, metered, text_bytes
-from nmt.data.sources import Source
-from nmt.notices import tell_nobody
+from nmt.data import load_sides
+from nmt.data.corpora import reading_meter
+from nmt.data.corpora.reading_meter import ReadingMeter, metered, text_bytes
+from nmt.data.corpora.sources import Source
+from nmt.system.notices import tell_nobody
 
 
 class Clock:

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.data.batches import TrainBatches
-from nmt.data.corpus import load_parallel
-from nmt.data.sampling import SubwordSampler
-from nmt.data.subwords import train_subwords
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.batching.batches import TrainBatches
+from nmt.data.batching.sampling import SubwordSampler
+from nmt.data.corpora.corpus import load_parallel
+from nmt.data.tokens.subwords import train_subwords
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError
 from nmt.special_tokens import BOS_ID, UNK_ID
 from tests.data.corpora import sentences, side, small_subwords, write_pair

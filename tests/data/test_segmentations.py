@@ -9,8 +9,8 @@ from random import Random
 import pytest
 import sentencepiece
 
-from nmt.data.segmentations import BpeSegmentation, UnigramSegmentation, segmentation_of, units_of
-from nmt.data.subwords import train_subwords
+from nmt.data.tokens.segmentations import BpeSegmentation, UnigramSegmentation, segmentation_of, units_of
+from nmt.data.tokens.subwords import train_subwords
 
 SYLLABLES = "ka lo mi su ne ra ti vo".split()
 WORD, OTHER = "kalomira", "sunekalo"
@@ -131,7 +131,7 @@ def test_units_are_those_of_sentencepiece(type):
 
 
 def test_words_are_forgotten_when_there_are_too_many(monkeypatch):
-    monkeypatch.setattr("nmt.data.segmentations._MOST_WORDS", 3)
+    monkeypatch.setattr("nmt.data.tokens.segmentations._MOST_WORDS", 3)
     segmentation = UnigramSegmentation({"a": -1.0, "b": -1.0, "ab": -1.5}, 1.0)
     for word in ("a", "b", "ab", "ba", "aba"):
         segmentation.draw(word, Random(1))

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from nmt.config import CorpusConfig, DataConfig, config_from_dict
-from nmt.data.batches import TrainBatches, rows_of_epoch
-from nmt.data.corpus import load_parallel
-from nmt.data.prepare import load_sides
-from nmt.data.sources import check_sources
-from nmt.data.text import load_text
-from nmt.data.training_text import training_text
+from nmt.data.batching.batches import TrainBatches, rows_of_epoch
+from nmt.data.corpora.corpus import load_parallel
+from nmt.data.corpora.prepare import load_sides
+from nmt.data.corpora.sources import check_sources
+from nmt.data.corpora.text import load_text
+from nmt.data.corpora.training_text import training_text
 from nmt.errors import ConfigError, DataError
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 

@@ -11,8 +11,8 @@ import sentencepiece
 
 from nmt.config import DataConfig
 from nmt.data import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_sides
-from nmt.data.corpus import clean_line
-from nmt.data.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
+from nmt.data.corpora.corpus import clean_line
+from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
 from nmt.errors import DataError
 from tests.data.corpora import sentences, small_subwords, write_pair
 
@@ -114,7 +114,7 @@ def test_training_on_a_sample_is_deterministic():
 def test_a_sample_is_the_same_in_every_process():
     code = """
 import sys
-from nmt.data.subwords import train_subwords
+from nmt.data.tokens.subwords import train_subwords
 from tests.data.corpora import sentences
 sys.stdout.buffer.write(train_subwords(sentences(600), type="bpe", vocab_size=60, max_sentences=150).model_bytes)
 """

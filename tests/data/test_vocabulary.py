@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from nmt.data.subword_files import read_subwords
-from nmt.data.subwords import SPECIAL_PIECES
-from nmt.data.vocabulary import Vocabulary
+from nmt.data.tokens.subword_files import read_subwords
+from nmt.data.tokens.subwords import SPECIAL_PIECES
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import DataError
 
 

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from nmt.config import CorpusConfig, FilterConfig
-from nmt.data import indexing as indexing_module
-from nmt.data import windows as windows_module
-from nmt.data.batches import TrainBatches
-from nmt.data.corpus import load_parallel
-from nmt.data.filter import LineFilter
-from nmt.data.index import BLOCKS_NAME, HEADER_NAME, ROWS_NAME
-from nmt.data.indexing import Indexing, load_indexed, needs_index
-from nmt.data.windows import WindowBatches
+from nmt.data.batching import indexing as indexing_module
+from nmt.data.batching import windows as windows_module
+from nmt.data.batching.batches import TrainBatches
+from nmt.data.batching.index import BLOCKS_NAME, HEADER_NAME, ROWS_NAME
+from nmt.data.batching.indexing import Indexing, load_indexed, needs_index
+from nmt.data.batching.windows import WindowBatches
+from nmt.data.corpora.corpus import load_parallel
+from nmt.data.quality.filter import LineFilter
 from nmt.errors import CheckpointError, DataError
-from nmt.train.dealing import Dealing
-from nmt.train.state import TrainingState
+from nmt.train.updates.dealing import Dealing
+from nmt.train.updates.state import TrainingState
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 
 COUNT = 3000

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from nmt.data.batches import TrainBatches
-from nmt.data.corpus import load_parallel
-from nmt.data.sampling import SubwordSampler
-from nmt.data.word_alignment import WordAlignments
+from nmt.data.alignment.word_alignment import WordAlignments
+from nmt.data.batching.batches import TrainBatches
+from nmt.data.batching.sampling import SubwordSampler
+from nmt.data.corpora.corpus import load_parallel
 from nmt.errors import DataError
 from tests.data.corpora import side, small_subwords, write_pair
 

@@ -6,7 +6,7 @@ import pytest
 from nmt.decode import Hypothesis
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
-from nmt.decode.penalty import length_divisor
+from nmt.decode.rules.penalty import length_divisor
 
 EOS = 3
 

@@ -15,7 +15,7 @@ import functools
 import numpy as np
 import pytest
 
-from nmt.data.subwords import BOS_ID, EOS_ID, PAD_ID
+from nmt.data.tokens.subwords import BOS_ID, EOS_ID, PAD_ID
 from nmt.decode import search
 from tests import small_models
 from tests.oracle import beam

@@ -4,7 +4,7 @@ plain loops; then every option of the search with a language model beside it."""
 import numpy as np
 import pytest
 
-from nmt.data.subwords import EOS_ID
+from nmt.data.tokens.subwords import EOS_ID
 from nmt.decode import Ensemble, Fusion, SearchOptions, force, search
 from tests.decode import test_brute_force, test_model_options
 from tests.decode.test_brute_force import SOURCES, ForcedModel, compare_with_everything

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from nmt.decode.beam import BeamCell, run
-from nmt.decode.constraints import Progress
 from nmt.decode.hypotheses import Block
-from nmt.decode.options import Sampling, SearchOptions
-from nmt.decode.rules import Rule
+from nmt.decode.rules.constraints import Progress
+from nmt.decode.rules.options import Sampling, SearchOptions
+from nmt.decode.rules.score_rules import Rule
 from tests.decode.test_beam import EOS, TableDecoder
 from tests.oracle import beam
 

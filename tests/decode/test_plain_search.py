@@ -9,7 +9,7 @@ from nmt.decode import SearchOptions, search
 from nmt.model.decoders import StepDecoder
 from nmt.model.language import LanguageModel
 from nmt.rnn import tuning
-from nmt.rnn.kernels import candidates
+from nmt.rnn.kernels.search import candidates
 from nmt.rnn.profile import recording
 from tests import small_models
 from tests.decode.test_shortlist import SOME, VOCAB

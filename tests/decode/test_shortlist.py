@@ -9,7 +9,7 @@ from nmt.model.candidates import NarrowOutput
 from nmt.rnn.arrays.weights import Weights, packed_dtype
 from nmt.rnn.device import OutputLayer
 from nmt.rnn.devices import cpu
-from nmt.rnn.kernels import candidates
+from nmt.rnn.kernels.search import candidates
 from nmt.special_tokens import EOS_ID, UNK_ID
 from tests import small_models
 from tests.decode.test_model_options import build, find, sentences  # noqa: F401 - a fixture

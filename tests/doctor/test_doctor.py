@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.overlap import Likeness, OverlapIndex
+from nmt.data.quality.overlap import Likeness, OverlapIndex
 from nmt.doctor import examine
 from nmt.doctor.repeats import Duplicates
 from nmt.doctor.texts import Block, Text
 from nmt.errors import DataError
-from nmt.train.data_check import check_data
+from nmt.train.tasks.data_check import check_data
 from tests.data.corpora import WORDS, sentences
 
 SRC = dict(zip(WORDS, (word[::-1] + "o" for word in WORDS), strict=True))

@@ -1,9 +1,9 @@
 """What is said of tables: which side it is true of; blank lines are pairs of nothing."""
 
 from nmt.config import config_from_dict
-from nmt.data.sources import Source
+from nmt.data.corpora.sources import Source
 from nmt.doctor.texts import Text
-from nmt.train.data_check import check_data
+from nmt.train.tasks.data_check import check_data
 
 
 def write(tmp_path, lines):

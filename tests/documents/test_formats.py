@@ -184,7 +184,7 @@ def test_names_say_formats():
 
 def test_the_command_translates_documents(tmp_path):
     pytest.importorskip("sentencex", reason="needs the extra [documents]")
-    from nmt.cli.translate import translate
+    from nmt.cli.commands.translate import translate
     from tests.saved_models import sentences, write_folder
 
     folder = write_folder(tmp_path / "model", seed=6)

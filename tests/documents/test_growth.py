@@ -133,14 +133,14 @@ def expressions():
     if importlib.util.find_spec("starlette"):
         packages.append(importlib.import_module("nmt.serve"))
     for package in packages:
-        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             for name, value in vars(importlib.import_module(module.name)).items():
                 if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
                     yield f"{module.name}.{name}", value
 
 
 GOING_ON = {f"nmt.documents.markup.{name}" for name in ("_PLAIN_END", "_ATTRIBUTE", "_END")} | {
-    f"nmt.documents.srt.{name}" for name in ("_TIMES", "_SPEAKER")
+    f"nmt.documents.formats.srt.{name}" for name in ("_TIMES", "_SPEAKER")
 }
 """Those that are matched where another one has ended or where a line begins, and are looked for nowhere else."""
 

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from nmt.documents.document import read_document
+from nmt.documents.formats.plurals import plural_forms, plural_rule
 from nmt.documents.limits import Limits
-from nmt.documents.plurals import plural_forms, plural_rule
 from nmt.errors import DataError
 from nmt.inference.translation import Translation
 from tests.documents.growth import grows_in_line

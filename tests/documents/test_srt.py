@@ -48,7 +48,7 @@ def test_each_speaker_keeps_the_own_words_and_line(text, expected):
     ],
 )
 def test_codes_music_and_tags_stay(text):
-    from nmt.documents.loose_tags import _TAG
+    from nmt.documents.formats.loose_tags import _TAG
 
     assert translated(text, forward, lambda word: word.replace("one", "uno")) == text.replace("one", "uno")
     assert all(tag in translated(text, backward) for tag in _TAG.findall(text))

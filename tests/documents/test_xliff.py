@@ -150,7 +150,7 @@ def test_time_grows_in_line(make, size):
 def test_the_command_refuses_a_file_of_other_languages(tmp_path):
     from click.testing import CliRunner
 
-    from nmt.cli.translate import translate
+    from nmt.cli.commands.translate import translate
     from tests.saved_models import write_folder
 
     folder = write_folder(tmp_path / "model", seed=6)

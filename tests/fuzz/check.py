@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from nmt.cli.translate import translate
+from nmt.cli.commands.translate import translate
 from tests.fuzz.inputs import is_text, line_bytes
 from tests.fuzz.models import mutate_file, mutate_folder
 

@@ -8,7 +8,7 @@ from nmt.config import config_from_dict
 from nmt.storage.model_folder import load_folder_config
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
-from nmt.train.trainer import Trainer
+from nmt.train.run.trainer import Trainer
 from tests.importing.checks import imported
 from tests.importing.test_toolkits import PAIRS, Joey, OpenNMT
 

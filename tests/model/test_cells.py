@@ -4,8 +4,8 @@ import pytest
 
 from nmt.config.model_section import RNN_TYPES
 from nmt.errors import ConfigError
-from nmt.model import cells
-from nmt.model.encoder import _layer_seed
+from nmt.model.parts import cells
+from nmt.model.parts.encoder import _layer_seed
 from nmt.model.translation import TranslationModel
 from nmt.rnn import Cell
 from nmt.rnn.cells.by_name import CELLS_BY_NAME

@@ -8,10 +8,10 @@ import pytest
 from nmt.config import TrainingConfig, config_from_dict
 from nmt.decode import search
 from nmt.rnn.devices import cpu, resolved_dtype
-from nmt.rnn.kernels import features
+from nmt.rnn.kernels.machine_code import features
 from nmt.special_tokens import EOS_ID
 from nmt.storage.model_folder import build_model
-from nmt.train.optimizer import make_optimizer
+from nmt.train.updates.optimizer import make_optimizer
 from tests import small_models
 from tests.oracle import compare
 from tests.train import fake_model

@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from nmt.data.subwords import EOS_ID, PAD_ID
+from nmt.data.tokens.subwords import EOS_ID, PAD_ID
 from tests import small_models
 from tests.devices import device_at
 from tests.oracle import compare, gradients

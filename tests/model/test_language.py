@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.rows import TokenRows
-from nmt.data.streams import StreamBatches
+from nmt.data.batching.streams import StreamBatches
+from nmt.data.corpora.rows import TokenRows
 from nmt.decode import Sampling, SearchOptions, search
 from nmt.model.language import LanguageModel
 from nmt.special_tokens import BOS_ID, EOS_ID
-from nmt.train.optimizer import clip_scale, gradient_norm, make_optimizer
+from nmt.train.updates.optimizer import clip_scale, gradient_norm, make_optimizer
 
 V = 11
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from nmt.data.batches import make_batch
+from nmt.data.batching.batches import make_batch
 from nmt.decode import force
-from nmt.model.attention_loss import attention_loss
 from nmt.model.objective import Alignment, Objective
+from nmt.model.parts.attention_loss import attention_loss
 from nmt.rnn.devices import cpu
 from tests import small_models
 from tests.finite_differences import check_gradients

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from nmt.data.batches import make_batch
+from nmt.data.batching.batches import make_batch
 from nmt.decode import force
 from nmt.model.objective import Objective, Risk
 from nmt.special_tokens import EOS_ID

@@ -11,12 +11,14 @@ import pytest
 
 from nmt.precompile.jobs import standard_jobs
 from nmt.precompile.packs import make_packs
-from nmt.rnn.kernels import microkernel, products, update
-from nmt.rnn.kernels.features import LEVELS, TARGET
-from nmt.rnn.kernels.generated import generated_loop
-from nmt.rnn.kernels.recipes import native_of, recipe_of
-from nmt.rnn.kernels.store import Pack, Record, write_pack
-from nmt.rnn.kernels.workers import close_job
+from nmt.rnn.kernels.machine_code.features import LEVELS, TARGET
+from nmt.rnn.kernels.machine_code.generated import generated_loop
+from nmt.rnn.kernels.machine_code.recipes import native_of, recipe_of
+from nmt.rnn.kernels.machine_code.store import Pack, Record, write_pack
+from nmt.rnn.kernels.model import update
+from nmt.rnn.kernels.products import microkernel
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.threads.workers import close_job
 
 ROOT = Path(__file__).resolve().parents[2]
 F4 = np.dtype("f4")
@@ -27,10 +29,10 @@ RECORDS = {
 WORK = """
 import sys
 from pathlib import Path
-from nmt.rnn.kernels import store
+from nmt.rnn.kernels.machine_code import store
 store.PACKS = Path(sys.argv[1])
 import numpy as np
-from nmt.rnn.kernels import products
+from nmt.rnn.kernels.products import product as products
 rng = np.random.default_rng(0)
 A, W = rng.standard_normal((37, 45)).astype("f4"), rng.standard_normal((45, 70)).astype("f4")
 packed, C = np.empty(products.packed_size(45, 70, "f4"), "f4"), np.empty((37, 70), "f4")
@@ -182,7 +184,7 @@ def test_another_process_makes_the_same_from_a_recipe():
     recipes = [json.loads(json.dumps(recipe_of(native))) for native in natives]
     assert [native_of(recipe).code_name for recipe in recipes] == [native.code_name for native in natives]
     code = (
-        "import json, sys; from nmt.rnn.kernels.recipes import native_of\n"
+        "import json, sys; from nmt.rnn.kernels.machine_code.recipes import native_of\n"
         "print(*(native_of(recipe).code_name for recipe in json.load(sys.stdin)))"
     )
     command = [sys.executable, "-c", code]
@@ -194,7 +196,7 @@ def test_another_process_makes_the_same_from_a_recipe():
 
 
 def test_what_only_this_process_knows_has_no_recipe():
-    from nmt.rnn.kernels.jit import task
+    from nmt.rnn.kernels.machine_code.jit import task
 
     assert recipe_of(task(lambda part, parts, table: None)) is None
 
@@ -207,7 +209,7 @@ def test_jobs_have_names_of_their_own():
 def test_all_that_a_job_runs_can_be_made_elsewhere(monkeypatch):
     """Else the wheel would lack it."""
     from nmt.precompile.packs import recipes_of
-    from nmt.rnn.kernels import native
+    from nmt.rnn.kernels.machine_code import native
 
     asked = []
     monkeypatch.setattr(native, "before_compiling", [*native.before_compiling, asked.append])

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from nmt.config.model_section import RNN_TYPES
-from nmt.model.cells import recurrent_cell
+from nmt.model.parts.cells import recurrent_cell
 from nmt.rnn import DropConnectCell, ElmanCell, GRUCell, LSTMCell, RecurrentDropoutCell, ZoneoutCell, interpreter, ops
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.devices import cpu

@@ -6,7 +6,7 @@ import pytest
 from nmt.rnn.arrays.aligned import LINE_BYTES, aligned
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Workspace
-from nmt.rnn.kernels.packed_weights import packed_weight
+from nmt.rnn.kernels.products.packed_weights import packed_weight
 
 
 def starts_line(array: np.ndarray) -> bool:

@@ -5,8 +5,8 @@ import pytest
 
 from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.arrays.weights import PAIRS, Weights
-from nmt.rnn.kernels import packed_weights
-from nmt.rnn.kernels.packed_weights import packed_weight
+from nmt.rnn.kernels.products import packed_weights
+from nmt.rnn.kernels.products.packed_weights import packed_weight
 
 DTYPES = [np.dtype("f4"), PAIRS]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.machine_code.features import TARGET
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECK = """
-from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.generated import generated_loop
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.generated import generated_loop
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nmt.config.model_section import RNN_TYPES
-from nmt.model.cells import recurrent_cell
+from nmt.model.parts.cells import recurrent_cell
 from nmt.rnn import tuning
 from tests.oracle import compare
 from tests.rnn import product_cases as products

@@ -8,9 +8,10 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, DropConnectCell, LSTMCell, Scan, Weights, tuning
 from nmt.rnn.arrays.workspace import Fresh
-from nmt.rnn.kernels import emit_cpu, machine_code, run_cpu
-from nmt.rnn.kernels.barrier import COUNTER_WORDS
-from nmt.rnn.kernels.pool import run_team
+from nmt.rnn.kernels.loops import emit_cpu, run_cpu
+from nmt.rnn.kernels.machine_code import objects as machine_code
+from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
+from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.scan import plan_cache as compiled_cells
 from tests.oracle import attention, compare, layers
 from tests.oracle import gradients as slopes

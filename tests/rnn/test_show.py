@@ -18,7 +18,7 @@ from nmt.rnn.cells.by_name import CELLS_BY_NAME
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
-from nmt.rnn.kernels.emit_cpu import emit
+from nmt.rnn.kernels.loops.emit_cpu import emit
 from nmt.rnn.show.__main__ import main
 from nmt.rnn.show.dot import drawn
 from nmt.rnn.show.loading import load_cell

@@ -16,9 +16,9 @@ from nmt.decode.hypotheses import Beam, Block
 from nmt.errors import NMTError
 from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, concat, sigmoid, tanh
 from nmt.rnn.cell import under
-from nmt.rnn.kernels import run_cpu
-from nmt.rnn.kernels.pool import run_team
-from nmt.train.optimizer import make_optimizer
+from nmt.rnn.kernels.loops import run_cpu
+from nmt.rnn.kernels.threads.pool import run_team
+from nmt.train.updates.optimizer import make_optimizer
 from tests import small_models
 from tests.oracle import beam as brute_force
 from tests.rnn import scan_cases as cases
@@ -65,7 +65,7 @@ def test_A03_the_engine_is_not_tied_to_translation():
         "print(*[m for m in sys.modules if m.startswith('nmt.') and not m.startswith('nmt.rnn')])"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert set(loaded) <= {"nmt.errors", "nmt.files", "nmt.interruption"}
+    assert set(loaded) <= {"nmt.errors", "nmt.system.files", "nmt.system.interruption"}
 
 
 class LeakyCell(Cell):

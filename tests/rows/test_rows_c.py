@@ -309,7 +309,7 @@ def test_C24_the_core_needs_no_framework():
         assert {"numpy", "llvmlite"} <= loaded
         assert not {"torch", "tensorflow", "jax", "pydantic", "click", "sentencepiece"} & loaded
         others = {m for m in loaded if m.startswith("nmt.") and not m.startswith("nmt.rnn")}
-        assert others == {"nmt.errors", "nmt.files", "nmt.interruption"}
+        assert others == {"nmt.errors", "nmt.system.files", "nmt.system.interruption"}
     assert "numba" not in loaded
 
 

@@ -28,9 +28,9 @@ from nmt.rnn import (
     tanh,
 )
 from nmt.rnn.division import choose_division
-from nmt.rnn.kernels import activations
-from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan import plan_cache as engine
 from tests.devices import device_at

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import ShapeError
-from nmt.model.cells import encoder_cells
+from nmt.model.parts.cells import encoder_cells
 from nmt.model.translation import TranslationModel
 from nmt.rnn import LSTM, AttentionCell, GRUCell, LSTMCell, Scan, StackCell, Weights, interpreter
 from nmt.rnn.cells.by_name import CELLS_BY_NAME

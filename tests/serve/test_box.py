@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
-from nmt.serve import text_work
-from nmt.serve.bodies import Bodies
-from nmt.serve.box import Box, Job
+from nmt.serve.box import text_work
+from nmt.serve.box.box import Box, Job
 from nmt.serve.errors import RequestError
+from nmt.serve.limits.bodies import Bodies
+from nmt.serve.limits.shelf import Shelf
+from nmt.serve.limits.turns import Turns
 from nmt.serve.settings import Limits
-from nmt.serve.shelf import Shelf
-from nmt.serve.turns import Turns
 from tests.serve.servers import until
 
 
@@ -52,13 +52,12 @@ def box(hostile, monkeypatch):
         popen = __import__("subprocess").Popen
 
         def with_own(command, **more):
-            code = (
-                f"import sys; sys.path.insert(0, {str(hostile)!r}); import own_work; import nmt.serve.text_work as t; "
-            )
+            code = f"import sys; sys.path.insert(0, {str(hostile)!r}); import own_work; "
+            code += "import nmt.serve.box.text_work as t; "
             code += "vars(t).update({k: v for k, v in vars(own_work).items() if k[0] != '_'}); "
             return popen([*command[:2], code + command[2]], **more)
 
-        monkeypatch.setattr("nmt.serve.box.subprocess.Popen", with_own)
+        monkeypatch.setattr("nmt.serve.box.box.subprocess.Popen", with_own)
         start(self)
         monkeypatch.undo()
 
@@ -183,7 +182,7 @@ def test_the_home_of_workers_imports_no_compiler_and_no_model():
     import subprocess
     import sys
 
-    code = "import sys, nmt.serve.box_home, nmt.serve.text_work; print(*sys.modules)"
+    code = "import sys, nmt.serve.box.home, nmt.serve.box.text_work; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numba", "llvmlite", "pydantic", "starlette", "nmt.rnn", "nmt.model"} & set(found)
 

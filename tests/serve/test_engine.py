@@ -10,9 +10,10 @@ pytest.importorskip("starlette", reason="needs the extra [serve]")
 
 from nmt.inference.translation import LENGTHENED
 from nmt.inference.translator import Translator
-from nmt.serve import engine, models, own_routes
+from nmt.serve import engine, models
 from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
+from nmt.serve.protocols import own_routes
 from nmt.serve.sessions import Sessions
 from tests.saved_models import sentences, write_folder
 

@@ -167,7 +167,7 @@ def test_what_was_accepted_is_answered_before_the_end(folder, lines, number):
 def test_mistakes_of_who_starts_it_are_a_line(folder, tmp_path):
     from click.testing import CliRunner
 
-    from nmt.cli.serve import serve
+    from nmt.cli.commands.serve import serve
 
     taken = socket.socket()
     taken.bind(("127.0.0.1", 0))
@@ -221,7 +221,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(folder, monkeypatch):
 
     import uvicorn
 
-    from nmt.serve import http_protocol
+    from nmt.serve.limits import http_protocol
 
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})

@@ -14,8 +14,9 @@ pytest.importorskip("starlette", reason="needs the extra [serve]")
 from starlette.requests import Request
 
 from nmt.documents import placeholders
-from nmt.serve import app, engine, http_protocol, web
+from nmt.serve import app, engine, web
 from nmt.serve.errors import RequestError
+from nmt.serve.limits import http_protocol
 from nmt.serve.log import JSONFormatter, LogWriter
 from tests.serve.servers import until
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.train.trainer import Trainer
+from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
 
 

@@ -216,10 +216,10 @@ def write_setup(folder: Path, **training: Any) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Run a command, whose name comes first, with the fake model; `modules` must be in place."""
-    from nmt.cli.evaluate import evaluate
-    from nmt.cli.score import score
-    from nmt.cli.train import train
-    from nmt.cli.translate import translate
+    from nmt.cli.commands.evaluate import evaluate
+    from nmt.cli.commands.score import score
+    from nmt.cli.commands.train import train
+    from nmt.cli.commands.translate import translate
 
     commands = {"nmt-train": train, "nmt-translate": translate, "nmt-score": score, "nmt-evaluate": evaluate}
     sys.argv = arguments

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.streams import StreamBatches
-from nmt.train.optimizer import make_optimizer
-from nmt.train.trainer import Trainer
-from nmt.train.update import Updater
+from nmt.data.batching.streams import StreamBatches
+from nmt.train.run.trainer import Trainer
+from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.updates.update import Updater
 from tests.model.test_language import build as build_language_model
 from tests.small_models import batch_of, build
 from tests.train.test_resume import assert_same
@@ -89,7 +89,7 @@ def test_masks_differ_from_batch_to_batch():
 
 def test_parts_of_a_text_are_more_streams(tmp_path):
     """A language model's update of 2 parts is that of twice the streams, states carried on included."""
-    from nmt.data.rows import TokenRows
+    from nmt.data.corpora.rows import TokenRows
 
     rng = np.random.default_rng(5)
     lines = TokenRows.from_lists([rng.integers(4, 11, 9).tolist() for _ in range(11)])
@@ -164,6 +164,6 @@ def test_a_run_goes_on_with_another_multiplier(make_trainer):
 
 
 def trainer_state(trainer: Trainer):
-    from nmt.train.checkpoint import load_checkpoint
+    from nmt.train.checkpoints.checkpoint import load_checkpoint
 
     return load_checkpoint(trainer.folder / "last.safetensors")[2]["state"]

@@ -9,8 +9,8 @@ import pytest
 from nmt.errors import CheckpointError
 from nmt.inference.translator import Translator
 from nmt.storage.model_folder import numbered_checkpoints, read_checkpoint
-from nmt.train.average import average_checkpoints, best_checkpoints, newest_checkpoints, save_average
-from nmt.train.checkpoint import save_checkpoint
+from nmt.train.checkpoints.average import average_checkpoints, best_checkpoints, newest_checkpoints, save_average
+from nmt.train.checkpoints.checkpoint import save_checkpoint
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nmt.errors import ConfigError
-from nmt.train.trainer import Trainer
+from nmt.train.run.trainer import Trainer
 
 
 def test_curves_are_those_of_the_metrics(make_trainer: Callable[..., Trainer]) -> None:

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from nmt.errors import ConfigError
-from nmt.train import progress
-from nmt.train.budget import COOLDOWN, Pace, fit_to_budget, seconds_of
-from nmt.train.trainer import Trainer
+from nmt.train.log import progress
+from nmt.train.planning.budget import COOLDOWN, Pace, fit_to_budget, seconds_of
+from nmt.train.run.trainer import Trainer
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from nmt.errors import CheckpointError
 from nmt.rnn.devices import cpu
 from nmt.storage.model_folder import PARAMS_PREFIX, read_checkpoint, set_params
-from nmt.train.checkpoint import load_checkpoint, save_checkpoint
+from nmt.train.checkpoints.checkpoint import load_checkpoint, save_checkpoint
 
 PARAMS = {"b": np.arange(6, dtype="f4").reshape(2, 3), "a": np.ones(1, "f4"), "e": np.ones((0, 2))}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from nmt.config import TrainingConfig
-from nmt.train.dealing import SOURCE_WORK, Dealing
-from nmt.train.lengths import fixed_training, rate_factor
-from nmt.train.state import TrainingState
+from nmt.train.planning.lengths import fixed_training, rate_factor
+from nmt.train.updates.dealing import SOURCE_WORK, Dealing
+from nmt.train.updates.state import TrainingState
 
 
 class Batches:

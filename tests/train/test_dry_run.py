@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nmt.cli.train import train
+from nmt.cli.commands.train import train
 from nmt.config import Config, config_from_dict, dump_config
 from nmt.errors import ConfigError
-from nmt.rnn.kernels.features import TARGET
-from nmt.train import batch_size
-from nmt.train.batch_size import SIZES, choose_batch_size, forecast
-from nmt.train.cost_report import cost_report
-from nmt.train.dealing import Dealing
-from nmt.train.dry_run import DryRun
-from nmt.train.profile_table import OTHER, profile_page
-from nmt.train.ranks_plan import bytes_of, efficiency
-from nmt.train.state import TrainingState
-from nmt.train.trainer import Trainer
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.train.planning import batch_size
+from nmt.train.planning.batch_size import SIZES, choose_batch_size, forecast
+from nmt.train.planning.cost_report import cost_report
+from nmt.train.planning.dry_run import DryRun
+from nmt.train.planning.profile_table import OTHER, profile_page
+from nmt.train.planning.ranks_plan import bytes_of, efficiency
+from nmt.train.run.trainer import Trainer
+from nmt.train.updates.dealing import Dealing
+from nmt.train.updates.state import TrainingState
 from tests.small_models import DECODER, ENCODER
 from tests.train import fake_model
 
@@ -201,12 +201,12 @@ def test_the_median_knows_nothing_of_an_update_that_was_slow(tmp_path, monkeypat
         now[0] += 100.0 if now[0] == 2.0 else 1.0
 
     monkeypatch.setattr(tried, "_update", update)
-    monkeypatch.setattr("nmt.train.dry_run.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("nmt.train.planning.dry_run.time.perf_counter", lambda: now[0])
     timing = tried.measure(5, warm_up=1)
     assert (timing.median, timing.seconds) == (1.0, 104.0)
 
 
 @pytest.mark.parametrize("has_amx", [False, True])
 def test_the_plan_says_where_bfloat16_is_faster(tmp_path, monkeypatch, has_amx):
-    monkeypatch.setattr("nmt.train.cost_report.TARGET", replace(TARGET, has_amx=has_amx))
+    monkeypatch.setattr("nmt.train.planning.cost_report.TARGET", replace(TARGET, has_amx=has_amx))
     assert ("compute_dtype: bfloat16" in cost_report(dry_run(tmp_path))) == has_amx

@@ -14,7 +14,7 @@ import pytest
 from nmt.config import config_from_dict, load_config
 from nmt.errors import NMTError
 from nmt.storage.model_folder import read_checkpoint
-from nmt.train.trainer import Trainer
+from nmt.train.run.trainer import Trainer
 from tests.nested import put
 from tests.train import fake_model
 
@@ -300,7 +300,7 @@ def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.Monk
     if key == "training.tensorboard":
         pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
     if "spike" in key:
-        monkeypatch.setattr("nmt.train.spikes.KNOWN", 3)
+        monkeypatch.setattr("nmt.train.updates.spikes.KNOWN", 3)
     if key.startswith("training.early_stopping_") and key.rpartition("_")[2] in ("metrics", "on"):
         beside = {**WORSE, "training.early_stopping_patience": 2}
         first = {"training.early_stopping_on": "any", "training.early_stopping_metrics": ["bleu"]}
@@ -317,7 +317,7 @@ def test_a_model_is_another_one(key: str, monkeypatch: pytest.MonkeyPatch) -> No
     """Its parameters, first values, or what is traced of its cells; nothing is compiled."""
     for name in ("nmt.model", "nmt.model.translation"):
         monkeypatch.delitem(__import__("sys").modules, name)
-    from nmt.model.cells import decoder_cell, encoder_cells
+    from nmt.model.parts.cells import decoder_cell, encoder_cells
     from nmt.model.translation import TranslationModel
     from nmt.rnn.compiler.identity import traced
 

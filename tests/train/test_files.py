@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.files import remove_temporaries, replacing, write_bytes
+from nmt.system.files import remove_temporaries, replacing, write_bytes
 
 
 def test_a_failed_block_leaves_the_former_file(tmp_path: Path) -> None:

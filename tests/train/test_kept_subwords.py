@@ -10,12 +10,12 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.config.schema import Config
 from nmt.errors import CheckpointError
-from nmt.train import data_check
-from nmt.train.data_check import check_before_training
-from nmt.train.kept_subwords import kept_subwords
-from nmt.train.prepare import sides_of_dry_run, sides_of_run
-from nmt.train.progress import TrainingLog
-from nmt.train.translation_task import indexing_of
+from nmt.train.log.progress import TrainingLog
+from nmt.train.tasks import data_check
+from nmt.train.tasks.data_check import check_before_training
+from nmt.train.tasks.kept_subwords import kept_subwords
+from nmt.train.tasks.prepare import sides_of_dry_run, sides_of_run
+from nmt.train.tasks.translation_task import indexing_of
 from tests.data.corpora import sentences, write_pair
 
 Made = Callable[..., Config]
@@ -52,7 +52,7 @@ def said_by(config: Config, folder: Path) -> list[str]:
 
 def test_the_next_run_on_a_text_does_not_read_it(config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said_by(config(), tmp_path / "first")[0] == "subwords: reading the training text"
-    monkeypatch.setattr("nmt.data.prepare.load_sides", None)
+    monkeypatch.setattr("nmt.data.corpora.prepare.load_sides", None)
     (said,) = said_by(config(), tmp_path / "second")
     assert said.startswith(f"subwords: those of {tmp_path / 'index' / 'subwords-'}")
     first, second = ((tmp_path / name / "joint.spm").read_bytes() for name in ("first", "second"))

@@ -10,17 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from nmt import Generator, Translator
-from nmt.cli.generate import generate
-from nmt.cli.score import score
+from nmt.cli.commands.generate import generate
+from nmt.cli.commands.score import score
 from nmt.config import config_from_dict
 from nmt.errors import CheckpointError, ConfigError
 from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
-from nmt.train.batch_size import forecast
-from nmt.train.cost_report import cost_report
-from nmt.train.dry_run import DryRun
-from nmt.train.trainer import Trainer
+from nmt.train.planning.batch_size import forecast
+from nmt.train.planning.cost_report import cost_report
+from nmt.train.planning.dry_run import DryRun
+from nmt.train.run.trainer import Trainer
 
 
 @pytest.fixture(autouse=True)

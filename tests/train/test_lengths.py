@@ -6,7 +6,7 @@ import pytest
 
 from nmt.config import TrainingConfig, config_from_dict, load_config
 from nmt.errors import ConfigError
-from nmt.train.lengths import auto_lengths, doubts, fixed_training
+from nmt.train.planning.lengths import auto_lengths, doubts, fixed_training
 from tests.test_config import CONFIGS
 
 

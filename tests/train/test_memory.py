@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nmt.rnn.cores import control_groups
-from nmt.train import memory
-from nmt.train.memory import format_bytes, free_bytes, peak_bytes, reset_peak, resident_bytes
+from nmt.train.log import memory
+from nmt.train.log.memory import format_bytes, free_bytes, peak_bytes, reset_peak, resident_bytes
 
 
 def test_what_is_taken_is_seen() -> None:

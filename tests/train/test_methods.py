@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.batches import make_batch
-from nmt.data.rows import TokenRows
-from nmt.data.streams import StreamBatches
+from nmt.data.batching.batches import make_batch
+from nmt.data.batching.streams import StreamBatches
+from nmt.data.corpora.rows import TokenRows
 from nmt.model.objective import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
-from nmt.train.methods import Methods
+from nmt.train.updates.methods import Methods
 
 PAIRS = [(list(range(4, 4 + n)), list(range(5, 25 - n))) for n in range(1, 19)]
 

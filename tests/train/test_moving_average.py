@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nmt.storage.model_folder import PARAMS_PREFIX, RAW_PREFIX, read_checkpoint
-from nmt.train.optimizer import Adam
-from nmt.train.trainer import Trainer
+from nmt.train.run.trainer import Trainer
+from nmt.train.updates.optimizer import Adam
 from tests.train.fake_model import TranslationModel
 from tests.train.test_resume import assert_same
 

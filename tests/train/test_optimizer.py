@@ -7,7 +7,7 @@ import pytest
 
 from nmt.config import TrainingConfig
 from nmt.rnn.arrays.flat_arrays import Group
-from nmt.train.optimizer import OPTIMIZERS, clip_scale, gradient_norm, make_optimizer
+from nmt.train.updates.optimizer import OPTIMIZERS, clip_scale, gradient_norm, make_optimizer
 
 RATE, STEPS = 0.01, 5
 TOLERANCE = 1e-5  # float32 arithmetic over five steps

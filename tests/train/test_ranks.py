@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from nmt.errors import DeviceError
-from nmt.train.checkpoint import load_checkpoint
-from nmt.train.launch import join_ranks, launched_size
-from nmt.train.ranks import Ranks, interleaved
-from nmt.train.reduction import Reduction
+from nmt.train.checkpoints.checkpoint import load_checkpoint
+from nmt.train.distributed.launch import join_ranks, launched_size
+from nmt.train.distributed.ranks import Ranks, interleaved
+from nmt.train.distributed.reduction import Reduction
 from tests.train import fake_model
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def test_what_a_launcher_leaves_in_the_environment(environment, size):
 def test_ranks_without_mpi_are_a_line_of_error(monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "3")
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    monkeypatch.delitem(sys.modules, "nmt.train.mpi_ranks", raising=False)
+    monkeypatch.delitem(sys.modules, "nmt.train.distributed.mpi_ranks", raising=False)
     with pytest.raises(DeviceError, match="mpiexec: 3 ranks must have the package mpi4py .* pip install"):
         join_ranks()
 
@@ -265,7 +265,7 @@ def test_four_ranks_start_from_another_model_and_go_on(tmp_path, reset, ends):
 
 SLOW_WRITER = f"""
 import runpy, sys, time
-import nmt.train.checkpoint_manager as manager
+import nmt.train.checkpoints.checkpoint_manager as manager
 
 save = manager.save_checkpoint
 
@@ -314,7 +314,7 @@ GATHER = """
 import sys
 import numpy as np
 from mpi4py import MPI
-from nmt.train.shared_arrays import Machines
+from nmt.train.distributed.shared_arrays import Machines
 
 rank = MPI.COMM_WORLD.Get_rank()
 machines = Machines(MPI.COMM_WORLD, f"machine{rank % int(sys.argv[1])}")
@@ -351,7 +351,7 @@ def test_a_text_that_has_no_room_is_a_line_of_error(tmp_path):
         "import os, errno\n"
         "def full(*given): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
         "os.posix_fallocate = full\n"
-        "from nmt.train.mpi_ranks import MPIRanks\nimport numpy as np\nranks = MPIRanks()\n"
+        "from nmt.train.distributed.mpi_ranks import MPIRanks\nimport numpy as np\nranks = MPIRanks()\n"
         "with ranks.together(): ranks.gathered({ranks.rank: np.zeros(1000)}, float)\n"
     )
     done = subprocess.run(

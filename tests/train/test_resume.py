@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from nmt.errors import CheckpointError, NMTError
-from nmt.train import checkpoint
-from nmt.train.checkpoint import load_checkpoint
-from nmt.train.checkpoint_manager import CheckpointManager
-from nmt.train.trainer import Trainer
+from nmt.train.checkpoints import checkpoint
+from nmt.train.checkpoints.checkpoint import load_checkpoint
+from nmt.train.checkpoints.checkpoint_manager import CheckpointManager
+from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
 from tests.train.fake_model import TranslationModel
 

@@ -8,14 +8,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from nmt.cli.train import train
+from nmt.cli.commands.train import train
 from nmt.errors import CheckpointError, ConfigError
-from nmt.train import restore
-from nmt.train.dealing import Dealing
-from nmt.train.optimizer import Optimizer
-from nmt.train.resume_check import check_resume
-from nmt.train.schedule import Plateau
-from nmt.train.trainer import Trainer
+from nmt.train.run import restore
+from nmt.train.run.resume_check import check_resume
+from nmt.train.run.trainer import Trainer
+from nmt.train.updates.dealing import Dealing
+from nmt.train.updates.optimizer import Optimizer
+from nmt.train.updates.schedule import Plateau
 from tests.train import fake_model
 
 Make = Callable[..., Trainer]

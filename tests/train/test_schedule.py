@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from nmt.config import FixedTraining, TrainingConfig
-from nmt.train.limits import progress, stop_reason
-from nmt.train.schedule import cooldown_factor, make_schedule
-from nmt.train.state import TrainingState
+from nmt.train.run.limits import progress, stop_reason
+from nmt.train.updates.schedule import cooldown_factor, make_schedule
+from nmt.train.updates.state import TrainingState
 
 
 def test_constant_rises_linearly_then_stays() -> None:

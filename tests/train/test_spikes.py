@@ -9,10 +9,10 @@ import pytest
 from nmt.config import TrainingConfig
 from nmt.errors import NMTError
 from nmt.storage.model_folder import PARAMS_PREFIX, ROLLBACK_NAME, read_checkpoint
-from nmt.train import spikes
-from nmt.train.spikes import SpikeWatch
-from nmt.train.state import TrainingState
-from nmt.train.trainer import Trainer
+from nmt.train.run.trainer import Trainer
+from nmt.train.updates import spikes
+from nmt.train.updates.spikes import SpikeWatch
+from nmt.train.updates.state import TrainingState
 from tests.train.fake_model import TranslationModel
 from tests.train.test_resume import assert_same
 

@@ -13,7 +13,7 @@ from nmt.config import config_from_dict
 from nmt.errors import NMTError
 from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.saved_model import load_saved_model, save_bundle
-from nmt.train.trainer import Trainer
+from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
 
 

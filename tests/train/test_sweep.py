@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from nmt.errors import CheckpointError, ConfigError
-from nmt.files import lock_alone
+from nmt.system.files import lock_alone
 from nmt.train.sweep import Sweep, _last_words, _reason, parse_grid, plan, summary
 from tests.train import fake_model
 
@@ -127,7 +127,7 @@ def test_only_combinations_have_to_be_possible_and_the_impossible_one_is_named(c
 
 
 def test_examples_of_grids_are_settings() -> None:
-    pages = [ROOT / "docs" / "report.md", ROOT / "nmt" / "cli" / "sweep.py"]
+    pages = [ROOT / "docs" / "report.md", ROOT / "nmt" / "cli" / "commands" / "sweep.py"]
     found = [words for page in pages for words in re.findall(r"^ *nmt-sweep (\S+) (.*)$", page.read_text(), re.M)]
     assert len(found) == 4
     for path, options in found:

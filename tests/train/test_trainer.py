@@ -14,8 +14,8 @@ import pytest
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.translator import Translator
 from nmt.storage.model_folder import read_checkpoint
-from nmt.train.progress import Stopwatch
-from nmt.train.trainer import Trainer
+from nmt.train.log.progress import Stopwatch
+from nmt.train.run.trainer import Trainer
 from tests.train.fake_model import TranslationModel, write_corpus
 
 WORSE = {

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from nmt.config import config_from_dict
-from nmt.data.corpus import Side
-from nmt.data.rows import TokenRows
-from nmt.train.translation_task import TranslationTask
+from nmt.data.corpora.corpus import Side
+from nmt.data.corpora.rows import TokenRows
+from nmt.train.tasks.translation_task import TranslationTask
 from tests.train import fake_model
 
 

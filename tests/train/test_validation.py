@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from nmt.train.validation import is_better
+from nmt.train.tasks.validation import is_better
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class BeamChoice:
 
 @dataclass(frozen=True)
 class BeamRules:
-    """Rules for the beams of N sentences with K rows each (what each means: decode/rules.py).
+    """Rules for the beams of N sentences with K rows each (what each means: decode/rules/score_rules.py).
 
     first_token: lower ones are never produced, nor is `never`; eos: not before min_length tokens. repetition_penalty: 1
     for none, no_repeat: 0. forbidden int32 [n], tokens; phrases int32, sequences of more one after another, number p

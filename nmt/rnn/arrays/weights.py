@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.errors import NMTError, ShapeError
-from nmt.interruption import forkable
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.cell import Cell, Param
+from nmt.system.interruption import forkable
 
 Packed = np.ndarray
-# An element of a packed weight in bfloat16: two numbers (see kernels/bfloat16.py); in int8: four (kernels/int8.py).
+# An element of a packed weight in bfloat16: two numbers (kernels/products/bfloat16.py); in int8: four (int8.py there).
 PAIRS, QUADS = np.dtype(np.uint32), np.dtype(np.int32)
 
 

@@ -9,24 +9,24 @@ from nmt.rnn.cells.conv_s2s import (
     ConvOutputCell,
 )
 from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
-from nmt.rnn.cells.deep_transition import DeepTransitionGRUCell
 from nmt.rnn.cells.elman import ElmanCell
 from nmt.rnn.cells.gru import GRUCell
 from nmt.rnn.cells.ind_rnn import IndRNNCell
 from nmt.rnn.cells.layer_norm import LayerNormGRUCell, LayerNormLSTMCell
-from nmt.rnn.cells.learned_start import LearnedStartCell
 from nmt.rnn.cells.lstm import LSTMCell
 from nmt.rnn.cells.lstm_variants import CoupledLSTMCell, LSTMVariantCell, PeepholeLSTMCell, ProjectedLSTMCell
 from nmt.rnn.cells.min_rnn import MinGRUCell, MinLSTMCell
 from nmt.rnn.cells.multiplicative import MILSTMCell
-from nmt.rnn.cells.past import Past, SkipCell
-from nmt.rnn.cells.probe import AttentionProbe, CoverageCell
-from nmt.rnn.cells.regularised import DropConnectCell, OutputDropoutCell, RecurrentDropoutCell, ZoneoutCell
 from nmt.rnn.cells.slstm import SLSTMCell
 from nmt.rnn.cells.sru import SRUCell
 from nmt.rnn.cells.ssru import SSRUCell
-from nmt.rnn.cells.unrolled import UnrolledCell
-from nmt.rnn.cells.wrappers import DropoutCell, LinearCell, ResidualCell, StackCell
+from nmt.rnn.cells.wrapping.deep_transition import DeepTransitionGRUCell
+from nmt.rnn.cells.wrapping.learned_start import LearnedStartCell
+from nmt.rnn.cells.wrapping.past import Past, SkipCell
+from nmt.rnn.cells.wrapping.probe import AttentionProbe, CoverageCell
+from nmt.rnn.cells.wrapping.regularised import DropConnectCell, OutputDropoutCell, RecurrentDropoutCell, ZoneoutCell
+from nmt.rnn.cells.wrapping.unrolled import UnrolledCell
+from nmt.rnn.cells.wrapping.wrappers import DropoutCell, LinearCell, ResidualCell, StackCell
 
 __all__ = [
     "Attention",

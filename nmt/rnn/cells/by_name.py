@@ -5,7 +5,6 @@ from functools import partial
 
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
-from nmt.rnn.cells.deep_transition import DeepTransitionGRUCell
 from nmt.rnn.cells.elman import ElmanCell
 from nmt.rnn.cells.gru import GRUCell
 from nmt.rnn.cells.ind_rnn import IndRNNCell
@@ -17,6 +16,7 @@ from nmt.rnn.cells.multiplicative import MILSTMCell
 from nmt.rnn.cells.slstm import SLSTMCell
 from nmt.rnn.cells.sru import SRUCell
 from nmt.rnn.cells.ssru import SSRUCell
+from nmt.rnn.cells.wrapping.deep_transition import DeepTransitionGRUCell
 
 CELLS_BY_NAME: dict[str, Callable[[int, int], Cell]] = {
     "lstm": LSTMCell,

@@ -15,11 +15,12 @@ from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer
-from nmt.rnn.kernels import copies, update
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.memory import copies
+from nmt.rnn.kernels.model import update
+from nmt.rnn.kernels.threads.pool import run_parallel
 
 if TYPE_CHECKING:
-    from nmt.rnn.kernels.run_cpu import Executable
+    from nmt.rnn.kernels.loops.run_cpu import Executable
 
 
 class CPUDevice(Device):
@@ -38,7 +39,7 @@ class CPUDevice(Device):
         return numbers
 
     def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
-        from nmt.rnn.kernels.run_cpu import Executable
+        from nmt.rnn.kernels.loops.run_cpu import Executable
 
         return Executable(plan, dtype, packed)
 
@@ -46,7 +47,7 @@ class CPUDevice(Device):
         run_parallel(update.clear_all, _useful(threads, array), array.reshape(-1))
 
     def clear_ended(self, array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
-        from nmt.rnn.kernels.run_cpu import clear_ended
+        from nmt.rnn.kernels.loops.run_cpu import clear_ended
 
         clear_ended(array, lengths, threads)
 
@@ -107,8 +108,8 @@ class CPUDevice(Device):
         threads: int,
         divergence: float = 0.0,
     ) -> np.ndarray:
-        from nmt.rnn.kernels.output import output_loss
-        from nmt.rnn.kernels.packed_weights import packed_output
+        from nmt.rnn.kernels.model.output import output_loss
+        from nmt.rnn.kernels.products.packed_weights import packed_output
 
         packed = packed_output(layer, threads)
         back = packed_output(layer, threads, transposed=True) if gradients else None
@@ -119,8 +120,8 @@ class CPUDevice(Device):
     def row_losses(
         self, h: np.ndarray, layer: OutputLayer, targets: np.ndarray, threads: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        from nmt.rnn.kernels.output import row_losses
-        from nmt.rnn.kernels.packed_weights import packed_output
+        from nmt.rnn.kernels.model.output import row_losses
+        from nmt.rnn.kernels.products.packed_weights import packed_output
 
         return row_losses(h, packed_output(layer, threads), layer.weights[layer.bias], targets, threads)
 
@@ -133,8 +134,8 @@ class CPUDevice(Device):
         gradients: OutputGradients,
         threads: int,
     ) -> None:
-        from nmt.rnn.kernels.output import weighted_gradients
-        from nmt.rnn.kernels.packed_weights import packed_output
+        from nmt.rnn.kernels.model.output import weighted_gradients
+        from nmt.rnn.kernels.products.packed_weights import packed_output
 
         packed, back = packed_output(layer, threads), packed_output(layer, threads, transposed=True)
         into = gradients.h, gradients.matrix, gradients.bias
@@ -150,8 +151,8 @@ class CPUDevice(Device):
         threads: int,
         allocate: Allocate | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        from nmt.rnn.kernels.packed_weights import packed_output
-        from nmt.rnn.kernels.search import best_tokens
+        from nmt.rnn.kernels.products.packed_weights import packed_output
+        from nmt.rnn.kernels.search.best_tokens import best_tokens
 
         bias = layer.weights[layer.bias]
         return best_tokens(outputs, packed_output(layer, threads), bias, first, places, threads)
@@ -159,8 +160,8 @@ class CPUDevice(Device):
     def log_probs(
         self, outputs: np.ndarray, layer: OutputLayer, threads: int, allocate: Allocate | None = None
     ) -> np.ndarray:
-        from nmt.rnn.kernels.packed_weights import packed_output
-        from nmt.rnn.kernels.search import log_probs
+        from nmt.rnn.kernels.products.packed_weights import packed_output
+        from nmt.rnn.kernels.search.best_tokens import log_probs
 
         return log_probs(outputs, packed_output(layer, threads), layer.weights[layer.bias], threads)
 
@@ -173,21 +174,21 @@ class CPUDevice(Device):
         places: int,
         threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        from nmt.rnn.kernels.candidates import best_candidates
-        from nmt.rnn.kernels.packed_weights import packed_output
+        from nmt.rnn.kernels.products.packed_weights import packed_output
+        from nmt.rnn.kernels.search.candidates import best_candidates
 
         return best_candidates(outputs, packed_output(layer, threads), lists, first, places, threads)
 
     def candidate_log_probs(
         self, outputs: np.ndarray, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
     ) -> np.ndarray:
-        from nmt.rnn.kernels.candidates import candidate_log_probs
-        from nmt.rnn.kernels.packed_weights import packed_output
+        from nmt.rnn.kernels.products.packed_weights import packed_output
+        from nmt.rnn.kernels.search.candidates import candidate_log_probs
 
         return candidate_log_probs(outputs, packed_output(layer, threads), lists, vocab_size, threads)
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        from nmt.rnn.kernels.output import chunk_rows
+        from nmt.rnn.kernels.model.output import chunk_rows
 
         return chunk_rows(packed)
 

@@ -16,7 +16,7 @@ from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.features import shaped
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
-from nmt.rnn.kernels.runs import identity
+from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.plan_cache import Compiled

@@ -17,8 +17,8 @@ from nmt.rnn.arrays.aligned import LINE_BYTES
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, Product
 from nmt.rnn.device import Executable
-from nmt.rnn.kernels.products import packed_size
-from nmt.rnn.kernels.row_writer import weight_key
+from nmt.rnn.kernels.loops.row_writer import weight_key
+from nmt.rnn.kernels.products.product import packed_size
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
 

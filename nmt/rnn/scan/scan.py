@@ -17,7 +17,7 @@ from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
-from nmt.rnn.kernels import run_cpu
+from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.scan.backward_pass import BackwardPass, add_present
 from nmt.rnn.scan.drop_connect import connections, disconnected, joined
 from nmt.rnn.scan.forward_pass import ForwardPass

@@ -19,7 +19,7 @@ from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Device
 from nmt.rnn.devices import cpu
 from nmt.rnn.division import Division, split_rows
-from nmt.rnn.kernels.runs import identity
+from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.array_checks import ArrayChecks
 from nmt.rnn.scan.invariants import Invariants

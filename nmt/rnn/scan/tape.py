@@ -11,7 +11,7 @@ import numpy as np
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
-from nmt.rnn.kernels.run_cpu import Launch
+from nmt.rnn.kernels.loops.run_cpu import Launch
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.plan_cache import Compiled
 from nmt.rnn.scan.step_packing import Packing

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from nmt.errors import NMTError
-from nmt.files import write_bytes
 from nmt.rnn.arguments import whole_number
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
 from nmt.rnn.show.dot import drawn
 from nmt.rnn.show.loading import load_cell
 from nmt.rnn.show.report import Report
+from nmt.system.files import write_bytes
 
 _NARROWEST, _WIDEST = 60, 200
 _DTYPES = ("float32", "float64", "bfloat16", "int8")

@@ -1,7 +1,7 @@
 """What a plan computes where, as a list to read: one `Work` for each product and each piece of row work.
 
 A program names only what reaches memory; what is computed in registers on the way there is found as the emitters find
-it (`kernels/row_writer.py`).
+it (`kernels/loops/row_writer.py`).
 """
 
 from __future__ import annotations

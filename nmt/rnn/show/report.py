@@ -62,7 +62,7 @@ class Report:
 
     def source(self) -> str:
         """The generated source of both directions. The only part that needs Numba."""
-        from nmt.rnn.kernels.emit_cpu import emit
+        from nmt.rnn.kernels.loops.emit_cpu import emit
 
         parts = []
         for label, plan in (("once per sequence, ", self.constant), ("", self.plan)):

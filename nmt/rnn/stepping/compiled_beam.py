@@ -17,20 +17,20 @@ from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.device import CandidateLists, OutputLayer
-from nmt.rnn.kernels.ahead import offer
-from nmt.rnn.kernels.barrier import FLAT_BARRIER_THREADS, GROUPS_WORD
-from nmt.rnn.kernels.beam_loop import search_task
-from nmt.rnn.kernels.beam_table import DONE, PARTS, RUNS, SEARCH, STEP_PART, TIMES, WANTS_WIDTH
-from nmt.rnn.kernels.candidates import BestCandidates
-from nmt.rnn.kernels.embedding import embedding_table, embedding_task
-from nmt.rnn.kernels.output_task import OutputTask
-from nmt.rnn.kernels.packed_weights import packed_output
-from nmt.rnn.kernels.pool import run_team
-from nmt.rnn.kernels.search import BestTokens, best_task
-from nmt.rnn.kernels.search_rules import tokens_wanted
-from nmt.rnn.kernels.table_layout import NamedTable
-from nmt.rnn.kernels.tables import divisions
-from nmt.rnn.kernels.team import GroupCounters, address_of
+from nmt.rnn.kernels.loops.loop_tables import divisions
+from nmt.rnn.kernels.machine_code.ahead import offer
+from nmt.rnn.kernels.memory.table_layout import NamedTable
+from nmt.rnn.kernels.model.embedding import embedding_table, embedding_task
+from nmt.rnn.kernels.products.packed_weights import packed_output
+from nmt.rnn.kernels.search.beam_loop import search_task
+from nmt.rnn.kernels.search.beam_table import DONE, PARTS, RUNS, SEARCH, STEP_PART, TIMES, WANTS_WIDTH
+from nmt.rnn.kernels.search.best_tokens import BestTokens, best_task
+from nmt.rnn.kernels.search.candidates import BestCandidates
+from nmt.rnn.kernels.search.output_task import OutputTask
+from nmt.rnn.kernels.search.search_rules import tokens_wanted
+from nmt.rnn.kernels.threads.barrier import FLAT_BARRIER_THREADS, GROUPS_WORD
+from nmt.rnn.kernels.threads.pool import run_team
+from nmt.rnn.kernels.threads.team import GroupCounters, address_of
 from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.rnn.stepping.prepared_step import Call, Calls, StepInputs

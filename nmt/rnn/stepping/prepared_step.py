@@ -19,10 +19,10 @@ from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.compiler.program import Place
 from nmt.rnn.division import single_steps
-from nmt.rnn.kernels.run_cpu import Executable
-from nmt.rnn.kernels.runs import identity
-from nmt.rnn.kernels.tables import Table
-from nmt.rnn.kernels.team import TaskSequence
+from nmt.rnn.kernels.loops.loop_tables import Table
+from nmt.rnn.kernels.loops.run_cpu import Executable
+from nmt.rnn.kernels.memory.runs import identity
+from nmt.rnn.kernels.threads.team import TaskSequence
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan

@@ -15,8 +15,8 @@ from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import axes_of
 from nmt.rnn.device import Executable
 from nmt.rnn.division import single_steps
-from nmt.rnn.kernels import run_cpu
-from nmt.rnn.kernels.runs import identity
+from nmt.rnn.kernels.loops import run_cpu
+from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.compiled_step import compile_step

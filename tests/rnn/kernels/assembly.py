@@ -4,7 +4,7 @@ from unittest import mock
 
 from llvmlite import binding
 
-from nmt.rnn.kernels import machine_code
+from nmt.rnn.kernels.machine_code import objects as machine_code
 
 
 def assembly_of(native):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nmt.rnn.kernels import products
+from nmt.rnn.kernels.products import product as products
 
 
 def assert_same_bits_in_any_company(A, packed):

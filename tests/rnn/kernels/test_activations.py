@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels import activations
-from nmt.rnn.kernels.jit import kernel
+from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.machine_code.jit import kernel
 from tests.rnn.kernels.assembly import assembly_of
 
 NAMES = ("exp", "log", "sigmoid", "tanh", "relu", "softplus", "sqrt")
@@ -112,7 +112,7 @@ def test_log_of_zero_and_of_subnormal_numbers():
 
 
 def test_a_loop_over_float32_becomes_vector_code():
-    from nmt.rnn.kernels.features import TARGET
+    from nmt.rnn.kernels.machine_code.features import TARGET
 
     if TARGET.lanes != 16:  # AVX-512, with bfloat16 instructions or without
         pytest.skip("knows the register names of one target only")

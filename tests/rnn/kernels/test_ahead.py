@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels import ahead, products
-from nmt.rnn.kernels.store import Store
+from nmt.rnn.kernels.machine_code import ahead
+from nmt.rnn.kernels.machine_code.store import Store
+from nmt.rnn.kernels.products import product as products
 
 ROOT = Path(__file__).resolve().parents[3]
 F4 = np.dtype("f4")
@@ -18,8 +19,8 @@ F4 = np.dtype("f4")
 BEGIN = """
 import time
 import numpy as np
-from nmt.rnn.kernels import ahead, compiling, update
-from nmt.rnn.kernels.products import _product_task
+from nmt.rnn.kernels.machine_code import ahead, compiling, update
+from nmt.rnn.kernels.products.product import _product_task
 F4, compiled = np.dtype("f4"), []
 compile_it = compiling.compile_native
 compiling.compile_native = lambda native: (compiled.append(native.function.__name__), compile_it(native))[1]

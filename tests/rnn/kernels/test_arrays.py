@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.arrays import array_at, clear, release, scratch
-from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.moves import address
+from nmt.rnn.kernels.machine_code.jit import kernel
+from nmt.rnn.kernels.memory.arrays import array_at, clear, release, scratch
+from nmt.rnn.kernels.memory.moves import address
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COUNTING = """
 import ctypes
 import numpy as np
-from nmt.rnn.kernels import arrays, machine_code
+from nmt.rnn.kernels.memory import arrays, machine_code
 system = ctypes.CDLL(None)
 system.aligned_alloc.restype, system.aligned_alloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2
 system.free.restype, system.free.argtypes = None, [ctypes.c_void_p]
@@ -47,9 +47,9 @@ def normal(*shape, dtype="f4"):
 """
 
 PRODUCTS = """
-from nmt.rnn.kernels import products
-from nmt.rnn.kernels.output import output_loss
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.model.output import output_loss
+from nmt.rnn.kernels.threads.pool import run_parallel
 from nmt.rnn.arrays.quantised import quantise
 K, N = 33, 70
 for kind in ("f4", "f8", "u4", "i4"):
@@ -79,7 +79,7 @@ for kind in ("f4", "f8", "u4", "i4"):
 
 SEARCH = """
 from nmt.rnn.device import CandidateLists
-from nmt.rnn.kernels import candidates, choose, products, search
+from nmt.rnn.kernels.search import candidates, choose, products, search
 H, V = 20, 700
 for number in ("f4", "f8"):
     W, bias = normal(H, V, dtype=number), normal(V, dtype=number)

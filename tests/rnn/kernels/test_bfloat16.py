@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels import bfloat16, products
-from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import kernel
+from nmt.rnn.kernels.products import bfloat16
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.threads.pool import run_parallel
 from tests.rnn.kernels.company import assert_same_bits_in_any_company
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -216,7 +217,8 @@ def test_every_target_without_a_matrix_unit_gives_the_same_bits(name):
 def _results_of(name):
     """Of a process for this target: what `results` says."""
     code = (
-        "from nmt.rnn.kernels.features import TARGET; from tests.rnn.kernels.test_bfloat16 import results; "
+        "from nmt.rnn.kernels.machine_code.features import TARGET; "
+        "from tests.rnn.kernels.test_bfloat16 import results; "
         "print(TARGET.name, results(2))"
     )
     environment = {**os.environ, "NMT_CPU": name, "PYTHONPATH": str(ROOT)}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.choose import draw_tokens, top_tokens
-from nmt.rnn.kernels.search import best_tokens, log_probs
+from nmt.rnn.kernels.search.best_tokens import best_tokens, log_probs
+from nmt.rnn.kernels.search.choose import draw_tokens, top_tokens
 from tests.rnn.kernels.test_search import packed
 
 

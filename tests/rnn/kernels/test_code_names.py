@@ -13,24 +13,20 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from nmt.rnn.kernels import (
-    beam_loop,
-    candidates,
-    code_names,
-    embedding,
-    features,
-    packing,
-    products,
-    search,
-    team,
-    workers,
-)
-from nmt.rnn.kernels.generated import generated_loop
-from nmt.rnn.kernels.jit import inner_kernel, kernel
-from nmt.rnn.kernels.native import _BY_SYMBOL, Jitted
+from nmt.rnn.kernels.machine_code import code_names, features
+from nmt.rnn.kernels.machine_code.generated import generated_loop
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
+from nmt.rnn.kernels.machine_code.native import _BY_SYMBOL, Jitted
+from nmt.rnn.kernels.model import embedding
+from nmt.rnn.kernels.products import packing
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.search import beam_loop, candidates
+from nmt.rnn.kernels.search import best_tokens as search
+from nmt.rnn.kernels.threads import team, workers
 
 ROOT = Path(__file__).resolve().parents[3]
-KERNELS = Path(features.__file__).parent
+KERNELS = Path(features.__file__).parents[1]
+SOURCES = [path.relative_to(KERNELS) for path in KERNELS.rglob("*.py") if "cuda" not in path.parts]
 F4, F8, PAIRS = np.dtype("f4"), np.dtype("f8"), np.dtype("u4")
 
 
@@ -72,11 +68,11 @@ def natives():
     return [*made, *_BY_SYMBOL.values()]
 
 
-@pytest.mark.parametrize("path", sorted(KERNELS.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(SOURCES), ids=str)
 def test_a_change_in_any_file_gives_other_names(path, tmp_path, monkeypatch):
     copied = shutil.copytree(KERNELS, tmp_path / "kernels")
     assert features.fingerprint(copied) == features.FINGERPRINT
-    changed = copied / path.name
+    changed = copied / path
     changed.write_text(changed.read_text() + "\n")
     before = names_of(closing_over(1))
     monkeypatch.setattr(code_names, "FINGERPRINT", features.fingerprint(copied))
@@ -174,7 +170,7 @@ def test_a_change_in_generated_code_gives_another_name():
 
 
 HELPER = """
-from nmt.rnn.kernels.jit import inner_kernel
+from nmt.rnn.kernels.machine_code.jit import inner_kernel
 NUMBER = {number}
 def plain(x):
     return x * {plain}
@@ -232,7 +228,7 @@ def test_nothing_is_kept_once_a_file_has_changed(monkeypatch, tmp_path):
     """What is compiled then may be made of the files before or after."""
     assert code_names.sources_are_unchanged()
     copied = shutil.copytree(KERNELS, tmp_path / "kernels")
-    (copied / "jit.py").write_text("")
+    (copied / "machine_code" / "jit.py").write_text("")
     monkeypatch.setattr(code_names, "fingerprint", lambda: features.fingerprint(copied))
     assert not code_names.sources_are_unchanged()
 

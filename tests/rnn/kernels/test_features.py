@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.rnn.kernels import features
-from nmt.rnn.kernels.features import TARGET
+from nmt.rnn.kernels.machine_code import features
+from nmt.rnn.kernels.machine_code.features import TARGET
 
 ROOT = Path(__file__).resolve().parents[3]
 # What each forced target has to get right in a process of its own: the choice is made once, at
@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[3]
 CHECK = """
 import sys
 import numpy as np
-from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels import activations, products
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import kernel
+from nmt.rnn.kernels.loops import activations, products
 rng = np.random.default_rng(0)
 A, W, B = (rng.standard_normal(s).astype("f4") for s in ((37, 45), (45, 70), (37, 70)))
 packed = np.empty(products.packed_size(45, 70, "f4"), "f4")
@@ -68,7 +68,7 @@ def test_a_forced_target_computes_the_same_with_smaller_vectors(name):
 def test_an_unknown_target_is_refused_in_one_line():
     code = (
         "from nmt.errors import DeviceError\n"
-        "try:\n    import nmt.rnn.kernels.features\n"
+        "try:\n    import nmt.rnn.kernels.machine_code.features\n"
         "except DeviceError as error:\n    print(error)"
     )
     assert _run("sse9", code).stdout == (
@@ -94,5 +94,5 @@ def test_a_system_that_refuses_the_matrix_unit_is_believed(monkeypatch, answer):
 
 
 def test_the_features_are_known_without_numba():
-    code = "import sys, nmt.rnn.kernels.features, nmt.rnn.cores\nprint('numba' in sys.modules)"
+    code = "import sys, nmt.rnn.kernels.machine_code.features, nmt.rnn.cores\nprint('numba' in sys.modules)"
     assert _run("", code).stdout == "False\n"

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from nmt.rnn.arrays.quantised import quantise
-from nmt.rnn.kernels import int8, products
-from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import kernel
+from nmt.rnn.kernels.products import int8
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.threads.pool import run_parallel
 from tests.rnn.kernels.company import assert_same_bits_in_any_company
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -248,11 +249,12 @@ def test_every_target_gives_the_same_bits(name, sums, tmp_path):
     if lanes > TARGET.lanes or (sums == "vnni" and TARGET.byte_sums != "vnni"):
         pytest.skip(f"this machine has no {name}")
     code = (
-        "from dataclasses import replace; from nmt.rnn.kernels import features; "
+        "from dataclasses import replace; from nmt.rnn.kernels.machine_code import features; "
         f"features.TARGET = replace(features.TARGET, byte_sums={sums!r}); "
         "from tests.rnn.kernels.test_int8 import results; print(features.TARGET.name, results(2))"
         if sums == "bytes"
-        else "from nmt.rnn.kernels.features import TARGET; from tests.rnn.kernels.test_int8 import results; "
+        else "from nmt.rnn.kernels.machine_code.features import TARGET; "
+        "from tests.rnn.kernels.test_int8 import results; "
         f"assert TARGET.byte_sums == {sums!r}; print(TARGET.name, results(2))"
     )
     environment = {**os.environ, "NMT_CPU": name, "PYTHONPATH": str(ROOT)}

@@ -5,9 +5,11 @@ import pytest
 from numba.core import event
 from numba.core.errors import NumbaRuntimeError, TypingError
 
-from nmt.rnn.kernels import candidates, packing, search
-from nmt.rnn.kernels.compiling import compile_native, dispatcher
-from nmt.rnn.kernels.jit import inner_kernel, kernel, numba_types
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel, numba_types
+from nmt.rnn.kernels.memory.compiling import compile_native, dispatcher
+from nmt.rnn.kernels.products import packing
+from nmt.rnn.kernels.search import best_tokens as search
+from nmt.rnn.kernels.search import candidates
 
 I8, VECTOR, MATRIX = "int64", "float32 1", "float32 2"
 

@@ -5,8 +5,8 @@ import struct
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.machine_code.jit import kernel
+from nmt.rnn.kernels.threads.pool import run_parallel
 
 
 @kernel

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from nmt.rnn import LSTMCell
-from nmt.rnn.kernels import activations
-from nmt.rnn.kernels.barrier import COUNTER_WORDS
-from nmt.rnn.kernels.emit_cpu import emit
-from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.generated import generated_loop
-from nmt.rnn.kernels.kernel import address_of
-from nmt.rnn.kernels.loop_code import module_of
+from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.loops.emit_cpu import emit
+from nmt.rnn.kernels.loops.loop_code import module_of
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.generated import generated_loop
+from nmt.rnn.kernels.machine_code.kernel import address_of
+from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.show.report import Report
 from tests.rnn.kernels.assembly import assembly_of
 

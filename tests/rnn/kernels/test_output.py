@@ -7,10 +7,10 @@ from nmt.errors import ShapeError
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.device import OutputGradients, OutputLayer
 from nmt.rnn.devices import cpu
-from nmt.rnn.kernels import products
-from nmt.rnn.kernels.cuda.divergence import add_divergence
-from nmt.rnn.kernels.output import chunk_rows, output_loss
-from nmt.rnn.kernels.packed_weights import packed_weight
+from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
+from nmt.rnn.kernels.model.output import chunk_rows, output_loss
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.products.packed_weights import packed_weight
 from tests.oracle import compare
 from tests.rnn.kernels.test_bfloat16 import rounded
 

@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels import pool
-from nmt.rnn.kernels.pool import run_parallel, run_team
-from nmt.rnn.kernels.team import address_of, task_table
+from nmt.rnn.kernels.threads import pool
+from nmt.rnn.kernels.threads.pool import run_parallel, run_team
+from nmt.rnn.kernels.threads.team import address_of, task_table
 from tests.callers import switching_often
 from tests.rnn.kernels.test_team import relay
 
@@ -148,7 +148,7 @@ def test_an_interruption_waits_for_whoever_is_at_work():
     """Ctrl-C while a worker writes: the caller goes on when nobody writes any more, and the next call is right."""
     code = """
 import os, signal, threading, time
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.threads.pool import run_parallel
 at_work = []
 def work(part, parts):
     at_work.append(part)
@@ -177,7 +177,7 @@ for _ in range(20):
 def test_a_process_ends_while_a_daemon_is_at_work():
     code = """
 import threading
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.threads.pool import run_parallel
 there = threading.Event()
 def work(part, parts):
     there.set()

@@ -4,10 +4,10 @@ sizes."""
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels import products
-from nmt.rnn.kernels.features import TARGET
-from nmt.rnn.kernels.jit import kernel
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import kernel
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.threads.pool import run_parallel
 
 # Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
 EPSILON = {"f4": 3e-6, "f8": 5e-15}

@@ -7,7 +7,8 @@ from nmt.rnn import AttentionCell, LayerNormLSTMCell
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.devices import cpu
-from nmt.rnn.kernels import generated, loop_code
+from nmt.rnn.kernels.loops import loop_code
+from nmt.rnn.kernels.machine_code import generated
 from nmt.rnn.scan import plan_cache as engine
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases

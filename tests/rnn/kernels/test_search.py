@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.packing import pack, packed_size
-from nmt.rnn.kernels.search import best_continuations, best_tokens
+from nmt.rnn.kernels.products.packing import pack, packed_size
+from nmt.rnn.kernels.search.best_tokens import best_continuations, best_tokens
 
 
 def packed(W):

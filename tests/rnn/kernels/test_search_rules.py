@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from nmt.decode.penalty import best_possible, final_scores, length_divisor, nth_best
-from nmt.rnn.kernels import search_rules
-from nmt.rnn.kernels.jit import exact_kernel, inlined, kernel
+from nmt.decode.rules.penalty import best_possible, final_scores, length_divisor, nth_best
+from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, kernel
+from nmt.rnn.kernels.search import search_rules
 
 PENALTIES = ("none", "average", 0.0, 0.6, 1.0, 3.0)
 REWARDS = (0.0, 0.4, -0.3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn.division import Sharing, split_rows
-from nmt.rnn.kernels.tables import divisions
+from nmt.rnn.kernels.loops.loop_tables import divisions
 
 
 @pytest.mark.parametrize("division", [None, "rows", "units"])

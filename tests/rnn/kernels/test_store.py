@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.rnn.kernels import store as stores
-from nmt.rnn.kernels.store import Record, Store
+from nmt.rnn.kernels.machine_code import store as stores
+from nmt.rnn.kernels.machine_code.store import Record, Store
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = Record({"entry": "f", "symbols": ["nmt_g", "exp"]}, bytes(range(256)) * 3)
@@ -21,7 +21,7 @@ AS_ROOT = os.name == "posix" and os.geteuid() == 0
 WORK = """
 import hashlib, sys
 import numpy as np
-from nmt.rnn.kernels import products
+from nmt.rnn.kernels.products import product as products
 rng = np.random.default_rng(0)
 A, W = rng.standard_normal((37, 45)).astype("f4"), rng.standard_normal((45, 70)).astype("f4")
 packed, C = np.empty(products.packed_size(45, 70, "f4"), "f4"), np.empty((37, 70), "f4")

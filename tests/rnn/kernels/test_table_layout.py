@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from nmt.rnn.kernels.jit import inner_kernel, task
-from nmt.rnn.kernels.pool import run_team
-from nmt.rnn.kernels.table_layout import NamedTable, TableLayout, arrays, constants, group, numbers, reals
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
+from nmt.rnn.kernels.memory.table_layout import NamedTable, TableLayout, arrays, constants, group, numbers, reals
+from nmt.rnn.kernels.threads.pool import run_team
 
 LAYOUT = TableLayout(
     "example",

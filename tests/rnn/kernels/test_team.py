@@ -8,12 +8,13 @@ import time
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.arrays import array_at
-from nmt.rnn.kernels.barrier import COUNTER_WORDS, barrier_wait
-from nmt.rnn.kernels.jit import task
-from nmt.rnn.kernels.memory import number_in
-from nmt.rnn.kernels.pool import run_team
-from nmt.rnn.kernels.team import TaskSequence, address_of, given_array, task_table
+from nmt.rnn.kernels.machine_code.jit import task
+from nmt.rnn.kernels.memory.alias_scopes import number_in
+from nmt.rnn.kernels.memory.arrays import array_at
+from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
+from nmt.rnn.kernels.threads.barrier import barrier_wait
+from nmt.rnn.kernels.threads.pool import run_team
+from nmt.rnn.kernels.threads.team import TaskSequence, address_of, given_array, task_table
 
 
 def _relay(part, parts, table):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels import update
-from nmt.rnn.kernels.pool import run_parallel
+from nmt.rnn.kernels.model import update
+from nmt.rnn.kernels.threads.pool import run_parallel
 
 SIZES = [1, 63, 64, 65, 1000]
 RELATIVE = {"f4": 1e-5, "f8": 1e-12}

@@ -10,9 +10,10 @@ import numpy as np
 
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Array
-from nmt.rnn.kernels.cuda import row_kernels, tuning
+from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
-from nmt.rnn.kernels.cuda.kernel import Runtime
+from nmt.rnn.kernels.cuda.machine_code.kernel import Runtime
+from nmt.rnn.kernels.cuda.rows import row_kernels
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 from nmt.rnn.profile import Clock
 

@@ -13,10 +13,13 @@ from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.device import OutputGradients, OutputLayer
-from nmt.rnn.kernels.cuda import best, choose, ensemble, optimizer, output, rows, search
-from nmt.rnn.kernels.cuda.divergence import add_divergence
+from nmt.rnn.kernels.cuda import optimizer, output
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
+from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
 from nmt.rnn.kernels.cuda.matrices import Matrices
+from nmt.rnn.kernels.cuda.rows import rows
+from nmt.rnn.kernels.cuda.search import beam_step as search
+from nmt.rnn.kernels.cuda.search import best, choose, ensemble
 
 
 class ModelOperations(GPUBase):

@@ -9,9 +9,10 @@ import numpy as np
 
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import Array
-from nmt.rnn.kernels.cuda import row_kernels, tuning
+from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
-from nmt.rnn.kernels.row_writer import Weight
+from nmt.rnn.kernels.cuda.rows import row_kernels
+from nmt.rnn.kernels.loops.row_writer import Weight
 
 BITS = np.dtype(np.uint32)
 BFLOAT16 = np.dtype(np.uint16)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int64
 
-from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_sum, registers_for, row_threads
-from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
-from nmt.rnn.kernels.cuda.rows import NUMBERS, blocks_for
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime
+from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, registers_for, row_threads
+from nmt.rnn.kernels.cuda.rows.rows import NUMBERS, blocks_for
 
 _PARTS = 256
 """Blocks, and partial sums, of one array's norm."""

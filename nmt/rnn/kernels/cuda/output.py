@@ -11,10 +11,10 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from nmt.rnn.device import OutputGradients, OutputLayer
-from nmt.rnn.kernels.cuda.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
-from nmt.rnn.kernels.cuda.kernel import Kernel
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
-from nmt.rnn.kernels.cuda.rows import NUMBERS
+from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
+from nmt.rnn.kernels.cuda.rows.rows import NUMBERS
 
 CHUNK_BYTES = 256 << 20
 """Of logits that exist at a time."""

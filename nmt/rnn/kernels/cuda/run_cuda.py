@@ -22,7 +22,7 @@ from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
-from nmt.rnn.kernels.row_writer import weight_key
+from nmt.rnn.kernels.loops.row_writer import weight_key
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Block, Rows, shape_of_step
 

@@ -23,7 +23,7 @@ from nmt.rnn.graph import topological
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
-from nmt.rnn.kernels.runs import identity
+from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.rows import Rows
 
 Arrays = dict[str, Array]

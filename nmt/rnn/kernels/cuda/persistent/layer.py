@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nmt.rnn.kernels.cuda.kernel import Kernel, Runtime
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
 from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_kernel

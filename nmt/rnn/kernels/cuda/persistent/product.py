@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from numba import cuda, float32, int32, types, uint16, uint32, uint64
 
-from nmt.rnn.kernels.cuda import ptx
-from nmt.rnn.kernels.cuda.kernel import device_function
+from nmt.rnn.kernels.cuda.machine_code import ptx
+from nmt.rnn.kernels.cuda.machine_code.kernel import device_function
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile
 
 __all__ = ["Product", "make_product", "state_type"]

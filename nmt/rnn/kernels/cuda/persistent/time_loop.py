@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from numba import cuda, float32, int32, uint32, uint64
 
-from nmt.rnn.kernels.cuda import ptx
-from nmt.rnn.kernels.cuda.kernel import Kernel, device_function
+from nmt.rnn.kernels.cuda.machine_code import ptx
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, device_function
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS, cell_steps
 from nmt.rnn.kernels.cuda.persistent.product import FLOATS, LENGTHS, NUMBER, WORDS, make_product, state_type
 from nmt.rnn.kernels.cuda.persistent.tiles import Capability, Tile, example_tiles

@@ -1,0 +1,62 @@
+"""nmt-average: one model from several checkpoints of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nmt.cli.options.command import Command, version_option
+from nmt.cli.options.path_types import InputPath, NewFolder
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option(
+    "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the averaged model."
+)
+@click.option("--last", type=click.IntRange(min=1), help="Average so many of the newest checkpoints.")
+@click.option("--best", type=click.IntRange(min=1), help="Average so many of the best checkpoints.")
+@click.option(
+    "--checkpoint",
+    "files",
+    type=InputPath(),
+    metavar="NAME",
+    multiple=True,
+    show_default="none",
+    help="Average this one, best-600 or a file; may be repeated.",
+)
+@version_option()
+def average(model_dir: str, output: str, last: int | None, best: int | None, files: tuple[str, ...]) -> None:
+    """Average checkpoints of MODEL_DIR into a model folder of its own, which translates like any other.
+
+    The checkpoints are those that training.keep_last_ckpts or training.keep_best_ckpts left there, by number, by name,
+    or files from elsewhere.
+    The mean of the last of a run often translates better than any of them.
+
+    \b
+    Examples:
+        nmt-average runs/de-en --last 5 -o runs/de-en-averaged
+        nmt-average runs/de-en --checkpoint best-600 --checkpoint best-800 -o runs/two
+    """
+    if sum(given is not None for given in (last, best)) + bool(files) != 1:
+        raise click.UsageError("Give one of --last, --best and --checkpoint.")
+    from nmt.cli.lines.streams import tell
+    from nmt.storage.model_folder import find_checkpoint
+    from nmt.train.checkpoints.average import best_checkpoints, newest_checkpoints, save_average
+
+    folder = Path(model_dir)
+    if last is not None:
+        paths = newest_checkpoints(folder, last)
+    elif best is not None:
+        paths = best_checkpoints(folder, best)
+    else:
+        paths = [Path(name) if Path(name).is_file() else find_checkpoint(folder, name) for name in files]
+    save_average(folder, paths, Path(output))
+    tell(f"{output}: the mean of {', '.join(path.name for path in paths)}")
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.average()

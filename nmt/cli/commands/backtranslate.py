@@ -1,0 +1,151 @@
+"""nmt-backtranslate: text of one language and a model to pairs to train another model on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nmt.cli.options.command import Command, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.options.path_types import InputPath, OutputPrefix
+
+_PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "checkpoint", "sampling_topk")
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", type=InputPath())
+@click.argument("text", metavar="TEXT", type=InputPath())
+@click.option(
+    "-o",
+    "--output",
+    "prefix",
+    type=OutputPrefix(),
+    metavar="PREFIX",
+    required=True,
+    help="Prefix of the two files to write.",
+)
+@click.option(
+    "--tag", metavar="WORD", default="<bt>", help="What the lines for the config name as the tag of these pairs."
+)
+@click.option("--sampling", is_flag=True, help="Draw translations instead of searching for the best.")
+@click.option("--sampling-topk", type=click.IntRange(min=0), metavar="N", help="Draw among the N likeliest subwords.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Start of the numbers that are drawn.")
+@click.option("--beam-size", type=click.IntRange(min=1), metavar="N", show_default="as the model's config")
+@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", show_default="as the model's config")
+@click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint of the model.")
+@threads_option()
+@device_option()
+@compute_dtype_option()
+@version_option()
+def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: Any) -> None:
+    """Translate TEXT by the model in MODEL_DIR into pairs to train on: PREFIX.SRC and PREFIX.TGT, named by the model's
+    languages.
+
+    Back-translation (Sennrich et al. 2016): TEXT is of the language that is to be learned, and the model translates out
+    of it; its translations become sources. Distillation (Kim and Rush 2016): TEXT is the source of a training text, and
+    the model is a larger one of the same direction; its translations become targets.
+
+    The same command goes on where it stopped. The file with the copy of TEXT appears last: while it is missing, no
+    training takes the pairs for whole. Standard output gets the number of pairs, standard error the lines for a config.
+
+    \b
+    Examples:
+        nmt-backtranslate runs/en-de mono.en.zst -o data/back
+        nmt-backtranslate runs/large-de-en data/train.de -o data/distilled --beam-size 1
+    """
+    from nmt.cli.lines.streams import check_apart, say, tell
+    from nmt.errors import DataError
+    from nmt.storage.saved_model import load_saved_model
+    from nmt.system.paths import exists
+
+    data = load_saved_model(Path(model_dir), options["checkpoint"], task="translation").config.data
+    copy, made = Path(f"{prefix}.{data.src.lang}"), Path(f"{prefix}.{data.tgt.lang}")
+    check_apart({"-o": str(made)}, {"TEXT": text})
+    _check_output(prefix, made)
+    if text.removesuffix(".gz").removesuffix(".zst").endswith(f".{data.tgt.lang}"):
+        tell(
+            f"warning: {text}: TEXT must be {data.src.lang}, which the model translates from, and by its name this is "
+            f"{data.tgt.lang}"
+        )
+    if exists(copy) and not _same_lines(copy, text):
+        raise DataError(f"{copy}: must be new or hold the lines of {text}, got another file; choose another PREFIX")
+    _translate(model_dir, text, made, options)
+    count = _copy(text, copy, made)
+    say(f"pairs\t{count}\t{copy}\t{made}")
+    tell(f"data.train:\n  - path: {prefix}\n    tag: {tag}")
+
+
+def _check_output(prefix: str, made: Path) -> None:
+    """Raise DataError where the pairs cannot go to that place."""
+    from nmt.cli.lines.resume import RECORD_SUFFIX
+    from nmt.errors import DataError
+
+    if prefix.endswith(("/", ".")) or not prefix or Path(prefix).is_dir():
+        raise DataError(f"-o: must be the beginning of two names, such as data/back, got {prefix!r}; add a name")
+    record = Path(f"{made}{RECORD_SUFFIX}")
+    if made.is_file() and made.stat().st_size and not record.exists():
+        raise DataError(
+            f"{made}: must be new, or what this command began, got a file without its record {record.name}; move it "
+            "away, or name another PREFIX"
+        )
+
+
+def _same_lines(copy: Path, text: str) -> bool:
+    """Return whether a file holds the lines of a text, no more and no fewer."""
+    from itertools import zip_longest
+
+    from nmt.system.lines import read_lines
+
+    return all(one == other for one, other in zip_longest(read_lines(copy), read_lines(text)))
+
+
+def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -> None:
+    """Run nmt-translate, which knows how to go on."""
+    from nmt.cli.commands.translate import translate
+
+    words = [model_dir, text, "-o", str(made), "--resume"]
+    words += ["--sampling"] if options["sampling"] else []
+    words += [] if options["seed"] is None else ["--seed", str(options["seed"])]
+    for name in _PASSED:
+        if options[name] is not None:
+            words += [f"--{name.replace('_', '-')}", str(options[name])]
+    if code := translate.main(words, standalone_mode=False, prog_name="nmt-backtranslate"):
+        raise click.exceptions.Exit(code)
+
+
+def _copy(text: str, copy: Path, made: Path) -> int:
+    """Write the lines of the text beside their translations, unless it lies there itself; returns how many there are.
+
+    Raises DataError where there are not as many translations.
+    """
+    from nmt.cli.lines.streams import write_errors
+    from nmt.system.files import replacing
+    from nmt.system.lines import read_lines, text_file
+
+    found = sum(1 for _ in read_lines(made))
+    count = 0
+    if copy.exists() and text_file(text).samefile(copy):
+        count = sum(1 for _ in read_lines(text))
+    else:
+        with write_errors(str(copy)), replacing(copy, sync=True) as temporary, temporary.open("wb") as file:
+            for line in read_lines(text):
+                file.write(line.encode() + b"\n")
+                count += 1
+            _check(count, found, text, made)
+    _check(count, found, text, made)
+    return count
+
+
+def _check(count: int, found: int, text: str, made: Path) -> None:
+    """Raise DataError where a text of so many lines has another number of translations."""
+    from nmt.errors import DataError
+
+    if count != found:
+        raise DataError(f"{made}: must have the {count} lines of {text}, got {found}; remove it and start anew")
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.backtranslate()

@@ -1,0 +1,64 @@
+"""nmt-bundle: a model folder as one file."""
+
+from __future__ import annotations
+
+import click
+
+from nmt.cli.options.command import Command, checkpoint_option, version_option
+from nmt.cli.options.path_types import InputPath, OutputPlace
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.argument("output", metavar="MODEL.nmt", type=OutputPlace())
+@checkpoint_option()
+@click.option(
+    "--card", is_flag=True, help="Also write MODEL.md, a page that says what the model is, as model hubs have it."
+)
+@version_option()
+def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> None:
+    """Write the model in MODEL_DIR as one file that translates: parameters, settings, subwords, the shortlist and
+    length statistics if there are any, and its scores on the validation text. A file that is there is not written over.
+
+    The file is a safetensors container: it holds no code, and any other program can read its arrays. Commands that take
+    a model folder take the file in its place; parameters are mapped into memory, so that loading is quick and
+    processes share them.
+
+    With --card a page of Markdown is written beside it: languages, task, scores and settings, for people and for model
+    hubs. Nothing is uploaded, and what the model cannot know, such as its licence, is left for you to add.
+
+    \b
+    Examples:
+        nmt-bundle runs/de-en de-en.nmt
+        nmt-bundle runs/de-en-int8 de-en.nmt --card
+    """
+    from nmt.cli.lines.streams import tell
+    from nmt.errors import CheckpointError
+    from nmt.storage.model_card import write_card
+    from nmt.storage.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
+    from nmt.system.paths import check_prefix, exists
+
+    path = check_prefix(output, "MODEL.nmt")
+    if path.suffix != BUNDLE_SUFFIX:
+        raise CheckpointError(f"{output}: must end in {BUNDLE_SUFFIX}, got another name; rename it")
+    page = path.with_suffix(".md")
+    for there in [path, *([page] if card else [])]:
+        if exists(there):
+            raise CheckpointError(
+                f"{there}: must be a new file, got one that is there; remove it, or choose another name"
+            )
+    saved = load_saved_model(model_dir, checkpoint)
+    save_bundle(path, saved)
+    parts = ["parameters", "subwords"]
+    parts += ["shortlist"] if saved.shortlist is not None else []
+    parts += ["lengths"] if saved.lengths is not None else []
+    tell(f"{output}: {path.stat().st_size:,} bytes: {', '.join(parts)}")
+    if card:
+        write_card(page, saved, path)
+        tell(f"{page}: its card; add a licence before you give the model away")
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.bundle()

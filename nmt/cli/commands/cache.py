@@ -1,0 +1,109 @@
+"""nmt-cache: the machine code that is kept for later processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from nmt.cli.options.command import Command, threads_option, version_option
+from nmt.cli.options.path_types import InputPath
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("work", type=click.Choice(["list", "clear", "fill"]), default="list")
+@click.argument("models", metavar="[MODEL_DIR]...", nargs=-1, type=InputPath())
+@threads_option()
+@version_option()
+def cache(work: str, models: tuple[str, ...], threads: int | None) -> None:
+    """Show, empty or fill the store of machine code.
+
+    What a model runs is compiled when it is first needed and kept for later processes, in NMT_CACHE_DIR or the user's
+    cache folder, under names of all that it is made of: nothing there is ever stale, and to remove it costs no more
+    than to compile it again. What nobody has read for a month goes by itself.
+
+    \b
+    list   what is there, a line each, and how much it is
+    clear  remove all of it
+    fill   compile beforehand what models run: those named, to translate with, or without a name what the usual
+           cells and types do in training and translation
+
+    \b
+    Examples:
+        nmt-cache
+        nmt-cache fill runs/de-en
+    """
+    from nmt.errors import NMTError
+    from nmt.rnn.kernels.machine_code.store import store
+    from nmt.system.paths import kind
+
+    kept = store()
+    if models and work != "fill":
+        raise NMTError(f"nmt-cache {work}: must have no model, got {models[0]}; only fill takes some")
+    if kept.folder is None:
+        raise NMTError(
+            "nmt-cache: there must be a folder for machine code, got none; set NMT_CACHE_DIR to one of yours"
+        )
+    wanted = os.environ.get("NMT_CACHE_DIR")
+    if wanted and Path(wanted) not in kept.folder.parents:
+        raise NMTError(
+            f"{wanted}: NMT_CACHE_DIR must be a folder that can be written, got {kind(Path(wanted))}; set another"
+        )
+    if work == "clear":
+        _clear(kept.folder)
+    elif work == "fill":
+        _fill(models, threads)
+    else:
+        _show()
+
+
+def _show() -> None:
+    from datetime import datetime
+
+    from nmt.cli.lines.streams import say, tell
+    from nmt.rnn.kernels.machine_code.features import TARGET
+    from nmt.rnn.kernels.machine_code.store import shipped, store
+
+    files = store().files()
+    for file in files:
+        say(f"{file.name}\t{file.size}\t{datetime.fromtimestamp(file.used).isoformat(' ', 'seconds')}")
+    tell(f"{store().folder}: {len(files)} functions, {sum(file.size for file in files):,} bytes, for {TARGET.name}")
+    if count := len(shipped().index):
+        tell(f"{shipped().path}: {count} functions that came with the package")
+
+
+def _clear(folder: Path) -> None:
+    from nmt.cli.lines.streams import tell
+    from nmt.rnn.kernels.machine_code.store import store
+
+    files = store().files()
+    store().clear()
+    left = len(store().files())
+    tell(f"{folder}: {len(files) - left} functions removed" + (f", {left} could not be" if left else ""))
+
+
+def _fill(models: tuple[str, ...], threads: int | None) -> None:
+    from functools import partial
+    from time import perf_counter
+
+    from nmt.cli.lines.streams import tell
+    from nmt.precompile.jobs import fill_for_model, run_job_aside, standard_jobs
+    from nmt.rnn.cores import default_threads
+
+    count = threads or default_threads()
+    work: list[tuple[str, Callable[[], None]]]
+    work = [(path, partial(fill_for_model, Path(path), count)) for path in models]
+    work = work or [(job.name, partial(run_job_aside, job, count)) for job in standard_jobs()]
+    begun = perf_counter()
+    for n, (name, compile_all) in enumerate(work, 1):
+        compile_all()
+        left = (perf_counter() - begun) / n * (len(work) - n)
+        tell(f"{n} of {len(work)}: {name}, {left:.0f} s left")
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.cache()

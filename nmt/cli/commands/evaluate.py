@@ -1,0 +1,253 @@
+"""nmt-evaluate: score translations, or translate and score, or compare two systems."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nmt.cli.options.command import Command, beam_options, running_options
+from nmt.cli.options.path_types import InputPath, OutputFile
+from nmt.cli.options.search_options import language_model_options, tell_needs
+from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
+
+if TYPE_CHECKING:
+    from nmt.config import SideConfig
+
+
+class MetricNames(click.ParamType):
+    """Names of metrics between commas."""
+
+    name = "NAME,NAME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Return the names, each once."""
+        names = tuple(dict.fromkeys(part.strip() for part in str(value).split(",")))
+        for name in names:
+            if name not in ALL_METRICS:
+                self.fail(f"{name!r} is none of {', '.join(ALL_METRICS)}.", param, ctx)
+        return names
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="[MODEL_DIR]", required=False, type=InputPath())
+@click.option(
+    "--src", type=InputPath(), metavar="FILE", help="Source text: to translate with MODEL_DIR, or to show beside --hyp."
+)
+@click.option("--hyp", type=InputPath(), metavar="FILE", help="Translations to score, instead of MODEL_DIR and --src.")
+@click.option(
+    "--compare",
+    type=InputPath(),
+    metavar="A B",
+    nargs=2,
+    help="Translations of two systems, tested against each other; or two files of --json, set beside each other.",
+)
+@click.option(
+    "--ref",
+    type=InputPath(),
+    metavar="FILE",
+    multiple=True,
+    help="What a person wrote, line by line; may be repeated.  [required]",
+)
+@click.option("--ref-separator", metavar="TEXT", help="What stands between several references in one line of --ref.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Also write the translations to this file.")
+@click.option("--lowercase", is_flag=True, help="Compare without regard to case.")
+@click.option(
+    "--tokenize",
+    type=click.Choice(list(TOKENIZERS)),
+    default="13a",
+    help="The words that BLEU counts.",
+)
+@click.option(
+    "--metric",
+    "metrics",
+    type=MetricNames(),
+    default=",".join(METRICS),
+    help="What to compute, between commas: bleu, chrf, chrf++, ter; where a line is a word, wer (lines that are "
+    "wrong), per (edits for 100 units), accuracy.",
+)
+@click.option("--confidence", is_flag=True, help="Also 95 % confidence intervals, by bootstrap over the lines.")
+@click.option("--buckets", is_flag=True, help="Also by length of the reference, and by frequency of words.")
+@click.option(
+    "--frequencies",
+    type=InputPath(),
+    metavar="FILE",
+    help="With --buckets: the text whose words are counted, not --ref.",
+)
+@click.option(
+    "--differences",
+    type=click.IntRange(min=0),
+    default=10,
+    help="With --compare: sentences to show, those that differ most in chrF.",
+)
+@click.option(
+    "--tsv",
+    type=OutputFile(),
+    metavar="FILE",
+    help="Also write source, translation, references as columns, for other metrics.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON instead of tables.")
+@click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
+@language_model_options()
+@beam_options()
+@running_options()
+def evaluate(
+    model_dir: str | None,
+    src: str | None,
+    hyp: str | None,
+    compare: tuple[str, str] | None,
+    ref: tuple[str, ...],
+    ref_separator: str | None,
+    **options: Any,
+) -> None:
+    """Score translations against references: BLEU, chrF and TER, with sacrebleu signatures.
+
+    Either MODEL_DIR and --src, which are translated first, or --hyp, or --compare. With a model,
+    references are cleaned and lower-cased as the model's config says, since it cannot write
+    otherwise; standard error says so. Files are UTF-8, plain or .gz, or - for standard input.
+
+    --compare tests whether B is better than A by paired bootstrap and by approximate
+    randomisation. Texts of which one is tokenised and another not are refused, and so are
+    scores of --json whose signatures differ.
+
+    \b
+    Examples:
+        nmt-evaluate runs/de-en --src test.de --ref test.en
+        nmt-evaluate --hyp output.en --ref test.en --metric bleu,chrf++ --confidence
+        nmt-evaluate --compare base.en better.en --ref test.en --buckets
+    """
+    from nmt.cli.lines.evaluation import Evaluation
+    from nmt.cli.lines.streams import check_apart, say
+    from nmt.storage.model_folder import model_files
+
+    _check_usage(model_dir, src, hyp, compare, ref, options)
+    if compare and not ref:
+        say(_beside(compare, options["as_json"]))
+        return
+    tell_needs()
+    given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
+    given |= {name: file for name, file in (("--src", src), ("--hyp", hyp)) if file is not None}
+    inputs: dict[str, str | list[Path]] = {
+        **given,
+        **{f"--ref {file}" if len(ref) > 1 else "--ref": file for file in ref},
+    }
+    if model_dir is not None:
+        inputs["a file of the model"] = model_files(Path(model_dir))
+    outputs = {name: options[key] for name, key in (("-o", "output"), ("--tsv", "tsv")) if options[key] is not None}
+    check_apart(outputs, inputs)
+    shown = Evaluation.reading(ref, ref_separator, src, options)
+    if model_dir is not None:
+        _check_counts(str(src), len(shown.sources), ref[0], len(shown.references[0]))
+        hypotheses = [_translate(model_dir, str(src), shown, options)]
+    else:
+        hypotheses = shown.read(compare or (str(hyp),))
+    say(shown.tell(hypotheses))
+
+
+def _check_usage(
+    model_dir: str | None,
+    src: str | None,
+    hyp: str | None,
+    compare: tuple[str, str] | None,
+    ref: tuple[str, ...],
+    options: dict[str, Any],
+) -> None:
+    """Raise click.UsageError where options do not go together."""
+    if compare and (hyp is not None or model_dir or options["output"] or options["tsv"]):
+        raise click.UsageError(
+            "Give either --compare, or --hyp, or MODEL_DIR and --src; -o and --tsv go without --compare."
+        )
+    if hyp is not None and (model_dir or options["output"]):
+        raise click.UsageError("Give either MODEL_DIR and --src (and -o), or --hyp.")
+    if compare is None and hyp is None and (model_dir is None or src is None):
+        raise click.UsageError("Give MODEL_DIR and --src to translate, or --hyp to score.")
+    if options["frequencies"] is not None and not options["buckets"]:
+        raise click.UsageError("--frequencies goes with --buckets.")
+    if not ref and not (compare and all(file.endswith(".json") for file in compare)):
+        raise click.UsageError("Missing option '--ref'.")
+
+
+def _beside(files: tuple[str, str], as_json: bool) -> str:
+    """The scores of two files of --json side by side. Raises DataError where they are none, or not computed alike."""
+    import json
+
+    from nmt.errors import DataError
+    from nmt.evaluate.compare import check_same_signatures
+    from nmt.system.files import explain, read_small
+
+    scores: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            scores.append({**json.loads(read_small(Path(file), 2**26))["metrics"]})
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            reason = explain(error) if isinstance(error, OSError) else "something else"
+            raise DataError(f"{file}: must be what nmt-evaluate --json wrote, got {reason}; write it again") from None
+    check_same_signatures(scores[0], scores[1], files)
+    if as_json:
+        return json.dumps({file: found for file, found in zip(files, scores, strict=True)}, indent=2)
+    lines = [f"{'metric':<8}{'A':>8}{'B':>8}{'B - A':>8}  signature"]
+    for name in scores[0]:
+        a, b = (found[name]["score"] for found in scores)
+        known = scores[0][name]
+        lines.append(f"{known['name']:<8}{a:>8.2f}{b:>8.2f}{b - a:>+8.2f}  {known['signature']}")
+    return "\n".join(lines)
+
+
+def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -> list[str]:
+    """Return the translations of the text `name`; the references become what the model was taught to write."""
+    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.streams import output_lines, tell, telling_notices
+    from nmt.data.corpora.corpus import clean_line
+    from nmt.inference.translator import Translator
+
+    loading = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells", "lm")}
+    translator = Translator.load(model_dir, **loading)
+    searching = {
+        name: options[name] for name in ("beam_size", "length_penalty", "batch_size", "shortlist", "lm_weight")
+    }
+    with contextlib.closing(Meter()) as meter:
+        found = translator.translate_nbest(shown.sources, n_best=1, on_batch=meter.add, **searching)
+    with telling_notices(name) as notices:
+        for number, translations in enumerate(found):
+            notices.add(number, translations[0].warnings)
+    hypotheses = [translations[0].text for translations in found]
+    if options["output"] is not None:
+        with output_lines(options["output"]) as writer:
+            for line in hypotheses:
+                writer.write(line)
+    side = translator.config.data.tgt
+    tell(_cleaning(side))
+    shown.references = [
+        [None if line is None else clean_line(line, side.lowercase, side.normalize) for line in text]
+        for text in shown.references
+    ]
+    return hypotheses
+
+
+def _cleaning(side: SideConfig) -> str:
+    """A line that says how references are cleaned before they are compared."""
+    done = ["with single spaces"]
+    if side.normalize in ("nfc", "nfkc"):
+        done.append(f"in Unicode form {side.normalize.upper()}")
+    if side.lowercase:
+        done.append("lower-cased")
+    return f"note: references are read {', '.join(done)}, as the texts that the model was trained on"
+
+
+def _check_counts(src: str, num_sources: int, ref: str, num_references: int) -> None:
+    """Find out before minutes go into translating."""
+    from nmt.errors import DataError
+
+    if num_sources != num_references:
+        raise DataError(
+            f"{src}, {ref}: must have as many lines as each other, got {num_sources} and "
+            f"{num_references}; line n of one has to translate line n of the other"
+        )
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.evaluate()

@@ -1,0 +1,52 @@
+"""nmt-export: a model in forms that need nothing of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nmt.cli.options.command import Command, checkpoint_option, version_option
+from nmt.cli.options.path_types import InputPath, NewFolder
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option("-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for what is written.")
+@click.option("--to", "form", type=click.Choice(["numpy", "onnx"]), required=True, help="What to write.")
+@checkpoint_option()
+@version_option()
+def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> None:
+    """Write the model in MODEL_DIR so that it runs without nmt.
+
+    --to numpy writes weights.npz, model.json with settings and units, and plain_numpy.py: one page that needs NumPy
+    alone, translates greedily and scores. It is slow, and there to be read: how a model is computed is no secret of
+    this toolkit. It knows recurrent models of LSTM or GRU cells, in float32.
+
+    Both read and write units, as the .spm files beside them cut text: spm_encode --model=joint.spm.
+
+    --to onnx writes encoder.onnx, which reads a batch of sources, decoder.onnx, one step of the decoder, and
+    run_onnx.py, one page that translates with them in ONNX Runtime. It needs the package onnx: pip install
+    'recurrent-nmt[onnx]'.
+
+    \b
+    Examples:
+        nmt-export runs/de-en -o de-en-numpy --to numpy
+        nmt-export runs/de-en -o de-en-onnx --to onnx
+    """
+    from nmt.cli.lines.streams import tell
+    from nmt.exporting.to_numpy import save_numpy
+    from nmt.exporting.to_onnx import save_onnx
+    from nmt.storage.saved_model import load_saved_model
+
+    out = Path(output)
+    save = {"numpy": save_numpy, "onnx": save_onnx}[form]
+    save(out, load_saved_model(model_dir, checkpoint))
+    tell("its page takes units: cut text by the .spm files beside it, spm_encode --model=joint.spm")
+    tell(f"{output}: {sum(file.stat().st_size for file in out.iterdir()):,} bytes as {form}")
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.export()

@@ -1,0 +1,136 @@
+"""nmt-generate: go on with lines, or write new ones, by a language model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nmt.cli.lines.formats import FORMATS, finite, output_of
+from nmt.cli.options.command import Command, WholeSetting, beam_options, running_options
+from nmt.cli.options.path_types import InputPath, OutputFile
+from nmt.cli.options.search_options import search_options, tell_unused
+
+if TYPE_CHECKING:
+    from nmt.inference.translation import Translation
+    from nmt.system.lines import Lines
+
+_CHUNK_BATCHES = 8
+"""Batches of prompts read at a time."""
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.argument("source", metavar="[PROMPTS]", required=False, type=InputPath())
+@click.option("--prompt", metavar="TEXT", multiple=True, help="A beginning to go on with; may be repeated.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Where to write; - is stdout.")
+@click.option(
+    "-n",
+    "--samples",
+    type=WholeSetting("decoding.n_best", 1, 10_000),
+    default=1,
+    help="Lines to write for each beginning.",
+)
+@click.option(
+    "--max-length",
+    type=WholeSetting("decoding.max_length_extra", 0, 100_000),
+    default=100,
+    help="Most subwords to go on with.",
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    help="Text, columns, or a JSON object for each beginning (see above).",
+)
+@search_options(
+    "min_length",
+    "word_reward",
+    "no_repeat_ngram_size",
+    "repetition_penalty",
+    "beam_groups",
+    "diversity_strength",
+    "sampling_temperature",
+    "sampling_topk",
+    "sampling_topp",
+    "sampling_seed",
+)
+@click.option("--sampling/--no-sampling", default=True, help="Draw lines, or search the most probable.")
+@beam_options()
+@running_options()
+def generate(model_dir: str, source: str | None, **options: Any) -> None:
+    """Write lines with the language model in MODEL_DIR (written by nmt-train with task: lm).
+
+    Each line of PROMPTS, a text file in UTF-8, plain or .gz, or - for standard input, and each --prompt
+    is the beginning of a line, in whole words; without any of them lines begin with nothing. Lines are
+    drawn from the model's distribution; with --no-sampling the most probable ones are searched for.
+    The same model, beginning and --seed give the same lines.
+
+    Text is the whole line, beginning included, --samples of them for each. Columns between tabs are
+    number of the beginning (from 0), rank (from 1), score, text; the score is the natural logarithm of
+    the probability of what was added, with --no-sampling after the length penalty.
+
+    \b
+    Examples:
+        nmt-generate runs/captions -n 5
+        nmt-generate runs/captions --prompt 'A man' --sampling-temperature 0.7
+    """
+    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.streams import check_apart, output_lines, telling_notices
+    from nmt.inference.generator import Generator
+    from nmt.storage.model_folder import model_files
+    from nmt.system.lines import chunks
+
+    loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
+    output, form = options.pop("output"), options.pop("output_format")
+    inputs: dict[str, str | list[Path]] = {"a file of the model": model_files(Path(model_dir))}
+    check_apart({"-o": output}, inputs if source is None else {"PROMPTS": source, **inputs})
+    prompts = _prompts(source, options.pop("prompt"))
+    with contextlib.ExitStack() as stack:
+        notices = stack.enter_context(telling_notices(source or "--prompt"))
+        writer = stack.enter_context(output_lines(output))
+        meter = stack.enter_context(contextlib.closing(Meter()))
+        generator = Generator.load(model_dir, **loading)
+        tell_unused(options, generator.config.decoding)
+        size = (options["batch_size"] or generator.config.decoding.batch_size) * _CHUNK_BATCHES
+        number = 0
+        for chunk in chunks(prompts, size):
+            found = generator.generate(chunk, on_batch=meter.add, **options)
+            for prompt, lines in zip(chunk, found, strict=True):
+                for text in _written(form, number, prompt, lines):
+                    writer.write(text)
+                notices.add(number, [text for line in lines for text in line.warnings])
+                number += 1
+            writer.flush()
+
+
+def _prompts(source: str | None, given: tuple[str, ...]) -> Lines[str]:
+    """Those of the command line, then those of the file; an empty one where there are none."""
+    from nmt.system.lines import Lines, open_lines
+
+    if source is None:
+        return Lines(iter(given or ("",)))
+    lines = open_lines(source)
+    return Lines(chain(given, lines), lines.ready)
+
+
+def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> Iterator[str]:
+    """The lines of output for one prompt: text, columns or a JSON object."""
+    if form == "text":
+        yield from (line.text for line in lines)
+    elif form == "tsv":
+        yield from output_of(form, number, prompt, lines)
+    else:
+        written = [{"text": line.text, "log_prob": finite(line.log_prob)} for line in lines]
+        yield json.dumps({"number": number, "prompt": prompt, "lines": written}, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.generate()

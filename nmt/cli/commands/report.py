@@ -1,0 +1,104 @@
+"""nmt-report: runs as one page for a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nmt.cli.options.command import Command, version_option
+from nmt.cli.options.path_types import InputPath, OutputFile
+
+if TYPE_CHECKING:
+    from nmt.report import Run
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("folders", metavar="MODEL_DIR...", nargs=-1, required=True, type=InputPath())
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    metavar="FILE",
+    default="report.html",
+    help="The page to write; - is stdout.",
+)
+@click.option("--title", metavar="TEXT", default="Training report", help="The page's heading.")
+@click.option(
+    "--attention",
+    type=click.IntRange(min=0),
+    default=2,
+    help="Sample sentences whose attention to draw, with each best model; 0 loads no model.",
+)
+@version_option()
+def report(folders: tuple[str, ...], output: str, title: str, attention: int) -> None:
+    """Write one page about the runs in MODEL_DIR...: curves, scores with intervals, translations.
+
+    The page is one file that any browser shows without a network: curves to zoom into, validation
+    scores with 95 % intervals, sample translations as they changed, attention, speed, machine,
+    settings and where they differ, and what was found in the corpus. Runs may still be going on.
+
+    \b
+    Examples:
+        nmt-report runs/de-en
+        nmt-report runs/base runs/wide runs/deep -o comparison.html
+    """
+    from nmt.cli.lines.streams import output_lines, tell
+    from nmt.report import read_run, report_page
+
+    _check_page(output)
+    runs = [read_run(Path(folder)) for folder in dict.fromkeys(folders)]
+    pictures = {run.name: _pictures(run, attention) for run in runs}
+    page = report_page(runs, pictures, title)
+    with output_lines(output) as writer:
+        writer.write(page.rstrip("\n"))
+    if output != "-":
+        tell(f"{output}: {len(runs)} run{'s' if len(runs) > 1 else ''}, {len(page.encode()):,} bytes")
+
+
+def _check_page(output: str) -> None:
+    """Raise DataError where the file to write is there and is no page: somebody's config, say."""
+    from nmt.errors import DataError
+    from nmt.system.files import explain
+    from nmt.system.paths import is_file, shown
+
+    try:
+        if output == "-" or not is_file(Path(output)):
+            return
+        with Path(output).open("rb") as file:
+            start = file.read(64).lstrip().lower()
+    except OSError as error:
+        raise DataError(f"{shown(output)}: must be writable, got {explain(error)}; choose another place") from None
+    if start and not start.startswith(b"<!doctype html"):
+        raise DataError(f"{shown(output)}: must be a page to write over, got another file; choose another name")
+
+
+def _pictures(run: Run, most: int) -> list[str]:
+    """The attention of the best model on its first sample sentences; none, and a word why, where that cannot be."""
+    from nmt.cli.lines.streams import tell
+    from nmt.errors import NMTError
+    from nmt.inference.translator import Translator
+    from nmt.report.attention_plot import attention_svg
+
+    sources = [str(sample["source"]) for sample in run.samples[:most]]
+    if not sources or run.settings.get("task") == "lm":
+        return []
+    try:
+        translator = Translator.load(run.folder)
+        found = translator.translate_nbest(sources, n_best=1, details=True)
+    except NMTError as error:
+        tell(f"warning: {run.name}: no attention is drawn: {error}")
+        return []
+    details = [translations[0].detail for translations in found]
+    return [
+        attention_svg(detail.attention, [*detail.src_tokens, "</s>"], detail.tokens)
+        for detail in details
+        if detail is not None and detail.attention is not None
+    ]
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.report()

@@ -1,0 +1,180 @@
+"""nmt-score: what a model thinks of given translations or, a language model, of text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nmt.cli.lines.formats import finite
+from nmt.cli.options.command import Command, WholeSetting, checkpoint_option, running_options
+from nmt.cli.options.path_types import InputPath, OutputFile
+from nmt.cli.options.search_options import language_model_options
+
+if TYPE_CHECKING:
+    from nmt.cli.lines.streams import LineWriter
+    from nmt.system.notices import Notices
+
+_CHUNK = 2048
+"""Pairs read at a time."""
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option(
+    "--src", type=InputPath(), metavar="FILE", help="Source text, a sentence a line; a language model has none."
+)
+@click.option("--tgt", type=InputPath(), metavar="FILE", required=True, help="Its translations, line by line; or text.")
+@click.option("--independent", is_flag=True, help="Language models: score each line by itself, not after the others.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Where to write; - is stdout.")
+@click.option("--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Columns or JSON objects.")
+@click.option(
+    "--batch-size",
+    type=WholeSetting("decoding.batch_size", 1, 100_000),
+    show_default="decoding.batch_size of the config, there 64",
+    help="Sentences scored together: speed, not results.",
+)
+@language_model_options()
+@checkpoint_option()
+@running_options()
+def score(
+    model_dir: str,
+    src: str | None,
+    tgt: str,
+    independent: bool,
+    output: str,
+    output_format: str,
+    batch_size: int | None,
+    lm: str | None,
+    lm_weight: float | None,
+    **loading: Any,
+) -> None:
+    """Score translations with the model in MODEL_DIR: the natural logarithm of their probability.
+
+    Each pair gives a line of four columns between tabs: number of the line (from 0), log-probability,
+    number of subwords with the end of the sentence, perplexity of a subword. With --output-format
+    json it gives an object, which has the subwords and their log-probabilities too. Standard error
+    gets the perplexity of the whole. With --lm what is added up is not the logarithm of a probability
+    but what a search with --lm ranks by.
+
+    A language model (task: lm) scores text: --tgt alone. Each line is read after those before it, as
+    in training, unless --independent; a blank line has nothing to score.
+
+    \b
+    Examples:
+        nmt-score runs/de-en --src test.de --tgt test.en
+        nmt-score runs/captions --tgt test.en
+    """
+    from nmt.cli.lines.streams import check_apart, output_lines, telling_notices
+    from nmt.storage.model_folder import model_files
+    from nmt.storage.saved_model import load_saved_model
+
+    if src is not None and independent:
+        raise click.UsageError("--independent is for language models, which have no --src.")
+    if src is None and (lm is not None or lm_weight is not None):
+        raise click.UsageError("--lm and --lm-weight are for translations, which have --src.")
+    if src is None and load_saved_model(model_dir, loading["checkpoint"], cells=loading["cells"]).config.task != "lm":
+        raise click.UsageError("Give --src, the text that --tgt translates: MODEL_DIR holds a translator.")
+    inputs: dict[str, str | list[Path]] = {"--tgt": tgt, "a file of the model": model_files(Path(model_dir))}
+    check_apart({"-o": output}, inputs if src is None else {"--src": src, **inputs})
+    name = src if src is not None else tgt
+    with telling_notices(name) as notices, output_lines(output) as writer:
+        report = _Report(writer, notices, output_format)
+        if src is None:
+            _score_text(report, model_dir, tgt, not independent, loading)
+        else:
+            how = {"batch_size": batch_size, "lm_weight": lm_weight}
+            _score_pairs(report, model_dir, src, tgt, how, {"lm": lm, **loading})
+
+
+@dataclass
+class _Report:
+    """Writes what is found of each line, and adds it up."""
+
+    writer: LineWriter
+    notices: Notices
+    form: str
+    total: float = 0.0  # of log-probabilities
+    count: int = 0  # of subwords
+    number: int = 0  # of the next line
+
+    def add(self, tokens: list[str], log_probs: list[float], warnings: Iterable[str], more: dict[str, Any]) -> None:
+        self.writer.write(_line(self.form, self.number, tokens, log_probs, more))
+        self.notices.add(self.number, warnings)
+        self.total, self.count, self.number = self.total + sum(log_probs), self.count + len(tokens), self.number + 1
+
+    def summary(self) -> str:
+        mean = perplexity(self.total, self.count)
+        return f"perplexity {mean:.4f} of {self.count} subwords in {self.number} lines"
+
+
+def _score_pairs(
+    report: _Report, model_dir: str, src: str, tgt: str, how: dict[str, Any], loading: dict[str, Any]
+) -> None:
+    """Score translations, pair by pair. how: arguments of `Translator.score`; loading: those of `Translator.load`."""
+    from nmt.cli.lines.streams import in_step, tell
+    from nmt.inference.translation import CUT, NOT_A_NUMBER
+    from nmt.inference.translator import Translator
+    from nmt.system.lines import chunks, open_lines
+
+    pairs = in_step(open_lines(src), {tgt: open_lines(tgt)})
+    translator = Translator.load(model_dir, **loading)
+    for chunk in chunks(pairs, _CHUNK):
+        targets = [beside[tgt] for _, beside in chunk]
+        for detail in translator.score([line for line, _ in chunk], targets, **how):
+            more = {"alignment": [list(pair) for pair in detail.alignment]}
+            # What else a detail warns of, such as words never attended to, is true of half the lines of any text.
+            warnings = [text for text in detail.warnings if text in (CUT, NOT_A_NUMBER)]
+            report.add(detail.tokens, detail.log_probs, warnings, more)
+        report.writer.flush()
+    tell(report.summary())
+
+
+def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading: dict[str, Any]) -> None:
+    """Score lines by a language model; with `carry` each is read after those before it."""
+    from nmt.cli.lines.streams import tell
+    from nmt.inference.generator import Generator
+    from nmt.system.lines import open_lines
+
+    characters = 0
+    lines = open_lines(text)
+    for line in Generator.load(model_dir, **loading).score(lines, carry=carry):
+        report.add(line.tokens, line.log_probs, line.warnings, {})
+        characters += line.characters
+        if not lines.ready():
+            report.writer.flush()
+    bits = -report.total / math.log(2) / max(1, characters)
+    tell(f"{report.summary()}, {bits:.4f} bits for each of {characters} characters")
+
+
+def perplexity(log_prob: float, count: int) -> float:
+    """The perplexity of a token, of `count` whose log-probabilities sum to `log_prob`; infinite if too large."""
+    mean = -log_prob / max(1, count)
+    return math.inf if mean >= 700 else math.exp(mean)
+
+
+def _line(form: str, number: int, tokens: list[str], log_probs: list[float], more: dict[str, Any]) -> str:
+    """A scored line as columns between tabs, or as a JSON object with `more`."""
+    total, count = sum(log_probs), len(tokens)
+    if form == "tsv":
+        return f"{number}\t{total:.6f}\t{count}\t{perplexity(total, count):.6f}"
+    record = {
+        "line": number,
+        "log_prob": finite(total),
+        "perplexity": finite(perplexity(total, count)),
+        "tokens": tokens,
+        "token_log_probs": [finite(x) for x in log_probs],
+        **more,
+    }
+    return json.dumps(record, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.score()

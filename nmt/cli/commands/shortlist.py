@@ -1,0 +1,257 @@
+"""nmt-shortlist: learn which words translate which from a model's own attention."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nmt.cli.options.command import (
+    Command,
+    FiniteRange,
+    cells_option,
+    compute_dtype_option,
+    threads_option,
+    version_option,
+)
+from nmt.cli.options.path_types import InputPath
+
+if TYPE_CHECKING:
+    from nmt.config import DataConfig
+    from nmt.inference.shortlist_learning import ShortlistLearner
+    from nmt.inference.translator import Translator
+
+_CHUNK = 4096
+"""Pairs read at a time."""
+
+Ids = tuple[list[list[int]], list[list[int]]]
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.option(
+    "--src",
+    type=InputPath(),
+    metavar="FILE",
+    show_default="data.train of the config",
+    help="Source text to learn from.",
+)
+@click.option(
+    "--tgt", type=InputPath(), metavar="FILE", show_default="data.train of the config", help="Its translations."
+)
+@click.option(
+    "--dev-src",
+    type=InputPath(),
+    metavar="FILE",
+    show_default="data.dev of the config",
+    help="Source text to measure with.",
+)
+@click.option(
+    "--dev-tgt", type=InputPath(), metavar="FILE", show_default="data.dev of the config", help="Its translations."
+)
+@click.option("--pairs", type=click.IntRange(min=1), default=200_000, help="Pairs of lines to learn from, at most.")
+@click.option(
+    "--translated",
+    type=click.IntRange(min=0),
+    default=50_000,
+    help="So many of them, at most, are also translated, to learn what the model says itself.",
+)
+@click.option("--per-source", type=click.IntRange(min=1), default=20, help="Most target subwords of a source subword.")
+@click.option(
+    "--mass",
+    type=FiniteRange(0.0, 1.0, min_open=True),
+    default=1.0,
+    help="As few of them as have this share of the source subword's attention.",
+)
+@click.option(
+    "--frequent",
+    type=click.IntRange(min=0),
+    show_default="as few as keep to --most-missed",
+    help="Most frequent target subwords, for all sentences.",
+)
+@click.option(
+    "--most-missed",
+    type=FiniteRange(0.0, 100.0),
+    default=1.0,
+    help="Percent of what the model says that the shortlist may leave out, on the second text.",
+)
+@compute_dtype_option()
+@threads_option()
+@cells_option()
+@version_option()
+def shortlist(model_dir: str, **options: Any) -> None:
+    """Learn a shortlist of output words for the model in MODEL_DIR, and write it there for nmt-translate --shortlist.
+
+    The training text is put through the model once, and once more the model's own translations of it; each target
+    subword counts for the source subwords it attends to. Then a second text, which the model was not trained on,
+    decides how many frequent subwords are candidates of every sentence, and says how many subwords the shortlist
+    misses: of the reference, and of what the model says with its whole vocabulary. Standard output gets these figures.
+
+    \b
+    Example:
+        nmt-shortlist runs/de-en --compute-dtype bfloat16
+    """
+    from nmt.cli.lines.streams import say
+    from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
+    from nmt.inference.translator import Translator
+    from nmt.storage.model_folder import LENGTHS_NAME, SHORTLIST_NAME, subwords_digest
+    from nmt.storage.shortlist_file import save_shortlist
+
+    for one, other in (("src", "tgt"), ("dev_src", "dev_tgt")):
+        if (options[one] is None) != (options[other] is None):
+            raise click.UsageError("Give --src with --tgt, and --dev-src with --dev-tgt.")
+    folder = Path(model_dir)
+    kinds = {name: options[name] for name in ("threads", "compute_dtype", "cells")}
+    translator = Translator.load(folder, device="cpu", **kinds)
+    _check_folder(folder)
+    translator.check_no_factors("nmt-shortlist")
+    learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
+    lengths = _learn(translator, learner, options)
+    texts = _held_out(translator, options)
+    kept = {name: options[name] for name in ("per_source", "mass", "frequent")}
+    if kept["frequent"] is None:
+        kept["frequent"] = learner.enough_frequent(
+            kept["per_source"], kept["mass"], options["most_missed"], texts["source"], texts["translation"]
+        )
+    found = learner.shortlist(**kept)
+    misses = {name: count_misses(found, texts["source"], texts[name]) for name in ("reference", "translation")}
+    content = {
+        "subwords": subwords_digest(translator.src_subwords, translator.tgt_subwords),
+        **kept,
+        "miss_percent": {name: counted.rate for name, counted in misses.items()},
+    }
+    _check_misses(folder / SHORTLIST_NAME, misses["translation"].rate, options)
+    save_shortlist(folder / SHORTLIST_NAME, found, content)
+    if translator.lengths is None:
+        _save_lengths(folder / LENGTHS_NAME, lengths)
+    size = translator.config.decoding.batch_size
+    means = {"a sentence": misses["reference"].candidates}
+    means[f"{size} sentences together"] = candidates_together(found, texts["source"], size)
+    say(f"frequent\t{len(found.always)} of {found.vocab_size} subwords\tfor all sentences")
+    for name, mean in means.items():
+        say(f"candidates\t{mean:.1f} of {found.vocab_size} subwords\t{name}")
+    for name, counted in misses.items():
+        say(f"miss rate\t{counted.rate:.2f} %\t{counted.missing} of {counted.tokens} subwords\t{name}")
+
+
+def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """Put the training text through the model, and its translations of the first lines; returns the subwords of each
+    line of both sides."""
+    from nmt.cli.lines.meter import Meter
+    from nmt.inference.shortlist_learning import learn_from, translated
+
+    lengths: tuple[list[int], list[int]] = ([], [])
+    left = options["translated"]
+    with contextlib.closing(Meter("learnt from")) as meter:
+        for sources, targets in _pairs(translator, "train", options["src"], options["tgt"], options["pairs"]):
+            learn_from(translator, learner, sources, targets)
+            own = sources[:left]
+            left -= len(own)
+            learn_from(translator, learner, own, translated(translator, own))
+            for kept, rows in zip(lengths, (sources, targets), strict=True):
+                kept += [len(row) for row in rows]
+            meter.add(len(sources))
+    return lengths
+
+
+def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
+    """A text the model was not trained on: `source`, `reference`, and the model's `translation`."""
+    from nmt.cli.lines.meter import Meter
+    from nmt.inference.shortlist_learning import translated
+
+    texts: dict[str, list[list[int]]] = {"source": [], "reference": []}
+    for sources, targets in _pairs(translator, "dev", options["dev_src"], options["dev_tgt"]):
+        texts["source"] += sources
+        texts["reference"] += targets
+    with contextlib.closing(Meter()) as meter:
+        texts["translation"] = translated(translator, texts["source"], meter.add)
+    return texts
+
+
+def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
+    """Raise DataError where a shortlist leaves out more than --most-missed allows, unless --frequent has been given."""
+    from nmt.errors import DataError
+
+    if options["frequent"] is None and rate > options["most_missed"]:
+        raise DataError(
+            f"{path}: must miss at most {options['most_missed']:g} % of what the model says (--most-missed), got "
+            f"{rate:.2f} % with all words of the text; nothing is written: look whether --src and --tgt are swapped, "
+            "give more text, or raise --most-missed"
+        )
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise CheckpointError for a bundle: a shortlist is written into a folder."""
+    from nmt.errors import CheckpointError
+    from nmt.system.paths import is_folder
+
+    if not is_folder(folder):
+        raise CheckpointError(
+            f"{folder}: must be a model folder, got a file; learn the shortlist in the folder, then bundle it again"
+        )
+
+
+def _pairs(
+    translator: Translator, part: str, src: str | None, tgt: str | None, most: int | None = None
+) -> Iterator[Ids]:
+    """At most so many pairs of two files, else of the config's `part`, as ids, a chunk at a time, without those that
+    training leaves out."""
+    from nmt.cli.lines.streams import check_apart, in_step, telling_notices
+    from nmt.inference.translation import CUT
+    from nmt.system.lines import chunks, open_lines
+
+    data = translator.config.data
+    src, tgt = _files(data, part, src, tgt)
+    check_apart({}, {"--src": src, "--tgt": tgt})
+    done = 0
+    with telling_notices(src) as notices:
+        for chunk in chunks(islice(in_step(open_lines(src), {tgt: open_lines(tgt)}), most), _CHUNK):
+            cut: set[int] = set()
+            sources = translator.source_ids([line for line, _ in chunk], cut)
+            for place in sorted(cut):
+                notices.add(done + place, [CUT])
+            done += len(chunk)
+            targets = translator.target_ids([beside[tgt] for _, beside in chunk])
+            kept = [
+                (s, t)
+                for s, t in zip(sources, targets, strict=True)
+                if 0 < len(s) <= data.src.max_length and 0 < len(t) <= data.tgt.max_length
+            ]
+            yield [s for s, _ in kept], [t for _, t in kept]
+
+
+def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tuple[str, str]:
+    """The files to read: those that were given, else those of the config. Raises DataError where it names no prefix."""
+    from nmt.data.corpora.sources import LineFiles, name_of, sources_of
+    from nmt.errors import DataError
+
+    if src is not None and tgt is not None:
+        return src, tgt
+    corpora = getattr(data, part)
+    parts = [one for source in sources_of(corpora) for one in source.parts((data.src.lang, data.tgt.lang))]
+    if len(parts) != 1 or not isinstance(parts[0], LineFiles):
+        options = "--src and --tgt" if part == "train" else "--dev-src and --dev-tgt"
+        raise DataError(f"data.{part}: must be one pair of text files, got {name_of(corpora)}; give {options}")
+    return parts[0].files[0], parts[0].files[-1]
+
+
+def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
+    """Learn how long translations are from source and target lengths, and write it. Raises DataError without lines."""
+    import numpy as np
+
+    from nmt.errors import DataError
+    from nmt.storage.length_model import LengthModel, save_length_model
+
+    if not lengths[0]:
+        raise DataError(f"{path}: must be learnt from at least one pair of lines, got none; give --src and --tgt")
+    save_length_model(path, LengthModel.learn(np.array(lengths[0]), np.array(lengths[1])))
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.shortlist()

@@ -1,0 +1,105 @@
+"""nmt-sweep: one config, many settings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nmt.cli.options.command import Command, version_option
+from nmt.cli.options.path_types import InputPath, OutputFolder
+
+if TYPE_CHECKING:
+    from nmt.train.sweep import Job
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("config_file", metavar="CONFIG.yaml", type=InputPath())
+@click.option(
+    "--grid",
+    metavar="KEY.PATH=V1,V2,...",
+    multiple=True,
+    help="Train with each of these values; several grids: with every combination.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY.PATH=VALUE",
+    multiple=True,
+    help="Replace one setting of the config for all runs.",
+)
+@click.option("--seeds", type=click.IntRange(min=1), default=1, help="Runs of each combination, with seeds in a row.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs side by side.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), show_default="all cores, divided by --jobs", help="Cores of each run."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFolder(),
+    metavar="DIR",
+    show_default="model_dir of the config",
+    help="For the runs' folders.",
+)
+@version_option()
+def sweep(
+    config_file: str,
+    grid: tuple[str, ...],
+    overrides: tuple[str, ...],
+    seeds: int,
+    jobs: int,
+    threads: int | None,
+    output: str | None,
+) -> None:
+    """Train CONFIG.yaml with every combination of some settings, and compare.
+
+    Each run has a folder of its own in DIR, named after its settings. The same command goes on
+    where it stopped: runs that have ended are not repeated, one that was interrupted is resumed.
+    Ctrl-C lets the runs under way save. Standard output gets a table, with mean and standard
+    deviation over seeds; DIR/sweep.tsv has every run. A run that fails ends none of the others;
+    the exit code is 1 then.
+
+    \b
+    Examples:
+        nmt-sweep configs/quickstart.yaml --grid training.learning_rate=1e-3,3e-3 --seeds 3
+        nmt-sweep configs/quickstart.yaml --grid model.decoder.dropout=0.1,0.3 --jobs 2 -o runs/dropout
+    """
+    from nmt.rnn.cores import default_threads
+    from nmt.train.sweep import parse_grid, plan
+
+    folder, planned = plan(config_file, overrides, parse_grid(grid), seeds, None if output is None else Path(output))
+    options = [word for text in overrides for word in ("--set", text)]
+    options += ["--threads", str(threads or max(1, default_threads() // jobs))]
+    run_sweep(config_file, folder, planned, options, processes=jobs)
+
+
+def run_sweep(config_file: str, folder: Path, jobs: list[Job], options: list[str], *, processes: int) -> None:
+    """Run what is planned and print the table. Ends with code 1 where a run failed, 128 + n after signal n."""
+    from nmt.cli.lines.streams import say, tell
+    from nmt.system.terminal import is_live, live
+    from nmt.train.sweep import Sweep, summary
+
+    shows = is_live(sys.stderr)
+
+    def tell_anew(text: str) -> None:
+        if shows:
+            tell(live(""), end="")
+        tell(text)
+
+    work = Sweep(config_file, folder, jobs, [sys.executable, "-m", "nmt.cli.commands.train"], options)
+    ended_by = work.run(processes, tell_anew, (lambda text: tell(live(text), end="")) if shows else None)
+    if shows:
+        tell(live(""), end="")
+    say(summary(jobs))
+    if ended_by is not None:
+        sys.exit(128 + ended_by)
+    if any(job.error for job in jobs):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.sweep()

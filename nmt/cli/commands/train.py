@@ -1,0 +1,267 @@
+"""nmt-train: from a config and text to a model folder."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from nmt.cli.options.command import Command, Setting, WholeSetting, device_option, threads_option, version_option
+from nmt.cli.options.path_types import InputPath
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.train.distributed.ranks import Ranks
+    from nmt.train.run.trainer import TrainingResult
+
+
+@click.command(cls=Command, functions=50, context_settings={"show_default": True})
+@click.argument("config_file", metavar="CONFIG.yaml", type=InputPath())
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY.PATH=VALUE",
+    multiple=True,
+    help="Replace one setting of the config; may be given several times.",
+)
+@threads_option()
+@device_option()
+@click.option(
+    "--seed",
+    type=WholeSetting("seed", 0),
+    show_default="seed of the config, there 42",
+    help="Start of all random numbers.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default=False,
+    help="Train N times, with this seed and those after it, in folders of model_dir; print mean and deviation.",
+)
+@click.option(
+    "--preset",
+    type=Setting("preset", "NAME"),
+    show_default=False,
+    help="Start from settings of this name, which those of CONFIG.yaml replace: that may then say texts alone.",
+)
+@click.option(
+    "--budget",
+    metavar="TIME",
+    show_default=False,
+    help="Train for this time, such as 2h or 90m: updates, schedule and validations are fitted to it on this machine.",
+)
+@click.option(
+    "--profile",
+    "profile_updates",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=20,
+    metavar="[N]",
+    show_default=False,
+    help="Train nothing: run N updates (20) and print where their time goes, by name of operation.",
+)
+@click.option(
+    "--plan",
+    is_flag=True,
+    help="Train nothing: run a few batches and print parameters, memory, speed and how long training will take.",
+)
+@click.option(
+    "--ranks",
+    "planned_ranks",
+    type=click.IntRange(min=1, max=100_000),
+    metavar="N",
+    show_default="1",
+    help="With --plan, also predict an update by N ranks (mpiexec -n N), over networks of several speeds.",
+)
+@click.option("--show-config", is_flag=True, help="Train nothing: print all settings, as YAML.")
+@click.option(
+    "--check-data",
+    is_flag=True,
+    help="Train nothing: look at all texts and print what is wrong with them; exit code 1 where training cannot work.",
+)
+@click.option(
+    "--check-resume",
+    "resume_updates",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=5,
+    metavar="[N]",
+    show_default=False,
+    help="Train 2 N updates (N: 5) elsewhere, in one go and with an interruption; exit code 1 if any bit differs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
+@version_option()
+def train(
+    config_file: str,
+    overrides: tuple[str, ...],
+    threads: int | None,
+    device: str | None,
+    seed: int | None,
+    seeds: int | None,
+    preset: str | None,
+    budget: str | None,
+    profile_updates: int | None,
+    plan: bool,
+    planned_ranks: int | None,
+    show_config: bool,
+    check_data: bool,
+    resume_updates: int | None,
+    as_json: bool,
+) -> None:
+    """Train a translator, or a language model, as CONFIG.yaml says.
+
+    CONFIG.yaml has our settings or JoeyNMT's, which are told as ours (docs/import.md). The model goes to the folder its
+    model_dir names. The same command goes on where an earlier run stopped. Ctrl-C or SIGTERM finishes the update under
+    way, saves and exits (130, 143); a second one exits at once. Progress goes to standard error, and with more detail
+    to train.log and metrics.jsonl in the folder; standard output gets the results. --seeds is the sweep of nmt-sweep
+    over seeds alone. --plan, --profile, --show-config, --check-data and --check-resume leave model_dir alone.
+
+    \b
+    Examples:
+        nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
+        nmt-train texts.yaml --preset captions --show-config
+        nmt-train configs/quickstart.yaml --plan --ranks 8
+        mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
+        nmt-train configs/quickstart.yaml --check-data
+        nmt-train configs/quickstart.yaml --check-resume
+        nmt-train configs/quickstart.yaml --budget 10m
+        nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
+    """
+    tries = plan or profile_updates is not None
+    if planned_ranks is not None and not plan:
+        raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
+    if as_json and not check_data:
+        raise click.UsageError("--json goes with --check-data.")
+    given = {"--seeds": seeds is not None, "--budget": budget is not None, "--show-config": show_config}
+    given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
+    from nmt.cli.lines.streams import tell
+    from nmt.config import dump_config, load_config
+    from nmt.system.heap import keep_little
+    from nmt.train.checkpoints.start import with_model_of_start
+    from nmt.train.distributed.launch import join_ranks  # what is slow to load waits until there is work to do
+
+    keep_little()
+    own = {"preset": preset, "seed": seed}
+    overrides += tuple(f"{key}={value}" for key, value in own.items() if value is not None)
+    ranks = join_ranks()
+    _check_alone(given, ranks.size)
+    with ranks.together():
+        config = load_config(config_file, overrides, tell if ranks.rank == 0 else None)  # one line, not one a seed
+        if seeds is None:
+            config = with_model_of_start(config)
+        if seeds is not None:
+            _train_seeds(config_file, overrides, seeds, threads, device)
+        elif show_config:
+            click.echo(dump_config(config), nl=False)
+        elif check_data:
+            _check_data(config, as_json)
+        elif resume_updates is not None:
+            _check_resume(config, resume_updates, threads, device)
+        elif tries:
+            _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
+        else:
+            _train(_fitted(config, budget, threads, device) if budget is not None else config, threads, device, ranks)
+
+
+def _check_alone(given: dict[str, bool], ranks: int) -> None:
+    """Raise UsageError where more than one is given of options that each do another thing than to train once, or one of
+    them to several ranks."""
+    found = [name for name, is_given in given.items() if is_given]
+    if len(found) > 1:
+        raise click.UsageError(f"{found[0]} goes without {' and '.join(found[1:])}.")
+    if ranks > 1 and found and not found[0].startswith("--plan"):
+        raise click.UsageError(f"{found[0]} is for one process; leave mpiexec out.")
+
+
+def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
+    """The settings of a run that takes so long on this machine."""
+    from nmt.cli.lines.streams import tell
+    from nmt.train.planning.budget import fit_to_budget, measured_pace
+
+    return fit_to_budget(config, budget, measured_pace(threads, device, tell), tell)
+
+
+def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks) -> None:
+    """Train; the process ends by the signal that has ended training."""
+    from nmt.train.run.trainer import Trainer
+
+    terminal = sys.stderr if ranks.rank == 0 else None
+    result = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks).run()
+    if ranks.rank == 0:
+        _tell(result)
+    if result.signal is not None:
+        sys.exit(128 + result.signal)
+
+
+def _tell(result: TrainingResult) -> None:
+    """Write what came of a run to standard output."""
+    from nmt.cli.lines.streams import say
+
+    if result.best_path is not None:
+        scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
+        say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
+    for score in result.test_scores.values():
+        say(f"test\t{score.name}\t{score.score:.2f}\t{score.signature}")
+
+
+def _train_seeds(
+    config_file: str, overrides: tuple[str, ...], seeds: int, threads: int | None, device: str | None
+) -> None:
+    """Train with several seeds, one after another, and print what came of them."""
+    from nmt.cli.commands.sweep import run_sweep
+    from nmt.train.sweep import plan
+
+    folder, jobs = plan(config_file, overrides, [], seeds, None)
+    options = [word for text in overrides for word in ("--set", text)]
+    options += [] if threads is None else ["--threads", str(threads)]
+    options += [] if device is None else ["--device", device]
+    run_sweep(config_file, folder, jobs, options, processes=1)
+
+
+def _check_data(config: Config, as_json: bool) -> None:
+    """Print what is wrong with the texts. Ends with code 1 where training cannot work with them."""
+    import json
+
+    from nmt.cli.lines.meter import showing
+    from nmt.cli.lines.streams import say
+    from nmt.train.tasks.data_check import check_data
+
+    with showing() as show:
+        found = check_data(config, show)
+    say(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if as_json else found.page())
+    if found.errors:
+        sys.exit(1)
+
+
+def _check_resume(config: Config, updates: int, threads: int | None, device: str | None) -> None:
+    """Print what came to the same bits with an interruption as without."""
+    from nmt.cli.lines.streams import say, tell
+    from nmt.train.run.resume_check import check_resume
+
+    say(f"same\t{check_resume(config, updates, threads=threads, device=device, say=tell)}")
+
+
+def _try(
+    config: Config, threads: int | None, device: str | None, profile_updates: int | None, planned_ranks: int | None
+) -> None:
+    """Print what some updates tell; nothing is saved. `planned_ranks`: for the plan, None for no plan."""
+    from nmt.cli.lines.streams import say, tell
+    from nmt.train.planning.cost_report import cost_report
+    from nmt.train.planning.dry_run import DryRun
+    from nmt.train.planning.profile_table import profile_page
+
+    dry_run = DryRun(config, threads, tell, device)
+    pages = []
+    if planned_ranks is not None:
+        pages.append(cost_report(dry_run, planned_ranks))
+    if profile_updates is not None:
+        pages.append(profile_page(dry_run, profile_updates))
+    say("\n\n".join(pages))
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.train()

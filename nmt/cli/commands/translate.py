@@ -1,0 +1,389 @@
+"""nmt-translate: read sentences, write translations."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
+from nmt.cli.lines.corpora import Shard, is_corpus
+from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line
+from nmt.cli.lines.phrases import phrase_pairs, phrases
+from nmt.cli.options.command import Command, WholeSetting, beam_options, running_options
+from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
+from nmt.cli.options.search_options import language_model_options, search_options, tell_needs, tell_unused
+
+if TYPE_CHECKING:
+    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.resume import Continued
+    from nmt.cli.lines.streams import LineWriter, Record
+    from nmt.inference.translator import Translation, Translator, Wishes
+    from nmt.system.lines import Lines
+    from nmt.system.notices import Notices
+
+_CHUNK_BATCHES = 32
+"""Batches read at a time: enough to put lines of like lengths together, and little memory."""
+
+
+@click.command(cls=Command, context_settings={"show_default": True})
+@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
+@writes("-o", "--output", kind=OutputPlace(), default="-", text="A file, or a folder (see above); - is stdout.")
+@click.option("--shard", type=Shard(), metavar="I/N", help="Translate part I of N of the input, into a folder.")
+@click.option(
+    "--input-format",
+    type=click.Choice(TABLE_FORMATS),
+    show_default="by the name: .jsonl, .parquet, else text",
+    help="What INPUT holds: lines, objects of JSON, or a table.",
+)
+@click.option("--column", metavar="NAME", default="text", help="The column of a table to translate.")
+@click.option("--output-column", metavar="NAME", default="translation", help="The column of its translations.")
+@beam_options()
+@click.option(
+    "--n-best",
+    type=WholeSetting("decoding.n_best", 1, 10_000),
+    show_default="decoding.n_best of the config, there 1; one where text is written",
+    help="Write up to this many translations of each line, as columns (see above).",
+)
+@click.option("--scores", is_flag=True, help="Write the score beside each translation, as columns.")
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    show_default="text, or tsv with --n-best or --scores",
+    help="Text, columns, or a JSON object for each line of INPUT (see above).",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["lines", "auto", "text", "html", "xml", "srt", "po", "xliff", "docx"]),
+    default="lines",
+    help="What INPUT is: a sentence a line, or a document (see above); auto goes by the ending of its name.",
+)
+@click.option("--split/--no-split", default=True, help="Cut a document's paragraphs into sentences, or lines are such.")
+@writes("--alignments", text="Also write which words belong together, as 0-0 1-2 ...")
+@click.option(
+    "--alignment-type",
+    type=click.Choice(["hard", "soft"]),
+    default="hard",
+    help="Pairs of words, or how much each word attends to every source word.",
+)
+@writes(
+    "--plot-attention",
+    kind=OutputFolder(),
+    metavar="DIR",
+    text="Also write a picture of each line's attention, DIR/LINE.svg.",
+)
+@click.option("--replace-unk", is_flag=True, help="Put the source word attended to in the place of an unknown one.")
+@reads("--dictionary", text="What --replace-unk puts for a word: lines of word, tab, word.")
+@click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
+@reads("--prefix", text="What each translation begins with, line by line, in whole words.")
+@click.option("--prefix-text", metavar="TEXT", show_default="none", help="What every translation begins with.")
+@reads("--constraints", text="Phrases each translation must hold: in a line, between tabs.")
+@click.option(
+    "--constraint-text",
+    metavar="TEXT",
+    multiple=True,
+    show_default="none",
+    help="A phrase every translation must hold; may be repeated.",
+)
+@reads("--glossary", text="Preferred translations: lines of a phrase, a tab, its translation.")
+@reads("--forbid", text="Words or phrases that no translation holds, one a line.")
+@click.option("--no-unk", is_flag=True, help="Never produce the unknown subword (decoding.generate_unk: false).")
+@search_options()
+@reads("--ensemble", metavar="DIR", multiple=True, text="Translate with this model too; may be repeated.")
+@click.option(
+    "--ensemble-average",
+    type=click.Choice(["log_prob", "prob"]),
+    default="log_prob",
+    help="What of the models of an ensemble is averaged.",
+)
+@language_model_options()
+@click.option("--resume", is_flag=True, help="Write to the output file as it goes, and continue one half done.")
+@running_options()
+def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
+    """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train), or in a file of
+    nmt-bundle.
+
+    INPUT is a text file in UTF-8, plain or .gz, or a pipe; - or none is standard input. Each line
+    gives one line of detokenised text, in order; a blank line gives an empty line. Lines of a pipe or
+    a terminal are answered when they come: those that are there are translated together.
+
+    With --n-best, --scores or --output-format tsv each translation is a line of four columns between
+    tabs: number of the input line (from 0), rank (from 1), score, text. The score is the natural
+    logarithm of the probability after the length penalty; higher is better. With --output-format
+    json each input line gives an object with its translations: text, score, log_prob, and of each
+    the subwords with their log-probabilities, the alignment of words and warnings.
+
+    With --format INPUT is a document, and so is the output: paragraphs are cut into sentences and put together again,
+    tags and placeholders follow their words, all else stays byte for byte (docs/serving.md).
+
+    Several files, a folder, or a table (.jsonl, .parquet) are translated file by file, each into one of the same name
+    in the folder that -o names; a table keeps its columns and gets translation, translation_error (what is wrong with
+    a row) and, with --scores, translation_score. A file appears when it is whole; what is there already is not done
+    again. With --shard I/N this command does one part of N (docs/many-machines.md).
+
+    What the options of the search mean, and where they come from, is told in docs/decoding.md.
+
+    \b
+    Examples:
+        nmt-translate runs/de-en test.de -o test.en
+        echo 'Guten Morgen!' | nmt-translate runs/de-en --n-best 3
+        nmt-translate runs/de-en corpus/ -o translated/ --shard 3/8 --threads 1
+    """
+    if is_corpus(inputs or ("-",), options["input_format"], options["shard"]):
+        _translate_corpus(model_dir, inputs, options)
+        return
+    source = inputs[0] if inputs else "-"
+    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.resume import continued_lines, identity
+    from nmt.cli.lines.streams import in_step, output_lines, telling_notices
+    from nmt.system.lines import open_lines
+
+    _check(source, model_dir, options)
+    job = _job(options)
+    if options["form"] != "lines":
+        _translate_document(job, model_dir, source, options)
+        return
+    records = in_step(open_lines(source), {path: open_lines(path) for path in job.others.values()})
+    with contextlib.ExitStack() as stack:
+        job.notices = stack.enter_context(telling_notices(source))
+        if not options["resume"]:
+            job.writer = stack.enter_context(output_lines(options["output"]))
+        if options["alignments"]:
+            job.alignments = stack.enter_context(output_lines(options["alignments"]))
+        translator = _load(model_dir, options)
+        _settle(job, translator)
+        if options["resume"]:
+            run = identity(job, translator, model_dir, options)
+            tsv = job.form == "tsv"
+            job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
+            job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
+        _run(job, source, records, translator, stack.enter_context(contextlib.closing(Meter())))
+
+
+_LINES_ONLY = (
+    *("alignments", "plot_attention", "prefix", "prefix_text", "constraints", "constraint_text", "glossary"),
+    *("forbid", "n_best", "output_format", "resume", "replace_unk", "dictionary"),
+)
+"""Options that tables, folders and shards do not go with."""
+
+
+def _translate_document(job: _Job, model_dir: str, source: str, options: dict[str, Any]) -> None:
+    """What --format asks for."""
+    from nmt.cli.lines.documents import translate_document
+
+    translator = _load(model_dir, options)
+    _settle(job, translator)
+    translate_document(translator, source, options, job.search, (job.glossary, job.forbidden))
+
+
+def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Translate whole files."""
+    from nmt.batch import Rows, translate_rows
+    from nmt.cli.lines.corpora import Work, translate_all
+    from nmt.cli.lines.meter import Meter
+    from nmt.cli.lines.resume import identity
+    from nmt.cli.lines.tables import Columns
+
+    if options["form"] != "lines":
+        raise click.UsageError(f"--format {options['form']} is for one document, not for tables, folders and shards.")
+    if options["column"] == options["output_column"]:
+        raise click.UsageError(f"--output-column {options['column']} must be another column than --column.")
+    wrong = [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]
+    if wrong:
+        raise click.UsageError(f"{wrong[0]} is for lines of one text, not for tables, folders and shards.")
+    if options["output"] == "-":
+        given = "Tables, folders and shards need" if len(inputs) < 2 else f"{len(inputs)} files to translate need"
+        raise click.UsageError(f"{given} -o, the file or folder to write to.")
+    if "-" in inputs or not inputs:
+        raise click.UsageError("Tables and shards need files, not standard input.")
+    scores = options.pop("scores")
+    job = _job({**options, "scores": False})
+    translator = _load(model_dir, options)
+    _settle(job, translator)
+    new = options["output_column"]
+    columns = Columns(options["column"], new, f"{new}_error", f"{new}_score" if scores else None)
+    run = identity(job, translator, model_dir, options) | {"columns": [columns.text, new, scores]}
+    left_out = ("n_best", "replace_unk", "details", "dictionary")
+    settings = {name: value for name, value in job.search.items() if name not in left_out}
+    with contextlib.closing(Meter()) as meter:
+
+        def translated(values: list[Any]) -> Rows:
+            rows = translate_rows(translator, values, **settings)
+            meter.add(len(values))
+            return rows
+
+        work = Work(options["input_format"], columns, translated, _CHUNK_BATCHES * settings["batch_size"])
+        translate_all(inputs, options["output"], options["shard"], work, run)
+
+
+@dataclass
+class _Job:
+    """What is read and written, and how."""
+
+    form: str
+    search: dict[str, Any]
+    others: dict[str, str]  # files that go line by line with the input, by option
+    prefix: str | None  # of all
+    constraints: list[str]  # of all
+    glossary: list[tuple[str, str]]
+    forbidden: list[str]
+    plots: Path | None
+    writer: LineWriter | None = None
+    alignments: LineWriter | None = None
+    notices: Notices | None = None
+    continued: Continued | None = None
+    soft: bool = False  # alignments
+    number: int = 0  # of the next input line
+
+
+def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
+    """Raise DataError where -o cannot be written, or one file is written over another that is read; UsageError for
+    options that are not of documents. Tell of those that change nothing."""
+    from nmt.cli.lines.documents import check_document_options
+    from nmt.cli.lines.streams import check_apart
+    from nmt.storage.model_folder import model_files
+    from nmt.system.paths import check_output
+
+    tell_needs()
+    if options["form"] != "lines":
+        check_document_options(source, options)
+    if options["output"] != "-":
+        check_output(options["output"], "-o")
+    beside = ("prefix", "constraints", "glossary", "forbid", "dictionary")
+    inputs: dict[str, str | list[Path]] = {"INPUT": source}
+    inputs |= {f"--{name}": options[name] for name in beside if options[name] is not None}
+    models = [model_dir, *filter(None, [options["lm"]]), *options["ensemble"]]
+    inputs["a file of the model"] = [path for place in models for path in model_files(Path(place))]
+    outputs = {"-o": options["output"], "--alignments": options["alignments"]}
+    check_apart({name: path for name, path in outputs.items() if path is not None}, inputs)
+
+
+def _job(options: dict[str, Any]) -> _Job:
+    """The options sorted out; raises UsageError where they do not go together."""
+    n_best, beam_size = options.pop("n_best"), options["beam_size"]
+    if n_best is not None and beam_size is not None and n_best > beam_size and not options["sampling"]:
+        raise click.UsageError(f"--n-best {n_best} needs --beam-size {n_best} or more.")
+    form = options["output_format"] or ("tsv" if options["scores"] or n_best is not None else "text")
+    if form == "text" and options["scores"]:
+        raise click.UsageError("--scores needs --output-format tsv or json; text is the best translation alone.")
+    if form == "text" and (n_best or 1) > 1:
+        raise click.UsageError(
+            f"--n-best {n_best} needs --output-format tsv or json; text is the best translation alone."
+        )
+    if options["resume"] and (options["output"] == "-" or options["alignments"]):
+        raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json holds them).")
+    if options["no_unk"]:
+        options["generate_unk"] = False
+    plots = options["plot_attention"]
+    from nmt.inference.translator import SearchSettings  # Numba loads only when there is work to do
+
+    search = {name: options[name] for name in SearchSettings.__annotations__ if name in options}
+    if options["dictionary"] is not None and not options["replace_unk"]:
+        raise click.UsageError("--dictionary needs --replace-unk.")
+    search |= {"n_best": n_best, "replace_unk": options["replace_unk"], "shortlist": options["shortlist"]}
+    search["dictionary"] = dict(phrase_pairs(options["dictionary"]))
+    search["details"] = form == "json" or plots is not None or options["alignments"] is not None
+    if options["prefix"] is not None and options["prefix_text"] is not None:
+        raise click.UsageError("Give --prefix, a text for each line, or --prefix-text, one for all.")
+    return _Job(
+        form=form,
+        search=search,
+        others={name: options[name] for name in ("prefix", "constraints") if options[name] is not None},
+        prefix=options["prefix_text"],
+        constraints=[text for text in options["constraint_text"] if text.strip()],
+        glossary=phrase_pairs(options["glossary"]),
+        forbidden=phrases(options["forbid"]),
+        plots=Path(plots) if plots else None,
+        soft=options["alignment_type"] == "soft",
+    )
+
+
+def _load(model_dir: str, options: dict[str, Any]) -> Translator:
+    """Load the translator, and those that make an ensemble of it."""
+    from nmt.inference.translator import Translator
+
+    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
+    translator = Translator.load(model_dir, lm=options["lm"], **kinds)
+    if options["ensemble"]:
+        kinds["threads"] = translator.num_threads
+        others = [Translator.load(other, lm=False, **kinds) for other in options["ensemble"]]
+        translator = translator.together_with(others, options["ensemble_average"])
+    return translator
+
+
+def _settle(job: _Job, translator: Translator) -> None:
+    """Fill in what is configured, and tell of options that change nothing then."""
+    decoding, search = translator.config.decoding, job.search
+    tell_unused(search, decoding)
+    if search["n_best"] is None:  # lines of text are one for each input line, whatever the config says
+        search["n_best"] = 1 if job.form == "text" else decoding.n_best
+    search["beam_size"] = search["beam_size"] or decoding.beam_size
+    if not (decoding.sampling if search["sampling"] is None else search["sampling"]):
+        search["beam_size"] = max(search["beam_size"], search["n_best"])
+    search["batch_size"] = search["batch_size"] or decoding.batch_size
+
+
+def _run(job: _Job, source: str, records: Lines[Record], translator: Translator, meter: Meter) -> None:
+    """Translate all records of a source, chunk by chunk, and write each chunk before the next one is read."""
+    from nmt.data.tokens.factors import FactorError
+    from nmt.system.lines import chunks, source_name
+
+    size = job.search["batch_size"]
+    for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
+        if job.continued is not None:
+            job.continued.save()
+        lines = [line for line, _ in chunk]
+        wishes = _wishes(job, translator, chunk)
+        try:
+            results = translator.translate_nbest(lines, on_batch=meter.add, wishes=wishes, **job.search)
+        except FactorError as error:
+            raise error.at(f"{source_name(source)}: line {job.number + error.index + 1}") from None
+        for line, found in zip(lines, results, strict=True):
+            _write(job, line, found)
+        if job.writer is not None:
+            job.writer.flush()
+
+
+def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | None:
+    """What the files beside the input say of a chunk."""
+    from nmt.inference.translator import Wishes
+
+    def column(name: str) -> list[str] | None:
+        path = job.others.get(name)
+        return None if path is None else [beside[path] for _, beside in chunk]
+
+    constraints, glossary = column("constraints"), None
+    if job.glossary:
+        glossary = [translator.phrases_for(line, job.glossary) for line, _ in chunk]
+    held = None
+    if constraints is not None or job.constraints:
+        own = [[p for p in line.split("\t") if p.strip()] for line in constraints or [""] * len(chunk)]
+        held = [[*of_line, *job.constraints] for of_line in own]
+    return Wishes(column("prefix") or job.prefix, held, glossary, job.forbidden)
+
+
+def _write(job: _Job, line: str, found: list[Translation]) -> None:
+    """Write what was found for one line, wherever the options want it."""
+    if job.notices is not None:
+        job.notices.add(job.number, [text for one in found[:1] for text in one.warnings])
+    if job.writer is not None:
+        for text in output_of(job.form, job.number, line, found):
+            job.writer.write(text)
+    if job.alignments is not None:
+        job.alignments.write(soft_alignment_line(found) if job.soft else alignment_line(found))
+    if job.plots is not None and found[0].detail is not None:
+        from nmt.cli.lines.attention_plot import write_plot
+
+        write_plot(job.plots / f"{job.number}.svg", found[0])
+    job.number += 1
+
+
+if __name__ == "__main__":
+    from nmt.cli import entry
+
+    entry.translate()

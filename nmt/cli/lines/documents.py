@@ -1,0 +1,125 @@
+"""nmt-translate --format: a document in, a document out."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nmt.cli.lines.streams import STDOUT, STDOUT_NAME, output_lines, telling_notices, write_errors
+from nmt.errors import DataError
+from nmt.system.files import explain, replacing
+from nmt.system.lines import STDIN, source_name
+
+if TYPE_CHECKING:
+    from nmt.inference.translator import Translation, Translator
+
+_MOST_BYTES = 2**28
+_CHUNK_BATCHES = 32
+_FOR_LINES = ("scores", "n_best", "output_format", "alignments", "plot_attention", "prefix", "constraints", "resume")
+"""Options that are of lines, by their names."""
+
+
+def check_document_options(source: str, options: dict[str, Any]) -> None:
+    """Raise UsageError for what means nothing for a document."""
+    given = [f"--{name.replace('_', '-')}" for name in _FOR_LINES if options.get(name)]
+    if given:
+        raise click.UsageError(f"--format {options['form']} goes without {', '.join(given)}, which are for lines.")
+    if options["form"] == "auto" and source == STDIN:
+        raise click.UsageError("--format auto needs the name of a file; name the format of standard input.")
+
+
+def translate_document(
+    translator: Translator,
+    source: str,
+    options: dict[str, Any],
+    search: dict[str, Any],
+    phrases: tuple[list[tuple[str, str]], list[str]],
+) -> None:
+    """Translate a document and write it. phrases: pairs of the glossary, and what is forbidden. Raises DataError."""
+    from nmt.cli.lines.meter import Meter
+    from nmt.documents import sentence_splitter
+    from nmt.documents.document import format_of, read_document
+
+    translator.check_no_factors("--format")
+    form = format_of(source) if options["form"] == "auto" else options["form"]
+    splitter = sentence_splitter(translator.config.data.src.lang) if options["split"] else None
+    languages = translator.config.data.src.lang, translator.config.data.tgt.lang
+    document = read_document(_read(source), form, source_name(source), splitter, languages)
+    sentences = [one for passage in document.passages for one in passage.sentences]
+    found: list[Translation] = []
+    size = _CHUNK_BATCHES * search["batch_size"]
+    with telling_notices(source) as notices, contextlib.closing(Meter("translated")) as meter:
+        for start in range(0, len(sentences), size):
+            chunk = sentences[start : start + size]
+            for details in (False, True):
+                texts = [one.asked for one in chunk if one.needs_detail == details]
+                if texts:
+                    answers = _translated(translator, texts, search | {"details": details}, options, phrases, meter)
+                    found += answers
+            found[start:] = _in_order(chunk, found[start:])
+            for number, one in enumerate(found[start:], start=start):
+                notices.add(number, one.warnings)
+    rest = iter(found)
+    texts = [passage.joined([next(rest) for _ in passage.sentences]) for passage in document.passages]
+    _write(options["output"], document.write(texts))
+
+
+def _translated(
+    translator: Translator,
+    texts: list[str],
+    search: dict[str, Any],
+    options: dict[str, Any],
+    phrases: tuple[list[tuple[str, str]], list[str]],
+    meter: Any,
+) -> list[Translation]:
+    """The best translation of each sentence, with what the command's user wishes of all."""
+    from nmt.inference.translator import Wishes
+
+    glossary, forbidden = phrases
+    constraints = [text for text in options["constraint_text"] if text.strip()]
+    wishes = Wishes(
+        options["prefix_text"],
+        [constraints] * len(texts) if constraints else None,
+        [translator.phrases_for(text, glossary) for text in texts] if glossary else None,
+        forbidden,
+    )
+    return [one[0] for one in translator.translate_nbest(texts, on_batch=meter.add, wishes=wishes, **search)]
+
+
+def _in_order(chunk: list[Any], found: list[Translation]) -> list[Translation]:
+    """Translations of those without details and then of those with them, in the order of the sentences."""
+    plain = sum(not one.needs_detail for one in chunk)
+    without, with_detail = iter(found[:plain]), iter(found[plain:])
+    return [next(with_detail) if one.needs_detail else next(without) for one in chunk]
+
+
+def _read(source: str) -> bytes:
+    """All bytes of a file or of standard input. Raises DataError."""
+    name = source_name(source)
+    try:
+        if source == STDIN:
+            if sys.stdin is None:
+                raise DataError(f"{name}: must be open, got a closed one; give the path of a file")
+            content = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        else:
+            with Path(source).open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise DataError(f"{name}: must be readable, got {explain(error)}; give a file that can be read") from None
+    if len(content) > _MOST_BYTES:
+        raise DataError(f"{name}: must have at most {_MOST_BYTES:,} bytes, got more; give a smaller file")
+    return content
+
+
+def _write(target: str, content: bytes) -> None:
+    """Write the document: a file appears whole. Raises DataError."""
+    if target == STDOUT:
+        with output_lines(STDOUT), write_errors(STDOUT_NAME):
+            sys.stdout.buffer.write(content)
+        return
+    with write_errors(target), replacing(Path(target)) as temporary:
+        temporary.write_bytes(content)

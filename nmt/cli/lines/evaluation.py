@@ -1,0 +1,172 @@
+"""What nmt-evaluate shows of one system or of two: tables, or JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from nmt.errors import DataError
+from nmt.evaluate import Score, format_table, score_translations, split_references
+from nmt.evaluate.compare import Bucket, PairedScore, by_frequency, by_length, compare, differences
+from nmt.system.lines import Lines, open_lines, read_text
+
+
+@dataclass
+class Evaluation:
+    """References, sources where there are any, and what is asked for.
+
+    references: Texts of them; None where a line has no more. sources: Lines, or none. options: Of the command.
+    frequencies: A text of whose words there are numbers, open.
+    """
+
+    references: list[list[str | None]]
+    sources: list[str]
+    options: dict[str, Any]
+    frequencies: Lines[str] | None
+
+    @classmethod
+    def reading(
+        cls, refs: Sequence[str], separator: str | None, src: str | None, options: dict[str, Any]
+    ) -> Evaluation:
+        """Read the files. Raises DataError where one cannot be read, or where references differ in length."""
+        texts = [read_text(file) for file in refs]
+        for file, text in zip(refs, texts, strict=True):
+            if len(text) != len(texts[0]):
+                raise DataError(
+                    f"{refs[0]}, {file}: must have as many lines as each other, got {len(texts[0])} and {len(text)}; "
+                    "line n of each has to translate the same line"
+                )
+        references: list[list[str | None]] = [[*text] for text in texts]
+        if separator:
+            references = split_references(references, separator)
+        frequencies = None if options["frequencies"] is None else open_lines(options["frequencies"])
+        return cls(references, [] if src is None else read_text(src), options, frequencies)
+
+    def read(self, files: Sequence[str]) -> list[list[str]]:
+        """The translations of files. Raises DataError where one has another number of lines than the sources."""
+        found = [read_text(file) for file in files]
+        for file, lines in zip(files, found, strict=True):
+            if self.sources and len(lines) != len(self.sources):
+                raise DataError(
+                    f"--src, {file}: must have as many lines as each other, got {len(self.sources)} and {len(lines)}; "
+                    "line n of one has to translate line n of the other"
+                )
+        return found
+
+    def tell(self, systems: list[list[str]]) -> str:
+        """What standard output gets; --tsv is written first."""
+        if len(systems) == 2:
+            return self._compared(*systems)
+        options = self.options
+        scores = score_translations(
+            systems[0], self.references, **self._how(), metrics=options["metrics"], confidence=options["confidence"]
+        )
+        if options["tsv"] is not None:
+            self._write_columns(systems[0])
+        buckets = self._buckets(systems)
+        if options["as_json"]:
+            record = {"lines": len(systems[0]), "metrics": {name: score.to_dict() for name, score in scores.items()}}
+            return json.dumps({**record, **_bucket_records(buckets)}, indent=2, ensure_ascii=False)
+        tables = [format_table(list(scores.values()))]
+        return "\n\n".join(tables + [_bucket_table(kind, found, ("score",)) for kind, found in buckets.items()])
+
+    def _compared(self, a: list[str], b: list[str]) -> str:
+        """Two systems against each other."""
+        scores = compare(a, b, self.references, metrics=self.options["metrics"], **self._how())
+        buckets = self._buckets([a, b])
+        rows = differences(a, b, self.references, self.options["differences"])
+        if self.options["as_json"]:
+            record = {
+                "lines": len(a),
+                "metrics": {name: score.to_dict() for name, score in scores.items()},
+                **_bucket_records(buckets),
+                "differences": [
+                    {"line": number + 1, "chrf_a": one, "chrf_b": other, **self._line(number, a, b)}
+                    for number, one, other in rows
+                ],
+            }
+            return json.dumps(record, indent=2, ensure_ascii=False)
+        tables = [_paired_table(list(scores.values()))]
+        tables += [_bucket_table(kind, found, ("A", "B")) for kind, found in buckets.items()]
+        for number, one, other in rows:
+            lines = [f"line {number + 1}: chrF {one:.1f} -> {other:.1f}"]
+            lines += [f"  {name:<10} {text}" for name, text in self._line(number, a, b).items()]
+            tables.append("\n".join(lines))
+        return "\n\n".join(tables)
+
+    def _line(self, number: int, a: list[str], b: list[str]) -> dict[str, str]:
+        """All that is known of one line."""
+        source = {"source": self.sources[number]} if self.sources else {}
+        return {**source, "reference": self.references[0][number] or "", "A": a[number], "B": b[number]}
+
+    def _how(self) -> dict[str, Any]:
+        return {"lowercase": self.options["lowercase"], "tokenize": self.options["tokenize"]}
+
+    def _buckets(self, systems: list[list[str]]) -> dict[str, list[Bucket]]:
+        """Scores of parts of the test set, where they are asked for."""
+        if not self.options["buckets"]:
+            return {}
+        text = self.options["frequencies"]
+        lines = self.frequencies
+        return {
+            "chrF by words of the reference": by_length(systems, self.references, **self._how()),
+            "F1 of words by how often they are in the " + ("references" if text is None else text): by_frequency(
+                systems, self.references, lines, **self._how()
+            ),
+        }
+
+    def _write_columns(self, hypotheses: list[str]) -> None:
+        """Write --tsv: a line of names, then source, translation and references, whose tabs become spaces."""
+        from nmt.cli.lines.streams import output_lines
+
+        texts = [self.sources] if self.sources else []
+        texts += [hypotheses, *([line or "" for line in text] for text in self.references)]
+        refs = ["ref"] + [f"ref{number}" for number in range(2, len(self.references) + 1)]
+        with output_lines(self.options["tsv"]) as writer:
+            writer.write("\t".join([*(["src"] if self.sources else []), "mt", *refs]))
+            for row in zip_longest(*texts, fillvalue=""):
+                writer.write("\t".join(cell.replace("\t", " ") for cell in row))
+
+
+def _paired_table(scores: Sequence[PairedScore]) -> str:
+    """Both systems' scores with intervals, and how likely such a difference is by chance."""
+    lines = [
+        f"{'metric':<9}{'A':>7} {'95 % ±':>7}{'B':>8} {'95 % ±':>7}{'B - A':>8}{'p boot':>9}{'p rand':>9}  signature"
+    ]
+    for one in scores:
+        a, b = one.a, one.b
+        lines.append(
+            f"{a.name:<9}{a.score:>7.2f} {_width(a):>7}{b.score:>8.2f} {_width(b):>7}{b.score - a.score:>+8.2f}"
+            f"{one.p_bootstrap:>9.4f}{one.p_randomisation:>9.4f}  {a.signature}"
+        )
+    return "\n".join(lines)
+
+
+def _width(score: Score) -> str:
+    return "" if score.interval is None else f"{score.interval:.2f}"
+
+
+def _bucket_table(kind: str, buckets: Sequence[Bucket], names: tuple[str, ...]) -> str:
+    lines = [f"{kind:<44}{'size':>9}" + "".join(f"{name:>9}" for name in names)]
+    for bucket in buckets:
+        scores = "".join(f"{'-' if math.isnan(score) else f'{score:.2f}':>9}" for score in bucket.scores)
+        lines.append(f"  {bucket.name:<42}{bucket.size:>9,}{scores}")
+    return "\n".join(lines)
+
+
+def _bucket_records(buckets: dict[str, list[Bucket]]) -> dict[str, Any]:
+    """Buckets for JSON, which has no NaN."""
+    if not buckets:
+        return {}
+    return {
+        "buckets": {
+            kind: [
+                {**vars(one), "scores": [None if math.isnan(score) else score for score in one.scores]} for one in found
+            ]
+            for kind, found in buckets.items()
+        }
+    }

@@ -1,0 +1,65 @@
+"""What nmt-translate writes for a line: text, columns or JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nmt.inference.translator import Translation
+
+FORMATS = ("text", "tsv", "json")
+
+
+def output_of(form: str, number: int, source: str, found: list[Translation]) -> Iterator[str]:
+    """The output lines for input line `number`, whose translations are `found`, the best first."""
+    if form == "text":
+        yield found[0].text
+    elif form == "tsv":
+        for rank, translation in enumerate(found, start=1):
+            yield f"{number}\t{rank}\t{translation.score:.6f}\t{translation.text}"
+    else:
+        record = {"line": number, "source": source, "translations": [_record(t) for t in found]}
+        yield json.dumps(record, ensure_ascii=False)
+
+
+def alignment_line(found: list[Translation]) -> str:
+    """The best translation's alignment in Pharaoh format."""
+    from nmt.data.alignment.attention_alignment import pharaoh
+
+    return pharaoh(found[0].detail.alignment if found[0].detail is not None else [])
+
+
+def soft_alignment_line(found: list[Translation]) -> str:
+    """The best translation's attention between words: for each target word the weights of all source words and of the
+    source's end between commas; spaces between target words."""
+    from nmt.data.alignment.attention_alignment import soft_alignment, words_of
+
+    detail = found[0].detail
+    if detail is None:
+        return ""
+    tokens = detail.tokens[:-1] if detail.tokens[-1:] == ["</s>"] else detail.tokens
+    weights = soft_alignment(detail.attention, words_of(detail.src_tokens), words_of(tokens))
+    return " ".join(",".join(f"{weight:.6g}" for weight in row) for row in weights)
+
+
+def _record(translation: Translation) -> dict[str, Any]:
+    """A translation as a JSON object, with what its detail knows where it has one."""
+    record: dict[str, Any] = {
+        "text": translation.text,
+        "score": finite(translation.score),
+        "log_prob": finite(translation.log_prob),
+    }
+    detail = translation.detail  # None of a blank line
+    record["tokens"] = detail.tokens if detail else []
+    record["token_log_probs"] = [finite(x) for x in detail.log_probs] if detail else []
+    record["alignment"] = [list(pair) for pair in detail.alignment] if detail else []
+    record["warnings"] = [*translation.warnings, *(detail.warnings if detail else [])]
+    return record
+
+
+def finite(number: float) -> float | None:
+    """A number with six places for JSON, which lacks infinity and NaN: they become null."""
+    return round(number, 6) if math.isfinite(number) else None

@@ -1,0 +1,23 @@
+"""Files of phrases that commands are given."""
+
+from __future__ import annotations
+
+
+def phrases(path: str | None) -> list[str]:
+    """Lines that are not blank; none of no file."""
+    from nmt.system.lines import read_text
+
+    return [] if path is None else [line for line in read_text(path) if line.strip()]
+
+
+def phrase_pairs(path: str | None) -> list[tuple[str, str]]:
+    """Read phrases with their translations, a tab between them. Raises DataError for another line."""
+    from nmt.errors import DataError
+
+    found = []
+    for line in phrases(path):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise DataError(f"{path}: a line must be a phrase, a tab and its translation, got {line!r}; mend the line")
+        found.append((columns[0], columns[1]))
+    return found

@@ -1,0 +1,195 @@
+"""Lines out, and lines of several files side by side: standard streams, files and pipes, a piece at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from nmt.errors import DataError
+from nmt.system.files import explain, remedy, replacing
+from nmt.system.lines import STDIN, Lines, source_name
+from nmt.system.notices import Notices
+from nmt.system.terminal import coloured
+
+STDOUT = "-"
+STDOUT_NAME = "standard output"
+
+Record = tuple[str, dict[str, str]]
+"""A line of the input, and the lines beside it of other files, by their names."""
+
+
+class LineWriter:
+    """Writes lines in UTF-8 to a stream; what goes wrong names the target.
+
+    Args:
+        stream: Where bytes go.
+        name: What the user calls it.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+
+    def write(self, text: str) -> None:
+        """Write one line. Raises DataError if there is no room."""
+        with write_errors(self._name):
+            # Lone surrogates are bytes of a file's name that are not UTF-8: they are written as they are.
+            self._stream.write(text.encode(errors="surrogateescape") + b"\n")
+
+    def flush(self) -> None:
+        """Let the reader see what was written. Raises DataError if there is no room."""
+        with write_errors(self._name):
+            self._stream.flush()
+
+
+@contextlib.contextmanager
+def output_lines(target: str) -> Iterator[LineWriter]:
+    """Give a writer to standard output (`-`), or to a file that appears when all of it is written.
+
+    Raises:
+        DataError: It cannot be written. A former file of that name is untouched.
+    """
+    if target == STDOUT:
+        if sys.stdout is None:
+            raise DataError(f"{STDOUT_NAME}: must be open, got a closed one; name a file to write to")
+        writer = LineWriter(sys.stdout.buffer, STDOUT_NAME)
+        yield writer
+        writer.flush()
+        return
+    with contextlib.ExitStack() as stack:
+        with write_errors(target):
+            temporary = stack.enter_context(replacing(Path(target)))
+            stream = stack.enter_context(closing_quietly(temporary.open("wb")))
+        yield LineWriter(stream, target)
+        with write_errors(target):
+            stream.close()
+            stack.close()
+
+
+@contextlib.contextmanager
+def closing_quietly(stream: BinaryIO) -> Iterator[BinaryIO]:
+    """Close a stream at the end of the block. Where that fails something failed before, and says why."""
+    try:
+        yield stream
+    finally:
+        with contextlib.suppress(OSError):
+            stream.close()
+
+
+def say(text: str) -> None:
+    """Write a result, one line or several, to standard output. Raises DataError."""
+    with output_lines(STDOUT) as writer:
+        writer.write(text)
+
+
+def tell(text: str, end: str = "\n") -> None:
+    """Write a line to standard error for whoever reads it; where nobody can, that changes nothing."""
+    try:
+        click.echo(coloured(text, sys.stderr) + end, nl=False, err=True)
+    except OSError:
+        discard(sys.stderr.fileno())
+
+
+@contextlib.contextmanager
+def telling_notices(source: str) -> Iterator[Notices]:
+    """Collect warnings about the lines of a text, named as on the command line, and tell them at the end."""
+    notices = Notices()
+    try:
+        yield notices
+    finally:
+        for text in notices.told():
+            tell(f"warning: {source_name(source)}: {text}")
+
+
+def discard(handle: int) -> None:
+    """Let all that is still written to a standard stream go nowhere: what it holds could not be written, and would be
+    tried again when the interpreter ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, handle)
+    os.close(nowhere)
+
+
+@contextlib.contextmanager
+def write_errors(name: str) -> Iterator[None]:
+    """Let what goes wrong when `name` is written be one line. A reader who has had enough is no error: BrokenPipeError
+    stays, and the command ends without a word."""
+    try:
+        yield
+    except OSError as error:
+        if name == STDOUT_NAME:
+            with contextlib.suppress(OSError):  # a stand-in without a file
+                discard(sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise DataError(f"{name}: must be writable, got {explain(error)}; {remedy(error)}") from error
+
+
+def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path]]) -> None:
+    """Raise DataError where an output is one of the inputs, by whatever name, link or stream, or another output: it
+    would be written over; or where two inputs are both standard input.
+
+    Args:
+        outputs: Paths or `-`, by what the error calls them.
+        inputs: The same; of a list no file must be written to.
+    """
+    streams = [name for name, source in inputs.items() if source == STDIN]
+    if len(streams) > 1:
+        raise DataError(
+            f"{' and '.join(streams)}: must not both be standard input, got - twice; give one of them as a file"
+        )
+    taken: dict[tuple[int, int] | str, str] = {}
+    for name, source in inputs.items():
+        paths = [source, f"{source}.gz"] if isinstance(source, str) else source
+        for path in paths:
+            if (known := _identity(path, 0)) is not None:
+                taken[known] = name if isinstance(source, list) else f"that of {name}"
+    for name, target in outputs.items():
+        known = _identity(target, 1)
+        if known is None:
+            continue
+        if known in taken:
+            raise DataError(
+                f"{STDOUT_NAME if target == STDOUT else target}: must be a file of its own, got {taken[known]}; write "
+                "elsewhere"
+            )
+        taken[known] = f"that of {name}"
+
+
+def _identity(path: str | Path, stream: int) -> tuple[int, int] | str | None:
+    """Which file on which disk a path, or `-` for a standard stream, leads to; its whole name where nothing is there
+    yet; None for what is no plain file."""
+    try:
+        found = os.fstat(stream) if path == STDIN else os.stat(path)
+    except OSError:
+        return None if path == STDIN else os.path.realpath(path)
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
+def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record]:
+    """Each line with the lines of other files that stand at its place; `others` by the files' names.
+
+    Raises:
+        DataError: A file has more or fewer lines.
+    """
+    return Lines(_in_step(lines, others), lambda: all(one.ready() for one in (lines, *others.values())))
+
+
+def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Record]:
+    """Lines with those beside them. Raises DataError as soon as one of the others ends early, or when it goes on."""
+    count = 0
+    for count, line in enumerate(lines, start=1):
+        beside = {name: next(other, None) for name, other in others.items()}
+        for name, other in beside.items():
+            if other is None:
+                raise DataError(f"{name}: must have a line for each of the input, got {count - 1}; add what is missing")
+        yield line, {name: other for name, other in beside.items() if other is not None}
+    for name, lines_left in others.items():
+        if next(lines_left, None) is not None:
+            raise DataError(f"{name}: must have as many lines as the input, {count}, got more; cut it to them")

@@ -1,0 +1,251 @@
+"""Tables of text to translate, row by row: files of JSON lines, Parquet, or plain lines. A file of which a column is
+translated becomes one with further columns, all others as they were; a plain line becomes a line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from nmt.batch import Rows
+from nmt.cli.lines.streams import write_errors
+from nmt.errors import DataError, DeviceError
+from nmt.system.files import explain, replacing
+from nmt.system.lines import MAX_LINE_BYTES, read_lines
+
+FORMATS = ("text", "jsonl", "parquet")
+_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+Translate = Callable[[list[Any]], Rows]
+"""From the values of a column to what came of them."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names: of what is read, and of what is added. `scores` may be None for none."""
+
+    text: str
+    output: str
+    errors: str
+    scores: str | None
+
+    def of(self, rows: Rows, index: int) -> dict[str, Any]:
+        """What is added to a row."""
+        found: dict[str, Any] = {self.output: rows.texts[index], self.errors: rows.errors[index]}
+        if self.scores is not None:
+            score = rows.scores[index]
+            found[self.scores] = score if math.isfinite(score) else None
+        return found
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run of rows of a file: number `first` and those up to `end`."""
+
+    path: Path
+    first: int
+    end: int
+
+
+def format_of(path: Path) -> str:
+    """What a file holds, by its name; `.gz` behind it is looked through."""
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    return _SUFFIXES.get(plain.suffix, "text")
+
+
+def count_rows(path: Path, form: str) -> int:
+    """How many rows a file has. Raises DataError: It cannot be read."""
+    if form == "parquet":
+        with _parquet(path) as file:
+            return int(file.metadata.num_rows)
+    return sum(1 for _ in (read_lines(path) if form == "text" else _raw_lines(path)))
+
+
+def translate_part(part: Part, form: str, target: Path, columns: Columns, translate: Translate, size: int) -> int:
+    """Translate rows of a file into another one, which appears when it is whole; returns how many are errors.
+
+    Args:
+        part: The rows.
+        form: Of both files, one of FORMATS.
+        target: Where to write; with `.gz` it is packed, which Parquet is anyway.
+        columns: Of tables.
+        translate: What translates.
+        size: Rows at a time.
+
+    Raises:
+        DataError: A file cannot be read or written, is not of that form, or has an error in every row: nothing is
+            written then.
+    """
+    check_ending(target, form)
+    errors = _Errors()
+    with write_errors(str(target)), replacing(target) as temporary:
+        if form == "parquet":
+            _translate_parquet(part, temporary, columns, translate, size, errors)
+        else:
+            with _packing(temporary, target.suffix == ".gz") as stream:
+                work = _translate_text if form == "text" else _translate_json
+                work(part, stream, columns, translate, size, errors)
+        if errors.count and errors.count == errors.rows:
+            raise DataError(
+                f"{part.path}: must have a row that can be translated, got an error in all {errors.rows}, in the first "
+                f"one: {errors.first}; nothing is written"
+            )
+    return errors.count
+
+
+def check_ending(target: Path, form: str) -> None:
+    """Raise DataError where the name of a file says that it holds another form."""
+    named_form = format_of(target)
+    if named_form not in ("text", form):
+        raise DataError(
+            f"{target}: must end as INPUT does, got {form} in a file for {named_form}; the output has the form of INPUT"
+        )
+
+
+@dataclass
+class _Errors:
+    """How many rows there were, how many of them have an error, and the first of these errors."""
+
+    rows: int = 0
+    count: int = 0
+    first: str = ""
+
+    def note(self, errors: list[str]) -> None:
+        """Count rows with their errors, which are empty where there is none."""
+        self.rows += len(errors)
+        self.count += sum(map(bool, errors))
+        self.first = self.first or next(filter(None, errors), "")
+
+
+def _translate_text(
+    part: Part, stream: BinaryIO, columns: Columns, translate: Translate, size: int, errors: _Errors
+) -> None:
+    lines = islice(read_lines(part.path), part.first, part.end)
+    while chunk := list(islice(lines, size)):
+        for text in translate(cast(list[Any], chunk)).texts:
+            stream.write(text.encode() + b"\n")
+
+
+def _translate_json(
+    part: Part, stream: BinaryIO, columns: Columns, translate: Translate, size: int, errors: _Errors
+) -> None:
+    """Each line an object; one that is none becomes an object with an error. What an object has stays."""
+    lines = islice(_raw_lines(part.path), part.first, part.end)
+    while chunk := list(islice(lines, size)):
+        records = [_record(line, columns) for line in chunk]
+        rows = translate([None if error else record[columns.text] for record, error in records])
+        for index, (record, error) in enumerate(records):
+            added = columns.of(rows, index)
+            if error:
+                added = {name: value for name, value in added.items() if name not in record}
+                added[columns.errors] = error
+            errors.note([added[columns.errors]])
+            stream.write(_line(record | added))
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    """An object as a line; where it holds half of a surrogate pair, which UTF-8 lacks, in escapes."""
+    try:
+        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(record).encode() + b"\n"
+
+
+def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
+    """The object of a line, an empty one where it is none, and what is wrong with it."""
+    try:
+        record = json.loads(line.decode())
+    except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is one
+        return {}, f"must be a line of JSON in UTF-8, got {str(error).splitlines()[0]}"
+    if not isinstance(record, dict):
+        return {}, f"must be a JSON object, got {type(record).__name__}"
+    if columns.text not in record:
+        return record, f"must have {columns.text!r}, got an object without it"
+    taken = [name for name in (columns.output, columns.errors, columns.scores) if name in record]
+    if taken:
+        return record, f"must not have {taken[0]!r} already, got an object with it"
+    return record, ""
+
+
+def _translate_parquet(
+    part: Part, temporary: Path, columns: Columns, translate: Translate, size: int, errors: _Errors
+) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    at = 0
+    with _parquet(part.path) as file:
+        schema = file.schema_arrow
+        _check_columns(part.path, schema.names, columns)
+        fields = [pyarrow.field(columns.output, pyarrow.string()), pyarrow.field(columns.errors, pyarrow.string())]
+        if columns.scores is not None:
+            fields.append(pyarrow.field(columns.scores, pyarrow.float64()))
+        for field in fields:
+            schema = schema.append(field)
+        with pyarrow.parquet.ParquetWriter(temporary, schema) as writer:
+            for batch in file.iter_batches(batch_size=size):
+                begin, end = max(part.first - at, 0), min(part.end - at, len(batch))
+                at += len(batch)
+                if begin >= end:
+                    continue
+                batch = batch.slice(begin, end - begin)
+                rows = translate(batch.column(columns.text).to_pylist())
+                errors.note(rows.errors)
+                added = [columns.of(rows, index) for index in range(len(batch))]
+                arrays = [pyarrow.array([one[field.name] for one in added], field.type) for field in fields]
+                writer.write_batch(pyarrow.RecordBatch.from_arrays([*batch.columns, *arrays], schema=schema))
+
+
+def _check_columns(path: Path, names: list[str], columns: Columns) -> None:
+    """Raise DataError where a table lacks the column to translate, or has one that is to be added."""
+    if columns.text not in names:
+        raise DataError(
+            f"{path}: must have the column {columns.text}, got {', '.join(names)}; name another one with --column"
+        )
+    for name in (columns.output, columns.errors, columns.scores):
+        if name in names:
+            raise DataError(f"{path}: must not have the column {name} already, got one; give --output-column NAME")
+
+
+def _parquet(path: Path) -> Any:
+    """A Parquet file to read. Raises DataError: It is none; DeviceError: The package for it is missing."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DeviceError(
+            f"{path}: must be read by the package pyarrow, got none; pip install 'recurrent-nmt[parquet]'"
+        ) from None
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DataError(f"{path}: must be a Parquet file, got {explain(error)}; give one that is whole") from None
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    """Lines as bytes, without their ends: what is wrong with one is an error of it alone. Raises DataError where the
+    file cannot be read."""
+    try:
+        with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
+            number = 0
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                if len(line) > MAX_LINE_BYTES:
+                    raise DataError(
+                        f"{path}: line {number} must have at most {MAX_LINE_BYTES:,} bytes, got more; give an object a "
+                        "line"
+                    )
+                yield line.rstrip(b"\r\n")
+    except (OSError, EOFError) as error:  # a damaged archive is one of them
+        raise DataError(f"{path}: must be readable, got {explain(error)}; give a file that is whole") from None
+
+
+def _packing(path: Path, packed: bool) -> BinaryIO:
+    """A file to write to, through gzip without the time of day: the same bytes for the same rows."""
+    return cast(BinaryIO, gzip.GzipFile(path, "wb", mtime=0) if packed else path.open("wb"))

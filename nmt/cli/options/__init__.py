@@ -1,0 +1,1 @@
+"""Options that commands share, and how a command is declared."""

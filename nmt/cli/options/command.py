@@ -1,0 +1,287 @@
+"""The one place where errors become a line on the terminal, and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import math
+import signal
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import click
+
+from nmt.cli.entry import end_by_signals
+from nmt.errors import NMTError
+from nmt.system.compile_notice import telling_of_compilation
+
+
+class Command(click.Command):
+    """Shows an NMTError as `Error: ...` and exits 1; bugs keep their traceback.
+
+    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
+    SIGINT, 143 by SIGTERM, 141 where whoever read standard output closed it.
+
+    Args:
+        functions: How many functions of machine code it needs, about (see nmt.system.compile_notice).
+    """
+
+    def __init__(self, *arguments: Any, functions: int = 30, **extra: Any) -> None:
+        super().__init__(*arguments, **extra)
+        self._functions = functions
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, and refuse an option given twice that takes one value: the first would be passed over in silence."""
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            for param in order:
+                once = isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count)
+                if once and order.count(param) > 1:
+                    raise click.UsageError(f"{max(param.opts, key=len)} must be given once, got it twice.", ctx)
+        return super().parse_args(ctx, args)
+
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        """Parse; --help and --version write here."""
+        from nmt.cli.lines.streams import STDOUT_NAME, write_errors
+
+        with _one_line(), write_errors(STDOUT_NAME):
+            return super().make_context(*arguments, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        from nmt.cli.lines.streams import tell
+
+        former = end_by_signals()
+        try:
+            with _one_line(), telling_of_compilation(tell, self._functions):
+                return super().invoke(ctx)
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+class Refusal(click.ClickException):
+    """A user's mistake, written as click would, in the colours of all that is told.
+
+    Args:
+        error: What click would write.
+    """
+
+    def __init__(self, error: click.ClickException) -> None:
+        super().__init__(error.message)
+        self._error = error
+        self.exit_code = error.exit_code  # type: ignore[misc]  # click reads it of the instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write it to standard error."""
+        from nmt.cli.lines.streams import tell
+
+        text = io.StringIO()
+        self._error.show(text)
+        for line in text.getvalue().splitlines():
+            tell(line)
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """Let a user's mistake end the command with one line, and a reader who has had enough without any."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except click.ClickException as error:
+        raise Refusal(error) from error
+    except NMTError as error:
+        raise Refusal(click.ClickException(str(error))) from error
+    except BrokenPipeError:
+        raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
+    except MemoryError:
+        raise Refusal(
+            click.ClickException(
+                "memory: must hold the model and a batch, got too little; lower the batch size, or take a smaller model"
+            )
+        ) from None
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            raise
+        from nmt.system.files import explain, remedy
+        from nmt.system.paths import shown
+
+        where = shown(error.filename) if isinstance(error.filename, str) else "the system"
+        raise Refusal(
+            click.ClickException(f"{where}: must be usable, got {explain(error)}; {remedy(error)}")
+        ) from error
+
+
+_OF_THE_MACHINE = frozenset(
+    getattr(errno, name, None)
+    for name in (
+        *("EACCES", "EPERM", "EROFS", "ENAMETOOLONG", "ELOOP", "ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "EIO", "ENOMEM"),
+        "EAGAIN",
+    )
+) - {None}
+"""What the system refuses whatever a program does right."""
+
+
+class Setting(click.ParamType):
+    """A value for one setting of a config: whatever the schema allows there, and nothing else.
+
+    Args:
+        path: Of the setting, such as `decoding.beam_size`.
+        name: What --help shows in the place of a value.
+    """
+
+    def __init__(self, path: str, name: str) -> None:
+        self.path, self.name = path, name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value; the schema is read only now, for --help has no time for it."""
+        from nmt.config import checked_text, checked_value
+
+        try:
+            return checked_text(self.path, value, "it") if isinstance(value, str) else checked_value(self.path, value)
+        except NMTError as error:
+            self.fail(str(error), param, ctx)
+
+
+class WholeSetting(Setting, click.IntRange):
+    """One that is a whole number. --help shows the bounds given here, for it has no time for the schema; a test holds
+    them to it. None is a bound that only a slip of the finger meets."""
+
+    def __init__(self, path: str, least: int, most: int | None = None) -> None:
+        click.IntRange.__init__(self, least, most)
+        self.path = path
+
+
+class NumberSetting(Setting, click.FloatRange):
+    """One that is a number of at least 0, or above it; bounds as of `WholeSetting`."""
+
+    def __init__(self, path: str, least: float = 0, most: float | None = None, *, above: bool = False) -> None:
+        click.FloatRange.__init__(self, least, most, min_open=above)
+        self.path = path
+
+
+class FiniteRange(click.FloatRange):
+    """A range that a value which is no number is not in: click compares, and every comparison with NaN is false."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+def checkpoint_option() -> Callable[[Any], Any]:
+    """Return the `--checkpoint` option: which parameters of a model folder."""
+    return click.option(
+        "--checkpoint",
+        metavar="NAME",
+        show_default="best, or last where there is no best yet",
+        help="Which parameters of the model folder to use: best, last, or a numbered one such as best-600.",
+    )
+
+
+def cells_option() -> Callable[[Any], Any]:
+    """Return the `--cells` option of all commands that compute with a model somebody trained."""
+    return click.option(
+        "--cells",
+        metavar="MODULE",
+        multiple=True,
+        help="Let the model name cells of this module, whose code then runs; may be repeated.",
+    )
+
+
+def version_option() -> Callable[[Any], Any]:
+    """Return the `--version` option; the number is looked up only when asked for."""
+
+    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if not value or ctx.resilient_parsing:
+            return
+        import nmt
+
+        click.echo(f"{ctx.command_path} {nmt.__version__}")
+        ctx.exit()
+
+    return click.option(
+        "--version",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show,
+        help="Show the version and exit.",
+    )
+
+
+def threads_option() -> Callable[[Any], Any]:
+    """Return the `--threads` option that all commands share."""
+    return click.option(
+        "--threads",
+        type=WholeSetting("threads", 1, 1024),
+        show_default="threads of the config, or all cores",
+        help="Processor cores to use.",
+    )
+
+
+def device_option() -> Callable[[Any], Any]:
+    """Return the `--device` option of all commands that compute."""
+    return click.option(
+        "--device",
+        type=click.Choice(["cpu", "cuda", "auto"]),
+        show_default="device of the config, there cpu",
+        help="Where to compute: the processor, a GPU, or the GPU if there is a usable one.",
+    )
+
+
+def compute_dtype_option() -> Callable[[Any], Any]:
+    """Return the `--compute-dtype` option of all commands that use a model."""
+    return click.option(
+        "--compute-dtype",
+        type=click.Choice(["float32", "bfloat16", "int8"]),
+        show_default="compute_dtype of the config, there float32",
+        help="What is multiplied: bfloat16 is faster on a processor that has instructions for it, int8 on any.",
+    )
+
+
+def running_options() -> Callable[[Any], Any]:
+    """Return the options of all commands that run a model: how and where, whose cells, and `--version`."""
+    return _together(compute_dtype_option(), threads_option(), device_option(), cells_option(), version_option())
+
+
+def beam_options() -> Callable[[Any], Any]:
+    """Return the options of the search that several commands share."""
+    return _together(
+        click.option(
+            "--beam-size",
+            type=WholeSetting("decoding.beam_size", 1, 1000),
+            show_default="decoding.beam_size of the config, there 5",
+            help="Hypotheses kept at each step; 1 is greedy search.",
+        ),
+        click.option(
+            "--length-penalty",
+            type=Setting("decoding.length_penalty", "none|average|ALPHA"),
+            show_default="decoding.length_penalty of the config, there 1.0",
+            help="How hypotheses of different lengths are compared: by the sum or the mean of "
+            "their log-probabilities, or by GNMT's penalty to the power ALPHA.",
+        ),
+        click.option(
+            "--batch-size",
+            type=WholeSetting("decoding.batch_size", 1, 100_000),
+            show_default="decoding.batch_size of the config, there 64",
+            help="Sentences translated together: speed, not results.",
+        ),
+        checkpoint_option(),
+    )
+
+
+def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what decorates a command with all of these, in this order."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate

@@ -1,0 +1,144 @@
+"""Options of nmt-translate and nmt-generate that say how to search; each stands for a key of the `decoding` section."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from nmt.cli.options.command import NumberSetting, Setting, WholeSetting
+from nmt.cli.options.path_types import InputPath
+
+if TYPE_CHECKING:
+    from nmt.config import DecodingConfig
+
+
+def _option(name: str, kind: Any, text: str, key: str, default: object) -> tuple[str, Callable[[Any], Any]]:
+    """kind: What makes a type for the path of a setting, or a type of click's."""
+    shown = f"decoding.{key} of the config, there {default}"
+    kind = kind(f"decoding.{key}") if isinstance(kind, partial) else kind
+    return key, click.option(name, key, type=kind, default=None, show_default=shown, help=text)
+
+
+_COUNT, _LENGTH = partial(WholeSetting, least=0), partial(WholeSetting, least=0, most=100_000)
+_BEAM, _SAMPLES = partial(WholeSetting, least=1, most=1000), partial(WholeSetting, least=1, most=10_000)
+_ANY, _WEIGHT, _ABOVE = partial(Setting, name="float"), partial(NumberSetting), partial(NumberSetting, above=True)
+_RATIO, _NUCLEUS = partial(NumberSetting, most=1000, above=True), partial(NumberSetting, most=1, above=True)
+_TEMPERATURE = partial(NumberSetting, least=0.001, most=1000)
+
+
+_MEASURE = click.Choice(["none", "chrf", "bleu"])
+_OPTIONS = [
+    _option("--min-length", _LENGTH, "Least subwords of a translation.", "min_length", 0),
+    _option("--max-length-ratio", _RATIO, "Most subwords for each one of the source ...", "max_length_ratio", 2.0),
+    _option("--max-length-extra", _LENGTH, "... and so many more.", "max_length_extra", 10),
+    _option("--word-reward", _ANY, "Added to the score for each subword.", "word_reward", 0.0),
+    _option(
+        "--word-reward-bounded/--word-reward-unbounded",
+        None,
+        "No reward beyond the length that the training text expects.",
+        "word_reward_bounded",
+        "false",
+    ),
+    _option("--coverage-penalty", _WEIGHT, "GNMT's beta: source left out lowers the score.", "coverage_penalty", 0.0),
+    _option("--no-repeat-ngram-size", _LENGTH, "No sequence of so many subwords twice.", "no_repeat_ngram_size", 0),
+    _option("--repetition-penalty", _ABOVE, "Above 1: repeated subwords are less likely.", "repetition_penalty", 1.0),
+    _option("--beam-groups", _BEAM, "Groups of a diverse beam; divides --beam-size.", "beam_groups", 1),
+    _option("--diversity-strength", _WEIGHT, "What a group pays for others' subwords.", "diversity_strength", 0.5),
+    _option("--sampling/--no-sampling", None, "Draw translations instead of searching.", "sampling", "false"),
+    _option("--sampling-temperature", _TEMPERATURE, "Below 1: nearer to the likeliest.", "sampling_temperature", 1.0),
+    _option("--sampling-topk", _COUNT, "Sample among so many likeliest subwords; 0: all.", "sampling_topk", 0),
+    _option("--sampling-topp", _NUCLEUS, "Sample among a nucleus of this probability.", "sampling_topp", 1.0),
+    _option("--seed", _COUNT, "Start of sampling's random numbers.", "sampling_seed", 0),
+    _option("--mbr", _MEASURE, "Give the candidate that agrees best with the others.", "mbr", "none"),
+    _option("--mbr-samples", _SAMPLES, "With --mbr and --sampling: samples of each line.", "mbr_samples", 32),
+    _option("--glossary-bonus", _WEIGHT, "Score for each phrase of a glossary.", "glossary_bonus", 8.0),
+]
+
+
+_NEEDED = {
+    "sampling_temperature": ("--sampling", "sampling", False),
+    "sampling_topk": ("--sampling", "sampling", False),
+    "sampling_topp": ("--sampling", "sampling", False),
+    "sampling_seed": ("--sampling", "sampling", False),
+    "mbr_samples": ("--mbr and --sampling", "sampling", False),
+    "diversity_strength": ("--beam-groups", "beam_groups", 1),
+    "word_reward_bounded": ("--word-reward", "word_reward", 0.0),
+}
+"""Options that change nothing without another one: which that is, and the setting and value of its being left out."""
+
+
+def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
+    """Tell of each option that was given and changes nothing; `given` by key of the section, None where not."""
+    from nmt.cli.lines.streams import tell
+
+    for key, (needed, setting, left_out) in _NEEDED.items():
+        value = given.get(setting)
+        value = getattr(decoding, setting) if value is None else value
+        if given.get(key) is not None and value == left_out:
+            name = "--seed" if key == "sampling_seed" else "--" + key.replace("_", "-")
+            tell(f"warning: {name} changes nothing without {needed}")
+
+
+_OF_A_MODEL = (
+    *("shortlist", "lm", "lm_weight", "beam_size", "length_penalty", "batch_size", "checkpoint"),
+    *("compute_dtype", "threads", "device", "cells"),
+)
+_NEEDED_BESIDE: dict[str, tuple[str, str | None]] = {
+    "column": ("a table", None),
+    "output_column": ("a table", None),
+    "alignment_type": ("--alignments", "alignments"),
+    "split": ("--format", "form"),
+    "ensemble_average": ("--ensemble", "ensemble"),
+    "glossary_bonus": ("--glossary", "glossary"),
+    "differences": ("--compare", "compare"),
+    **dict.fromkeys(_OF_A_MODEL, ("MODEL_DIR", "model_dir")),
+}
+"""By parameter: what it does nothing without, and the parameter that is; None where the command at work has none."""
+
+
+def tell_needs() -> None:
+    """Tell of each option of the running command that was typed and changes nothing without another one."""
+    from nmt.cli.lines.streams import tell
+
+    context = click.get_current_context()
+    typed = {one.name: one for one in context.command.params if _is_typed(context, one)}
+    for key, (needed, beside) in _NEEDED_BESIDE.items():
+        if key in typed and beside not in typed:
+            tell(f"warning: {max(typed[key].opts, key=len)} changes nothing without {needed}")
+
+
+def _is_typed(context: click.Context, param: click.Parameter) -> bool:
+    return context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+
+
+def language_model_options() -> Callable[[Any], Any]:
+    """Return the options of a language model beside the translator, which all commands that put probabilities to
+    translations share."""
+    _, weight = _option("--lm-weight", _WEIGHT, "What the language model's say counts; 0: nothing.", "lm_weight", 0.1)
+
+    def decorate(function: Any) -> Any:
+        lm = click.option(
+            "--lm",
+            type=InputPath(),
+            metavar="MODEL",
+            show_default="decoding.lm of the config, there none",
+            help="Language model with the target's subwords that is heard too: a folder or a file of nmt-bundle.",
+        )
+        return lm(weight(function))
+
+    return decorate
+
+
+def search_options(*keys: str) -> Callable[[Any], Any]:
+    """Return options of the search beside those of `beam_options`: for some keys of the section, or for all."""
+
+    def decorate(function: Any) -> Any:
+        for key, option in reversed(_OPTIONS):
+            function = option(function) if key in keys or not keys else function
+        return function
+
+    return decorate

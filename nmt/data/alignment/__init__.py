@@ -1,0 +1,1 @@
+"""Word alignments: from attention, and learned from a corpus."""

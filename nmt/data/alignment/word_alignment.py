@@ -1,0 +1,132 @@
+"""Which words of training pairs translate which: a file as fast_align writes it, and the same for subwords."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from nmt.data.corpora.corpus import ParallelCorpus
+from nmt.data.corpora.rows import TokenRows
+from nmt.data.tokens.subwords import Subwords
+from nmt.errors import DataError
+from nmt.special_tokens import EOS_ID, PAD_ID, SPACE, boundary_ids
+from nmt.system.lines import read_lines
+
+_LINE = re.compile(r"\s*(?:\d{1,9}-\d{1,9}(?:\s+\d{1,9}-\d{1,9})*)?\s*")
+
+
+class WordAlignments:
+    """The alignments of the pairs of a corpus.
+
+    Args:
+        path: A file with a line for each line of the training text: pairs `source-target` of words, counted from 0.
+        corpus: The training pairs.
+        subwords: Of both sides: words are told by the units that begin them.
+        boundaries: What stands around a source (see `boundary_ids`).
+
+    Raises:
+        DataError: The file is missing, has another number of lines, or speaks of words that a pair does not have.
+    """
+
+    def __init__(
+        self, path: str, corpus: ParallelCorpus, subwords: tuple[Subwords, Subwords], boundaries: str = "eos"
+    ) -> None:
+        self._starts = [_word_starts(side) for side in subwords]
+        self._before = len(boundary_ids(boundaries)[0])
+        self._pairs = _read(path, corpus.total)
+        self._check(path, corpus)
+
+    def of_batch(
+        self, src: np.ndarray, src_lengths: np.ndarray, tgt_out: np.ndarray, tgt_lengths: np.ndarray, lines: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The alignment of a batch's subwords.
+
+        Args:
+            src, src_lengths: int [S, B] and [B], with what stands around them.
+            tgt_out, tgt_lengths: int [T, B] and [B], with EOS.
+            lines: Line numbers of the pairs [B].
+
+        Returns:
+            Steps, rows, source positions (int64 [N]) and shares (float64 [N]): each subword of a target word is aligned
+            with every subword of the source words that its word is aligned with, in equal shares.
+        """
+        found: list[tuple[np.ndarray, ...]] = []
+        for row, line in enumerate(lines.tolist()):
+            pairs = self._pairs[line].reshape(-1, 2)
+            if not len(pairs):
+                continue
+            source = self._words(0, src[: src_lengths[row], row])
+            target = self._words(1, tgt_out[: tgt_lengths[row], row])
+            linked = np.zeros((target.max(initial=0) + 1, source.max(initial=0) + 1), bool)
+            linked[pairs[:, 1], pairs[:, 0]] = True
+            steps, places = np.flatnonzero(target >= 0), np.flatnonzero(source >= 0)
+            step, place = np.nonzero(linked[target[steps]][:, source[places]])
+            counts = np.bincount(step, minlength=len(steps))
+            found.append((steps[step], np.full(len(step), row), places[place], 1.0 / counts[step]))
+        if not found:
+            nothing = np.zeros(0, np.int64)
+            return nothing, nothing, nothing, np.zeros(0)
+        step, rows, position, share = (np.concatenate(column) for column in zip(*found, strict=True))
+        return step, rows, position, share
+
+    def _words(self, side: int, ids: np.ndarray) -> np.ndarray:
+        """The word that each token belongs to, counted from 0; -1 for tokens that stand around a sentence."""
+        real = (ids != EOS_ID) & (ids != PAD_ID)
+        if side == 0 and self._before:
+            real[: self._before] = False
+        words = np.full(len(ids), -1)
+        words[real] = _numbers(self._starts[side][ids[real]])
+        return words
+
+    def _check(self, path: str, corpus: ParallelCorpus) -> None:
+        """Raise DataError for the first line that speaks of a word which its pair does not have."""
+        for row, line in enumerate(corpus.line_numbers.tolist()):
+            pairs = self._pairs[line].reshape(-1, 2)
+            if not len(pairs):
+                continue
+            count = [
+                int(_numbers(self._starts[n][side[row]]).max(initial=-1)) + 1
+                for n, side in enumerate((corpus.src, corpus.tgt))
+            ]
+            wrong = pairs[(pairs >= count).any(axis=1)]
+            if len(wrong):
+                raise DataError(
+                    f"{path}:{line + 1}: must align words that the pair has, {count[0]} and {count[1]}, from 0 on, "
+                    f"got {wrong[0, 0]}-{wrong[0, 1]}; the source word comes first, and words stand between spaces"
+                )
+
+
+def _numbers(starts: np.ndarray) -> np.ndarray:
+    """Words counted from 0 by where they start; the first token starts one whatever it is."""
+    first = starts.astype(np.int64)
+    first[:1] = 1
+    return np.cumsum(first) - 1
+
+
+def _word_starts(subwords: Subwords) -> np.ndarray:
+    """Which units begin a word, bool [V]. Where no unit says so, every unit is a word."""
+    pieces = subwords.pieces(range(subwords.vocab_size))
+    starts = np.array([piece.startswith(SPACE) for piece in pieces])
+    words = sum(
+        len(piece) > 1 for piece, begins in zip(pieces[EOS_ID + 1 :], starts[EOS_ID + 1 :], strict=True) if begins
+    )
+    if words == len(pieces) - EOS_ID - 1:  # units are words: so is one that is unknown
+        starts[:] = True
+    return starts
+
+
+def _read(path: str, total: int) -> TokenRows:
+    """All lines, each as source and target words by turns. Raises DataError."""
+    rows: list[np.ndarray] = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not _LINE.fullmatch(line):
+            raise DataError(
+                f"{path}:{number}: must be pairs of words such as 0-0 1-2, got {line[:60]!r}; fast_align writes them"
+            )
+        rows.append(np.array(line.replace("-", " ").split(), np.int32))
+    if len(rows) != total:
+        raise DataError(
+            f"{path}: must have a line for each of the {total:,} pairs of data.train, got {len(rows):,}; align again"
+        )
+    return TokenRows.from_lists(rows)

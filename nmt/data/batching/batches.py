@@ -1,0 +1,267 @@
+"""Sentence pairs to padded, time-major arrays; which pairs go together, and in what order."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nmt.data.batching.sampling import SubwordSampler
+from nmt.data.corpora.corpus import ParallelCorpus
+from nmt.data.corpora.rows import TokenRows
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, boundary_ids
+
+# Sentences of so many batches are sorted by length together. More would pad less, but give the same
+# sentences to the same batch in every epoch.
+_POOL_BATCHES = 64
+# Target lengths that count as one when sorting: a wider band leaves more choice of source lengths.
+# On Multi30k 2 keeps 95% of the target and 88% of the source positions real; 1 gives 98% and 82%.
+_BAND = 2
+_OF_PARTS = 0x70617274
+"""Part of the seed of what is drawn from parts of a corpus, so that other numbers drawn for an epoch are others."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs of one batch, [time, B], C-contiguous int32, padded with PAD_ID.
+
+    Rows stand by target length, longest first, equal ones by source length, longest first. `src`
+    [S, B] ends with EOS, or has other tokens around it (see `boundary_ids`); `tgt_in` [T, B] is BOS
+    and the words, `tgt_out` [T, B] the words and EOS. Lengths [B] int32 count those. `indices` [B]
+    int64 are line numbers of the corpus, from 0. The two numbers are the real tokens, EOS counted
+    and padding not. Without targets T is 0.
+    """
+
+    src: np.ndarray
+    src_lengths: np.ndarray
+    tgt_in: np.ndarray
+    tgt_out: np.ndarray
+    tgt_lengths: np.ndarray
+    indices: np.ndarray
+    num_src_tokens: int
+    num_tgt_tokens: int
+
+    def __len__(self) -> int:
+        """Return the number of pairs, B."""
+        return len(self.indices)
+
+    def doubled(self) -> "Batch":
+        """Every pair twice, side by side."""
+        twice = {
+            name: np.repeat(getattr(self, name), 2, axis=-1)
+            for name in ("src", "src_lengths", "tgt_in", "tgt_out", "tgt_lengths", "indices")
+        }
+        return replace(self, **twice, num_src_tokens=2 * self.num_src_tokens, num_tgt_tokens=2 * self.num_tgt_tokens)
+
+
+def make_batch(
+    src_ids: Sequence[Sequence[int] | np.ndarray],
+    tgt_ids: Sequence[Sequence[int] | np.ndarray] | None,
+    indices: Sequence[int] | np.ndarray,
+    boundaries: str = "eos",
+) -> Batch:
+    """One batch of id sequences (without BOS and EOS; maybe empty). `indices` names the rows, `boundaries` what stands
+    around a source (see `boundary_ids`)."""
+    src = TokenRows.from_lists(src_ids)
+    tgt = None if tgt_ids is None else TokenRows.from_lists(tgt_ids)
+    return gather(src, tgt, np.arange(len(src)), np.asarray(indices, dtype=np.int64), boundaries)
+
+
+def gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np.ndarray, boundaries: str) -> Batch:
+    """The given rows of a corpus as a batch; `numbers` [len(rows)] are their line numbers."""
+    around = boundary_ids(boundaries)
+    src_lengths = src.lengths_of(rows) + sum(map(len, around))
+    tgt_lengths = np.zeros_like(src_lengths) if tgt is None else tgt.lengths_of(rows) + 1
+    order = np.lexsort((-src_lengths, -tgt_lengths))
+    rows = rows[order]
+    src_lengths, tgt_lengths = src_lengths[order], tgt_lengths[order]
+    padded_src = _pad(src, rows, src_lengths, *around)
+    if tgt is None:
+        tgt_out = np.zeros((0, len(rows)), dtype=np.int32)
+    else:
+        tgt_out = _pad(tgt, rows, tgt_lengths, (), (EOS_ID,))
+    return Batch(
+        src=padded_src,
+        src_lengths=src_lengths.astype(np.int32),
+        tgt_in=_shift(tgt_out),
+        tgt_out=tgt_out,
+        tgt_lengths=tgt_lengths.astype(np.int32),
+        indices=numbers[order],
+        num_src_tokens=int(src_lengths.sum()),
+        num_tgt_tokens=int(tgt_lengths.sum()),
+    )
+
+
+def _pad(
+    table: TokenRows, rows: np.ndarray, lengths: np.ndarray, before: tuple[int, ...], after: tuple[int, ...]
+) -> np.ndarray:
+    """[max of lengths, B]: the rows' tokens between these (lengths count them), then padding."""
+    time = max(1, int(lengths.max(initial=0))) if len(rows) else 0
+    steps = np.arange(time) - len(before)
+    real = (steps >= 0) & (steps < lengths[:, None] - len(before) - len(after))
+    padded = np.full((len(rows), time), PAD_ID, dtype=np.int32)
+    padded[real] = table.tokens[(table.starts[rows][:, None] + steps)[real]]
+    padded[:, : len(before)] = before
+    for n, token in enumerate(after):
+        padded[np.arange(len(rows)), lengths - len(after) + n] = token
+    return np.ascontiguousarray(padded.T)
+
+
+def _shift(tgt_out: np.ndarray) -> np.ndarray:
+    """What the decoder reads to write `tgt_out`: BOS, then every word but EOS."""
+    tgt_in = np.empty_like(tgt_out)
+    if len(tgt_out):
+        tgt_in[0] = BOS_ID
+        tgt_in[1:] = np.where(tgt_out[:-1] == EOS_ID, PAD_ID, tgt_out[:-1])
+    return tgt_in
+
+
+def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray:
+    """The order [N] by target length in which rows of a pool are cut into batches.
+
+    Source lengths rise in one band of target lengths and fall in the next: a batch that spans two bands then does not
+    hold the longest and the shortest sources together.
+    """
+    band = tgt_lengths // _BAND
+    return np.lexsort((np.where(band % 2, src_lengths, -src_lengths), band))
+
+
+def num_pools(work: int, batch_size: int) -> int:
+    """Into how many pools, each sorted by itself, rows of so much work in all are divided."""
+    return max(1, round(work / (batch_size * _POOL_BATCHES)))
+
+
+def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
+    """The rows of an epoch, in no order that means anything: each once, or as often as the weight of its part says.
+
+    Of a part of n rows an epoch has the next weight * n of a stream of passes over it, each in an order of its own: no
+    row is seen twice before all have been seen as often.
+    """
+    if all(weight == 1 for _, weight in corpus.parts):
+        return np.arange(len(corpus))
+    found, first = [], 0
+    for number, (size, weight) in enumerate(corpus.parts):
+        places = np.arange(math.floor(epoch * weight * size), math.floor((epoch + 1) * weight * size))
+        for turn in range(places[0] // size, places[-1] // size + 1) if len(places) else ():
+            order = np.random.default_rng([seed, number, turn, _OF_PARTS]).permutation(size)
+            found.append(first + order[places[places // size == turn] % size])
+        first += size
+    return np.concatenate(found) if found else np.arange(0)
+
+
+class TrainBatches:
+    """A corpus dealt into batches of sentences of similar length, anew in every epoch.
+
+    An epoch is a function of (seed, epoch) alone: it can be repeated, and entered anywhere.
+    """
+
+    in_order = False
+    """No batch goes on where another ended: any may be used before any other."""
+
+    def windows(self, epoch: int = 0) -> list[int]:
+        """See `Batches`: one."""
+        return [self.num_batches(epoch)]
+
+    def __init__(
+        self,
+        corpus: ParallelCorpus,
+        batch_size: int,
+        batch_type: str = "token",
+        seed: int = 42,
+        shuffle: bool = True,
+        boundaries: str = "eos",
+        *,
+        sampler: SubwordSampler | None = None,
+    ) -> None:
+        """A batch holds at most `batch_size` target tokens (EOS counted, padding not) or sentences.
+
+        `batch_type` token or sentence says which; a sentence of more tokens than that is a batch by
+        itself. Without `shuffle` neighbouring lines stay together and every epoch is the same. `boundaries`: see
+        `boundary_ids`. With a `sampler` sentences are cut anew in each epoch: lengths are those to be expected
+        then, and so are the numbers of tokens.
+        """
+        self._corpus = corpus
+        self._batch_size = batch_size
+        self._by_tokens = batch_type == "token"
+        self._seed = seed
+        self._shuffle = shuffle
+        self._boundaries = boundaries
+        self._sampler = sampler
+        src, tgt = corpus.src.lengths, corpus.tgt.lengths
+        if sampler is not None:
+            growth = sampler.growth(corpus)
+            src, tgt = (np.rint(n * times).astype(np.int64) for n, times in zip((src, tgt), growth, strict=True))
+        self._src_lengths = src + sum(map(len, boundary_ids(boundaries)))
+        self._tgt_lengths = tgt + 1
+        self._plan: tuple[int, list[np.ndarray]] = (-1, [])
+
+    def num_batches(self, epoch: int = 0) -> int:
+        """Batches in an epoch; with shuffling it can differ by a few from one epoch to the next."""
+        return len(self._batches(epoch))
+
+    def shapes(self, epoch: int = 0) -> np.ndarray:
+        """Target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
+        return np.array(
+            [(self._tgt_lengths[rows].max(), self._src_lengths[rows].max(), len(rows)) for rows in self._batches(epoch)]
+        )
+
+    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
+        """Source and target tokens of every batch of an epoch, EOS counted: int64 [batches, 2]."""
+        return np.array(
+            [(self._src_lengths[rows].sum(), self._tgt_lengths[rows].sum()) for rows in self._batches(epoch)]
+        )
+
+    def batch(self, epoch: int, number: int) -> Batch:
+        """One batch of an epoch, counted from 0."""
+        return next(self.epoch(epoch, start=number))
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch in order, from number `start` on."""
+        corpus = self._corpus
+        for number, rows in enumerate(self._batches(epoch)[start:], start):
+            numbers = corpus.line_numbers[rows]
+            if self._sampler is None:
+                yield gather(corpus.src, corpus.tgt, rows, numbers, self._boundaries)
+            else:
+                src, tgt = self._sampler.draw(corpus, rows, epoch, number)
+                yield gather(src, tgt, np.arange(len(rows)), numbers, self._boundaries)
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        """For each batch of an epoch the rows of the corpus in it."""
+        if not self._shuffle:
+            epoch = 0
+        if self._plan[0] != epoch:
+            self._plan = (epoch, self._deal(epoch))
+        return self._plan[1]
+
+    def _deal(self, epoch: int) -> list[np.ndarray]:
+        """The rows of each batch of an epoch: shuffled into pools, sorted by length in each, cut, and shuffled
+        again."""
+        random = np.random.default_rng([self._seed, epoch])
+        rows = rows_of_epoch(self._corpus, self._seed, epoch)
+        if self._shuffle:
+            random.shuffle(rows)
+        batches: list[np.ndarray] = []
+        for pool in np.array_split(rows, self._num_pools(rows)):
+            batches += self._cut(pool[length_order(self._src_lengths[pool], self._tgt_lengths[pool])])
+        if self._shuffle:
+            order = random.permutation(len(batches))
+            batches = [batches[i] for i in order]
+        return batches
+
+    def _num_pools(self, rows: np.ndarray) -> int:
+        return num_pools(int(self._tgt_lengths[rows].sum()) if self._by_tokens else len(rows), self._batch_size)
+
+    def _cut(self, pool: np.ndarray) -> list[np.ndarray]:
+        """Consecutive rows, at most batch_size a batch, of about one size: no tiny last batch."""
+        weights = self._tgt_lengths[pool] if self._by_tokens else np.ones(len(pool), dtype=np.int64)
+        ends = np.cumsum(weights)
+        batches: list[np.ndarray] = []
+        first, done = 0, 0
+        while first < len(pool):
+            left = int(ends[-1]) - done
+            share = -(-left // -(-left // self._batch_size))
+            last = max(first + 1, int(np.searchsorted(ends, done + share, side="right")))
+            batches.append(pool[first:last])
+            first, done = last, int(ends[last - 1])
+        return batches

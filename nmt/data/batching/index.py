@@ -1,0 +1,265 @@
+"""The index of a corpus: its pairs as subwords on disk, in blocks, in an order without meaning.
+
+A folder of three files. `header.json`: what it was made of, and counts. `blocks.npy`: int64 [blocks, 6], of each block
+where it begins in `rows.bin`, its pairs, source and target tokens, longest target, CRC-32. `rows.bin`, block after
+block, little-endian: lengths of both sides, line numbers, source tokens, target tokens, in the types that the header
+names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from nmt.data.corpora.corpus import ParallelCorpus
+from nmt.data.corpora.rows import TokenRows
+from nmt.errors import DataError
+from nmt.special_tokens import EOS_ID
+from nmt.system.files import explain
+
+VERSION = 1
+HEADER_NAME, BLOCKS_NAME, ROWS_NAME = "header.json", "blocks.npy", "rows.bin"
+MOST_BLOCK, LEAST_BLOCK, BLOCKS = 4096, 64, 256
+"""Pairs in a block at most and at least, and blocks that a small corpus is to have: a window mixes blocks."""
+START, PAIRS, SRC_TOKENS, TGT_TOKENS, LONGEST, CHECKSUM = range(6)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some pairs: subwords of both sides, and their line numbers, [N]."""
+
+    src: TokenRows
+    tgt: TokenRows
+    numbers: np.ndarray
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return len(self.numbers)
+
+    def taken(self, order: np.ndarray) -> Rows:
+        """A copy of some, in the order given."""
+        return Rows(self.src.taken(order), self.tgt.taken(order), self.numbers[order])
+
+
+def joined(several: Sequence[Rows]) -> Rows:
+    """Rows after one another."""
+    sides = []
+    for tables in ([rows.src for rows in several], [rows.tgt for rows in several]):
+        lengths = np.concatenate([[0], *(table.lengths for table in tables)])
+        tokens = np.concatenate([np.zeros(0, np.uint16), *(table.tokens for table in tables)])
+        sides.append(TokenRows(tokens, np.cumsum(lengths).astype(np.int64)))
+    return Rows(sides[0], sides[1], np.concatenate([np.zeros(0, np.int64), *(rows.numbers for rows in several)]))
+
+
+class IndexWriter:
+    """Writes the files of an index into an empty folder.
+
+    Args:
+        folder: Where.
+        types: Of lengths, line numbers and tokens.
+        block: Pairs in a block.
+    """
+
+    def __init__(self, folder: Path, types: Sequence[str], block: int) -> None:
+        self._folder, self._types, self._block = folder, list(types), block
+        self._file: BinaryIO = (folder / ROWS_NAME).open("wb")
+        self._blocks: list[tuple[int, ...]] = []
+        self._rest = joined([])
+        self._at = 0
+
+    def add(self, rows: Rows) -> None:
+        """Write rows, all but those that fill no block yet."""
+        rows = joined([self._rest, rows])
+        whole = len(rows) // self._block * self._block
+        for first in range(0, whole, self._block):
+            self._write(rows.taken(np.arange(first, first + self._block)))
+        self._rest = rows.taken(np.arange(whole, len(rows)))
+
+    def close(self, header: Mapping[str, Any]) -> None:
+        """Write the rest, and what the header is to hold besides the types. Waits for the disk."""
+        if len(self._rest):
+            self._write(self._rest)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        np.save(self._folder / BLOCKS_NAME, np.array(self._blocks, np.int64).reshape(-1, 6))
+        content = {"version": VERSION, "types": self._types, **header}
+        (self._folder / HEADER_NAME).write_text(json.dumps(content, ensure_ascii=False) + "\n", "utf-8")
+
+    def _write(self, rows: Rows) -> None:
+        lengths, numbers, tokens = self._types
+        arrays = [
+            rows.src.lengths.astype(lengths),
+            rows.tgt.lengths.astype(lengths),
+            rows.numbers.astype(numbers),
+            rows.src.tokens.astype(tokens),
+            rows.tgt.tokens.astype(tokens),
+        ]
+        content = b"".join(array.tobytes() for array in arrays)
+        counts = len(rows.src.tokens), len(rows.tgt.tokens), int(rows.tgt.lengths.max(initial=0))
+        self._blocks.append((self._at, len(rows), *counts, zlib.crc32(content)))
+        self._file.write(content)
+        self._at += len(content)
+
+
+class Index:
+    """An index to read from, by any number of threads.
+
+    Args:
+        folder: With its three files.
+        weight: How often its pairs are seen in an epoch.
+
+    Raises:
+        DataError: The folder holds no whole index.
+    """
+
+    def __init__(self, folder: Path, weight: float = 1.0) -> None:
+        self.folder, self.weight = folder, weight
+        try:
+            self.header: dict[str, Any] = json.loads((folder / HEADER_NAME).read_bytes())
+            self.blocks: np.ndarray = np.load(folder / BLOCKS_NAME, allow_pickle=False)
+            self._types = [np.dtype(name).newbyteorder("<") for name in self.header["types"]]
+            if self.blocks.ndim != 2 or self.blocks.shape[1] != CHECKSUM + 1 or self.blocks.dtype != np.int64:
+                raise ValueError("no table of blocks")
+            self._handle = os.open(folder / ROWS_NAME, os.O_RDONLY)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{folder}: must be an index, got none ({explain(error)}); remove that folder") from None
+        ends = self.blocks[:, START] + self._bytes(self.blocks)
+        if os.fstat(self._handle).st_size != (int(ends[-1]) if len(ends) else 0):
+            self.close()
+            raise DataError(f"{folder / ROWS_NAME}: must be whole, got a part of it; remove the folder of that index")
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return int(self.blocks[:, PAIRS].sum())
+
+    def close(self) -> None:
+        """Close its file."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self.close()
+
+    @property
+    def num_tokens(self) -> tuple[int, int]:
+        """Source and target tokens of all pairs, ends not counted."""
+        return int(self.blocks[:, SRC_TOKENS].sum()), int(self.blocks[:, TGT_TOKENS].sum())
+
+    def read(self, numbers: Sequence[int]) -> Rows:
+        """The pairs of some blocks. Raises DataError where one is damaged."""
+        return joined([self._read(number) for number in numbers])
+
+    def _read(self, number: int) -> Rows:
+        start, pairs, src_tokens, tgt_tokens, _, checksum = self.blocks[number].tolist()
+        size = int(self._bytes(self.blocks[number : number + 1])[0])
+        content = os.pread(self._handle, size, start)
+        if len(content) != size or zlib.crc32(content) != checksum:
+            raise DataError(
+                f"{self.folder / ROWS_NAME}: block {number} must be as it was written, got other bytes; remove the "
+                "folder of that index, and the same command makes it again"
+            )
+        lengths, ids, tokens = self._types
+        found, at = [], 0
+        for kind, count in (
+            (lengths, pairs),
+            (lengths, pairs),
+            (ids, pairs),
+            (tokens, src_tokens),
+            (tokens, tgt_tokens),
+        ):
+            found.append(np.frombuffer(content, kind, count, at))
+            at += kind.itemsize * count
+        starts = [np.concatenate([[0], np.cumsum(side, dtype=np.int64)]) for side in found[:2]]
+        return Rows(TokenRows(found[3], starts[0]), TokenRows(found[4], starts[1]), found[2].astype(np.int64))
+
+    def _bytes(self, blocks: np.ndarray) -> np.ndarray:
+        """Of each block."""
+        lengths, numbers, tokens = (kind.itemsize for kind in self._types)
+        sizes: np.ndarray = blocks[:, PAIRS] * (2 * lengths + numbers)
+        return sizes + (blocks[:, SRC_TOKENS] + blocks[:, TGT_TOKENS]) * tokens
+
+
+class IndexedCorpus:
+    """Corpora that stay on disk, as training sees them. Counts are those of all of them together (see
+    `ParallelCorpus`)."""
+
+    def __init__(self, indexes: Sequence[Index]) -> None:
+        self.indexes = list(indexes)
+        headers = [index.header for index in indexes]
+        self.total, self.skipped_empty, self.skipped_long = (
+            sum(int(header[name]) for header in headers) for name in ("total", "skipped_empty", "skipped_long")
+        )
+        self.filtered = "; ".join(header["filtered"] for header in headers if header["filtered"])
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return sum(map(len, self.indexes))
+
+    @property
+    def num_tgt_tokens(self) -> int:
+        """Target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
+        return round(sum(index.weight * (index.num_tokens[1] + len(index)) for index in self.indexes))
+
+    @property
+    def num_subwords(self) -> int:
+        """Target subwords, each pair once and ends not counted."""
+        return sum(index.num_tokens[1] for index in self.indexes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are in memory at once: the window in use and the next."""
+        share = min(1.0, 2 * WINDOW_PAIRS / max(1, len(self)))
+        return math.ceil(share * sum(int(index.blocks[-1, START]) for index in self.indexes if len(index)))
+
+    def target_counts(self, vocab_size: int) -> np.ndarray:
+        """How often each target token is to be predicted when each pair is seen once, EOS included: int64 [V]."""
+        counts = np.sum([np.array(index.header["target_counts"], np.int64) for index in self.indexes], axis=0)
+        found = np.zeros(vocab_size, np.int64)
+        found[: len(counts)] = counts
+        found[EOS_ID] += len(self)
+        return found
+
+    def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths of the first pairs of each corpus, which are a sample without bias."""
+        several = [index.read(range(min(len(index.blocks), _SAMPLE_BLOCKS))) for index in self.indexes]
+        rows = joined(several)
+        return rows.src.lengths, rows.tgt.lengths
+
+    def in_memory(self) -> ParallelCorpus:
+        """All pairs in the order of their files, as `load_parallel` reads them."""
+        parts = []
+        start = 0
+        for index in self.indexes:
+            rows = index.read(range(len(index.blocks)))
+            rows = rows.taken(np.argsort(rows.numbers, kind="stable"))
+            parts.append(Rows(rows.src, rows.tgt, rows.numbers + start))
+            start += int(index.header["total"])
+        whole = joined(parts)
+        for table in (whole.src, whole.tgt):
+            table.tokens = table.tokens.astype(np.int32)
+        return ParallelCorpus(
+            src=whole.src,
+            tgt=whole.tgt,
+            line_numbers=whole.numbers,
+            total=self.total,
+            skipped_empty=self.skipped_empty,
+            skipped_long=self.skipped_long,
+            filtered=self.filtered,
+            parts=tuple((len(index), index.weight) for index in self.indexes),
+        )
+
+
+WINDOW_PAIRS = 262_144
+"""Pairs that are mixed with one another: 64 of the largest blocks."""
+_SAMPLE_BLOCKS = 256

@@ -1,0 +1,290 @@
+"""From text to its index (`nmt.data.batching.index`), in bounded memory; found again by what it was made of.
+
+Pairs are dealt to as many buckets as it takes for each to fit in memory, by drawn numbers, and each bucket is then
+shuffled by itself: together a permutation of which every one is equally likely (Rao 1961; Sandelius 1962).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.data.batching.index import (
+    BLOCKS,
+    LEAST_BLOCK,
+    MOST_BLOCK,
+    VERSION,
+    Index,
+    IndexedCorpus,
+    IndexWriter,
+    Rows,
+    joined,
+)
+from nmt.data.corpora.corpus import CHUNK, CutPairs, PairCutter, ParallelCorpus, Side, Tagged, check_corpus
+from nmt.data.corpora.reading_meter import ReadingMeter, text_bytes
+from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.sources import Source, pair_chunks, sources_of
+from nmt.errors import CheckpointError
+from nmt.system.files import TEMPORARY_SUFFIX, explain, lock_alone, new_folder, remedy
+from nmt.system.lines import text_file
+from nmt.system.notices import Show
+
+if TYPE_CHECKING:
+    from nmt.config import Config, CorpusConfig
+    from nmt.data.quality.filter import LineFilter
+
+MOST_TEXT_BYTES = 2**30
+"""Of training text in files; more gets an index without being asked. Packed text counts four times."""
+MOST_IN_MEMORY = 2_000_000
+"""Pairs. More stay on disk and are dealt by windows."""
+_BUCKET_BYTES = 32 * 2**20
+_MOST_BUCKETS = 1024
+_BUFFER_PAIRS = 8 * CHUNK
+"""Pairs that are dealt to buckets together."""
+
+
+def needs_index(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -> bool:
+    """Whether a text has more than MOST_TEXT_BYTES. Raises DataError where a file is missing."""
+    return sum(text_bytes(source, langs) for source in sources_of(corpora)) > MOST_TEXT_BYTES
+
+
+def index_folder(config: Config) -> Path | None:
+    """Where the indexes of a run's training text lie; None where it is read as it is: where it is small, and no folder
+    for indexes is set. Raises DataError where a file is missing."""
+    data = config.data
+    if data.index is not None:
+        return Path(data.index)
+    langs = [side.lang for side in (data.src, data.tgt)]
+    return Path(config.model_dir).parent / "index" if needs_index(data.train, langs) else None
+
+
+def text_state(source: Source, langs: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Path, size and time of change of each file of a corpus. Raises DataError where one is missing."""
+    files = [text_file(file) for part in source.parts(langs) for file in dict.fromkeys(part.files)]
+    return [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+
+
+class Indexing:
+    """Finds or makes the indexes of a training text.
+
+    Args:
+        folder: Where they lie, each in a folder of its own.
+        corpora: The text, as data.train names it.
+        sides: Of the model.
+        rules: Makes the rules of data.filter, anew for each corpus; None where there are none.
+        rules_key: What they depend on, as JSON can hold it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        corpora: str | Sequence[CorpusConfig],
+        sides: tuple[Side, Side],
+        rules: Callable[[], LineFilter | None] = lambda: None,
+        rules_key: Any = None,
+    ) -> None:
+        self._folder, self._corpora, self._sides = folder, corpora, sides
+        self._rules, self._rules_key = rules, rules_key
+        self._langs = [side.config.lang for side in sides]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all indexes are there, of these files as they are."""
+        return all(path.is_dir() for path in self._paths())
+
+    def make(self, show: Show, say: Show) -> None:
+        """Make those that are not there.
+
+        Args:
+            show: Told now and then how far it is.
+            say: Told what has been made.
+
+        Raises:
+            DataError: A text is missing, damaged, or no pairs.
+            CheckpointError: The folder cannot be written.
+        """
+        for source, path in zip(sources_of(self._corpora), self._paths(), strict=True):
+            if path.is_dir():
+                continue
+            began = time.monotonic()
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                with self._alone(path, show):
+                    if not path.is_dir():
+                        with new_folder(path) as aside:
+                            self._build(source, aside, show)
+            except OSError as error:
+                raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
+            say(f"index of {source.path}: made in {time.monotonic() - began:.0f} s, in {path}")
+
+    def load(self) -> IndexedCorpus:
+        """The corpora of the indexes. Raises DataError where one is damaged or not there, or where no pair is left."""
+        sources = sources_of(self._corpora)
+        corpus = IndexedCorpus(
+            [Index(path, source.weight) for source, path in zip(sources, self._paths(), strict=True)]
+        )
+        check_corpus(corpus, self._corpora, self._sides)
+        return corpus
+
+    def _paths(self) -> list[Path]:
+        """The folder of each corpus: its name is a digest of all that the index is made of."""
+        return [self._folder / self._key(source) for source in sources_of(self._corpora)]
+
+    def _key(self, source: Source) -> str:
+        stats = text_state(source, self._langs)
+        subwords = [blake2b(side.subwords.model_bytes).hexdigest() for side in self._sides]
+        configs = [side.config.to_dict() for side in self._sides]
+        content = [VERSION, stats, source.columns, source.tag, subwords, configs, self._rules_key]
+        return blake2b(json.dumps(content).encode(), digest_size=12).hexdigest()
+
+    @contextmanager
+    def _alone(self, path: Path, show: Show) -> Iterator[None]:
+        """Keep other processes from making the same index: they wait, and then find it."""
+        with path.with_suffix(".lock").open("wb") as lock:
+            while not lock_alone(lock.fileno()):
+                show(f"index: another process makes {path}")
+                time.sleep(1.0)
+            for leftover in path.parent.glob(f".{path.name}.*{TEMPORARY_SUFFIX}"):  # of a process that was killed
+                shutil.rmtree(leftover, ignore_errors=True)
+            yield
+            path.with_suffix(".lock").unlink(missing_ok=True)
+
+    def _build(self, source: Source, folder: Path, show: Show) -> None:
+        """Read, cut, deal to buckets, shuffle, write."""
+        src, tgt = self._sides
+        rules = self._rules()
+        cutter = PairCutter(src, tgt, True, rules)
+        size = text_bytes(source, self._langs)
+        buckets = _Buckets(folder, min(_MOST_BUCKETS, max(1, -(-size // _BUCKET_BYTES))))
+        tagged, meter = Tagged(source.tag, src), ReadingMeter("index", size, show)
+        total = 0
+        for part in source.parts(self._langs):
+            for pairs in pair_chunks(part, CHUNK):
+                lines = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+                buckets.add(total, cutter.cut(*lines, tagged))
+                total += len(pairs)
+                meter.show(total, sum(map(len, lines[0])) + sum(map(len, lines[1])))
+        buckets.flush()
+        block = min(MOST_BLOCK, max(LEAST_BLOCK, buckets.pairs // BLOCKS))
+        types = (
+            _narrowest(max(side.config.max_length for side in self._sides)),
+            _narrowest(total),
+            _narrowest(max(side.subwords.vocab_size for side in self._sides)),
+        )
+        writer = IndexWriter(folder, types, block)
+        counts, repeated = np.zeros(tgt.subwords.vocab_size, np.int64), 0
+        for number in range(buckets.count):
+            rows, dropped = buckets.shuffled(number)
+            repeated += dropped
+            counts += np.bincount(rows.tgt.tokens, minlength=len(counts))
+            writer.add(rows)
+            show(f"index: {number + 1} of {buckets.count} parts shuffled")
+        if rules is not None and rules.drops_duplicates:
+            rules.counts["duplicates"] = repeated
+        header = {
+            "text": source.path,
+            "total": total,
+            "skipped_empty": cutter.skipped_empty,
+            "skipped_long": cutter.skipped_long,
+            "filtered": "" if rules is None else rules.told(),
+            "target_counts": counts.tolist(),
+        }
+        writer.close(header)
+
+
+class _Buckets:
+    """Pairs on their way through files, each of which fits in memory."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.count = count
+        self.pairs = 0
+        self._folder = folder
+        self._random = np.random.default_rng(count)
+        self._waiting: list[tuple[Rows, np.ndarray | None]] = []
+        self._hashed = False
+
+    def add(self, first: int, cut: CutPairs) -> None:
+        """Deal pairs, the first of whose chunk is line number `first`."""
+        sides = [
+            TokenRows(tokens, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+            for tokens, lengths in zip(cut.tokens, cut.lengths, strict=True)
+        ]
+        rows = Rows(sides[0], sides[1], cut.kept + first)
+        self._waiting.append((rows, cut.hashes))
+        self.pairs += len(rows)
+        if sum(len(waiting) for waiting, _ in self._waiting) >= _BUFFER_PAIRS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, to each bucket what is its own."""
+        if not self._waiting:
+            return
+        rows = joined([waiting for waiting, _ in self._waiting])
+        hashes = [found for _, found in self._waiting if found is not None]
+        self._hashed = self._hashed or bool(hashes)
+        # Equal pairs come to one bucket, so that it can tell the first of them.
+        values = np.concatenate(hashes) if hashes else np.zeros(len(rows), np.int64)
+        drawn = values.view(np.uint64) % self.count if hashes else self._random.integers(0, self.count, len(rows))
+        order = np.argsort(drawn, kind="stable")
+        ends = np.searchsorted(drawn[order], np.arange(self.count), side="right").tolist()
+        start = 0
+        for number, end in enumerate(ends):
+            self._append(number, rows.taken(order[start:end]), values[order[start:end]])
+            start = end
+        self._waiting = []
+
+    def shuffled(self, number: int) -> tuple[Rows, int]:
+        """The pairs of a bucket, shuffled, and how many were left out because they repeat others; the file is gone."""
+        path = self._path(number)
+        several, hashes = [], [np.zeros(0, np.int64)]
+        if path.exists():
+            with path.open("rb") as file:
+                while len(head := np.fromfile(file, np.int64, 3)):
+                    pairs, src, tgt = head.tolist()
+                    numbers, values, *lengths = (np.fromfile(file, np.int64, pairs) for _ in range(4))
+                    starts = [np.concatenate([[0], np.cumsum(side)]).astype(np.int64) for side in lengths]
+                    sides = [
+                        TokenRows(np.fromfile(file, np.int32, n), s) for n, s in zip((src, tgt), starts, strict=True)
+                    ]
+                    several.append(Rows(sides[0], sides[1], numbers))
+                    hashes.append(values)
+            path.unlink()
+        rows = joined(several)
+        kept = np.arange(len(rows))
+        if self._hashed:  # lines come to a bucket in their order: the first of equal ones stays
+            kept = np.sort(np.unique(np.concatenate(hashes), return_index=True)[1])
+        order = np.random.default_rng([self.count, number]).permutation(kept)
+        return rows.taken(order), len(rows) - len(kept)
+
+    def _append(self, number: int, rows: Rows, hashes: np.ndarray) -> None:
+        head = np.array([len(rows), len(rows.src.tokens), len(rows.tgt.tokens)], np.int64)
+        arrays = [head, rows.numbers, hashes, rows.src.lengths, rows.tgt.lengths]
+        with self._path(number).open("ab") as file:
+            for array in (*arrays, rows.src.tokens.astype(np.int32), rows.tgt.tokens.astype(np.int32)):
+                file.write(array.tobytes())
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"bucket-{number}"
+
+
+def _narrowest(most: int) -> str:
+    """The narrowest type for numbers from 0 to `most`."""
+    return "<u2" if most < 2**16 else "<u4" if most < 2**32 else "<i8"
+
+
+def load_indexed(indexing: Indexing) -> ParallelCorpus | IndexedCorpus:
+    """The corpus of indexes: in memory where it is small, so that it is dealt to batches as without an index.
+
+    Raises:
+        DataError: An index is damaged or not there.
+    """
+    corpus = indexing.load()
+    return corpus.in_memory() if len(corpus) <= MOST_IN_MEMORY else corpus

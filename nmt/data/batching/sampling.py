@@ -1,0 +1,103 @@
+"""Subwords drawn anew each time a sentence is read: BPE-dropout and unigram sampling.
+
+With BPE a merge is left out with probability alpha (Provilkov et al. 2020, section 3.1); with a unigram model one of
+all segmentations is drawn, by its probability to the power alpha (Kudo 2018, section 3.2). How a word is cut:
+segmentations.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+
+from nmt.data.corpora.corpus import ParallelCorpus
+from nmt.data.corpora.rows import TokenRows
+from nmt.data.tokens.segmentations import segmentation_of
+from nmt.data.tokens.subwords import Subwords
+from nmt.errors import ConfigError
+from nmt.special_tokens import SPACE
+
+_SAMPLE = 1000
+"""Sentences from which is learned how much longer a side becomes."""
+
+
+class SubwordSampler:
+    """Other cuts of the sentences of a corpus, a function of (seed, epoch, number of the batch) alone.
+
+    Args:
+        subwords: Of both sides.
+        alphas: Of both sides; None leaves a side as it is.
+        seed: Of the run.
+    """
+
+    def __init__(
+        self, subwords: tuple[Subwords, Subwords], alphas: tuple[float | None, float | None], seed: int
+    ) -> None:
+        self._seed = seed
+        sides = zip(("src", "tgt"), subwords, alphas, strict=True)
+        self._cutters = [None if alpha is None else _Cutter(side, kind, alpha) for side, kind, alpha in sides]
+
+    def growth(self, corpus: ParallelCorpus) -> tuple[float, float]:
+        """How many times as many subwords a side has when they are drawn, by the first sentences."""
+        rows = np.arange(min(_SAMPLE, len(corpus)))
+        drawn = self.draw(corpus, rows, 0, 0)
+        before = [int(side.lengths_of(rows).sum()) for side in (corpus.src, corpus.tgt)]
+        after = [len(side.tokens) for side in drawn]
+        found = [max(1.0, after[n] / max(1, before[n])) for n in (0, 1)]
+        return found[0], found[1]
+
+    def draw(self, corpus: ParallelCorpus, rows: np.ndarray, epoch: int, number: int) -> tuple[TokenRows, TokenRows]:
+        """The sentences `rows` of both sides, cut anew for batch `number` of an epoch."""
+        drawn = []
+        for place, side in enumerate((corpus.src, corpus.tgt)):
+            of_side = side.taken(rows)
+            cutter = self._cutters[place]
+            if cutter is not None:
+                seeds = np.random.SeedSequence([self._seed, epoch, number, place]).generate_state(1)
+                random = Random(int(seeds[0]))  # noqa: S311 - not a secret
+                of_side = TokenRows.from_lists([cutter.draw(row.tolist(), random) for row in of_side])
+            drawn.append(of_side)
+        return drawn[0], drawn[1]
+
+
+class _Cutter:
+    """Cuts the words of one side anew. Symbols that are never cut, bytes and unknown characters keep their id."""
+
+    def __init__(self, side: str, subwords: Subwords, alpha: float) -> None:
+        units = subwords.units_of_text
+        segmentation = segmentation_of(units, alpha)
+        if segmentation is None:
+            raise ConfigError(
+                f"data.{side}.sampling_alpha: must be null with subwords that can be cut in one way alone, got "
+                f"{alpha:g}; it is for unigram and bpe of sentencepiece"
+            )
+        self._segmentation = segmentation
+        self._ids = {unit: subwords.of_model(number) for unit, number in units.numbers.items()}
+        self._units = {id: unit for unit, id in self._ids.items()}
+        self._words_end_at_spaces = not any(SPACE in unit[1:] for unit in units.scores)
+
+    def draw(self, ids: list[int], random: Random) -> list[int]:
+        """The ids of a sentence, cut anew."""
+        found: list[int] = []
+        for word, before in self._words(ids):
+            units = self._segmentation.draw(word, random) if word else None
+            found += before if units is None else [self._ids[unit] for unit in units]
+        return found
+
+    def _words(self, ids: list[int]) -> Iterator[tuple[str, list[int]]]:
+        """The words of a sentence, with their ids; ids that stay come alone, with no text."""
+        word, of_word = "", list[int]()
+        for id in ids:
+            unit = self._units.get(id)
+            if word and (unit is None or (unit[0] == SPACE and self._words_end_at_spaces)):
+                yield word, of_word
+                word, of_word = "", []
+            if unit is None:
+                yield "", [id]
+            else:
+                word += unit
+                of_word.append(id)
+        if word:
+            yield word, of_word

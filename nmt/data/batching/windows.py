@@ -1,0 +1,170 @@
+"""A corpus larger than memory, dealt into batches window by window; the next one is prepared while one is in use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+
+from nmt.data.batching.batches import Batch, gather, length_order, num_pools
+from nmt.data.batching.index import LONGEST, PAIRS, TGT_TOKENS, WINDOW_PAIRS, IndexedCorpus, Rows, joined
+from nmt.rnn.profile import operation
+from nmt.special_tokens import boundary_ids
+
+_OF_BLOCKS, _OF_WINDOW = 0x626C6F63, 0x77696E64
+"""Parts of seeds, so that orders of blocks and orders in windows have nothing in common."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some pairs in memory, and which of them make each batch."""
+
+    rows: Rows
+    batches: list[np.ndarray]
+    tokens: np.ndarray
+    shapes: np.ndarray
+
+
+class WindowBatches:
+    """See `TrainBatches`; the pairs are those of indexes, of which one window of WINDOW_PAIRS is in memory, and the
+    next one, which a thread prepares.
+
+    An index is in a random order from the start. An epoch takes its blocks of 4,096 pairs (fewer of a small corpus) in
+    an order drawn anew, of each corpus as many as its weight says; a window has the next blocks of each corpus, in the
+    same proportions as the whole, and mixes their pairs. So the first epoch is a shuffle without any trace of the order
+    of the text, and later ones bring together again in a window, not in a batch, the pairs of a block, which are
+    together by chance.
+
+    An epoch is a function of (seed, epoch) alone. How many batches each window has follows from the counts of its
+    blocks, so that any place of an epoch can be entered without the windows before it.
+    """
+
+    in_order = False
+
+    def __init__(
+        self, corpus: IndexedCorpus, batch_size: int, batch_type: str = "token", seed: int = 42, boundaries: str = "eos"
+    ) -> None:
+        self._corpus, self._batch_size, self._seed = corpus, batch_size, seed
+        self._by_tokens, self._boundaries = batch_type == "token", boundaries
+        self._around = sum(map(len, boundary_ids(boundaries)))
+        self._longest = 1 + max(int(index.blocks[:, LONGEST].max(initial=0)) for index in corpus.indexes)
+        self._lock = Lock()
+        self._held: dict[tuple[int, int], Future[Window]] = {}
+        self._counts: tuple[int, list[int]] = (-1, [])
+        self._worker = ThreadPoolExecutor(1, "windows")
+
+    def windows(self, epoch: int = 0) -> list[int]:
+        """Batches in each window of an epoch."""
+        if self._counts[0] != epoch:
+            counts = [self._count(blocks) for blocks in self._blocks(epoch)]
+            self._counts = (epoch, counts)
+        return self._counts[1]
+
+    def num_batches(self, epoch: int = 0) -> int:
+        """Batches in an epoch."""
+        return sum(self.windows(epoch))
+
+    def shapes(self, epoch: int = 0) -> np.ndarray:
+        """Target steps, source steps and rows of every batch of an epoch's first window: int64 [batches, 3]."""
+        return self._window(epoch, 0).shapes
+
+    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
+        """Source and target tokens of every batch of a window, EOS counted: int64 [batches, 2]."""
+        return self._window(epoch, window).tokens
+
+    def batch(self, epoch: int, number: int) -> Batch:
+        """One batch of an epoch, counted from 0."""
+        first = 0
+        for place, count in enumerate(self.windows(epoch)):
+            if number < first + count:
+                window = self._window(epoch, place)
+                rows, chosen = window.rows, window.batches[number - first]
+                return gather(rows.src, rows.tgt, chosen, rows.numbers[chosen], self._boundaries)
+            first += count
+        raise IndexError(f"batch {number} of {first}")
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch in order, from number `start` on."""
+        for number in range(start, self.num_batches(epoch)):
+            yield self.batch(epoch, number)
+
+    def _window(self, epoch: int, place: int) -> Window:
+        """A window, which is kept with the one that is to follow it."""
+        windows = len(self.windows(epoch))
+        following = (epoch, place + 1) if place + 1 < windows else (epoch + 1, 0)
+        with self._lock:
+            wanted = [(epoch, place), following]
+            self._held = {key: self._held.get(key) or self._worker.submit(self._prepare, *key) for key in wanted}
+            found = self._held[wanted[0]]
+        if not found.done():
+            with operation("waiting for data"):
+                return found.result()
+        return found.result()
+
+    def _prepare(self, epoch: int, place: int) -> Window:
+        """Read the blocks of a window, and deal its pairs to batches."""
+        blocks = self._blocks(epoch)[place]
+        several = [index.read(numbers) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)]
+        rows = joined(several)
+        lengths = rows.src.lengths + self._around, rows.tgt.lengths + 1
+        random = np.random.default_rng([self._seed, epoch, place, _OF_WINDOW])
+        batches = self._deal(random, *lengths, self._count(blocks))
+        tokens = [[int(side[chosen].sum()) for side in lengths] for chosen in batches]
+        shapes = [(lengths[1][chosen].max(), lengths[0][chosen].max(), len(chosen)) for chosen in batches]
+        return Window(rows, batches, np.array(tokens).reshape(-1, 2), np.array(shapes).reshape(-1, 3))
+
+    def _deal(
+        self, random: np.random.Generator, src_lengths: np.ndarray, tgt_lengths: np.ndarray, count: int
+    ) -> list[np.ndarray]:
+        """The rows of each of so many batches: shuffled into pools, sorted by length in each, cut, shuffled again.
+
+        Every other pool falls in length, so that the batch that spans two of them has rows of like lengths.
+        """
+        order = random.permutation(len(src_lengths))
+        weights = tgt_lengths if self._by_tokens else np.ones_like(tgt_lengths)
+        pools = np.array_split(order, num_pools(int(weights.sum()), self._batch_size))
+        sorted_pools = [pool[length_order(src_lengths[pool], tgt_lengths[pool])] for pool in pools]
+        order = np.concatenate([pool[:: 1 - 2 * (n % 2)] for n, pool in enumerate(sorted_pools)])
+        starts = np.cumsum(weights[order]) - weights[order]
+        cuts = np.searchsorted(starts, np.arange(1, count) * (int(weights.sum()) / max(1, count)))
+        # A batch holds a row at least, whatever lengths there are.
+        cuts = np.maximum.accumulate(np.maximum(cuts - np.arange(count - 1), 1)) + np.arange(count - 1)
+        cuts = np.minimum(cuts, len(order) - np.arange(count - 1, 0, -1))
+        batches = np.split(order, cuts) if len(order) else []
+        return [batches[number] for number in random.permutation(len(batches))]
+
+    def _count(self, blocks: list[list[int]]) -> int:
+        """Batches of a window of these blocks: so many that none has room for too many, whatever its last row is."""
+        totals = np.sum(
+            [index.blocks[numbers].sum(axis=0) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)],
+            axis=0,
+        )
+        pairs = int(totals[PAIRS])
+        if not self._by_tokens:
+            return -(-pairs // self._batch_size)
+        room = max(self._batch_size - self._longest + 1, self._batch_size // 2, 1)
+        return min(pairs, -(-(int(totals[TGT_TOKENS]) + pairs) // room))
+
+    def _blocks(self, epoch: int) -> list[list[list[int]]]:
+        """For each window of an epoch, of each index the numbers of its blocks."""
+        taken = []
+        pairs = 0.0
+        for number, index in enumerate(self._corpus.indexes):
+            size, weight = len(index.blocks), index.weight
+            places = np.arange(math.floor(epoch * weight * size), math.floor((epoch + 1) * weight * size))
+            chosen = np.zeros(len(places), np.int64)
+            for turn in np.unique(places // max(1, size)).tolist():
+                order = np.random.default_rng([self._seed, number, turn, _OF_BLOCKS]).permutation(size)
+                here = places // size == turn
+                chosen[here] = order[places[here] % size]
+            taken.append(chosen)
+            pairs += weight * len(index)
+        count = max(1, round(pairs / WINDOW_PAIRS))
+        return [
+            [chosen[len(chosen) * at // count : len(chosen) * (at + 1) // count].tolist() for chosen in taken]
+            for at in range(count)
+        ]

@@ -1,0 +1,1 @@
+"""Training text: files, rows and lines of parallel corpora."""

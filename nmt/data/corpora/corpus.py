@@ -1,0 +1,394 @@
+"""Text files to sentences, and pairs of files to pairs of subword sequences that stay aligned."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from nmt.data.corpora.readers import Alone, Readers, rows_before
+from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.sources import format_of, name_of, pair_chunks, sources_of
+from nmt.data.quality.faults import pair_hashes
+from nmt.data.quality.filter import LineFilter
+from nmt.data.tokens.factors import FactorError
+from nmt.data.tokens.subwords import Subwords
+from nmt.errors import DataError
+from nmt.special_tokens import EOS_ID, UNK_ID
+
+if TYPE_CHECKING:
+    from nmt.config import CorpusConfig, SideConfig
+
+# Lines cleaned and cut together: enough to keep sentencepiece's threads busy, and small.
+CHUNK = 16_384
+# Control characters and all that other programs take for a line end, lone surrogates (no text), and
+# the sign sentencepiece writes for a space. Format characters (joiners of emoji and of Persian,
+# direction marks) and no-break spaces are text and stay.
+_NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581 ]+")
+# Where there is none of it, and no space beside another, nothing is to be replaced: a search costs a tenth.
+_UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581]|  ")
+# The same of text that holds pieces of sentencepiece already, whose sign is text.
+_NOT_PIECES = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff ]+")
+
+# A line of nothing but these shows nothing: white space, and what Unicode says is to be ignored where a font lacks a
+# sign for it (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
+_INVISIBLE_SIGN = (
+    "[\\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_INVISIBLE, _INVISIBLE_START = re.compile(f"{_INVISIBLE_SIGN}*"), re.compile(_INVISIBLE_SIGN)
+
+_Form = Literal["NFC", "NFKC"]
+_FORMS: dict[str, _Form | None] = {"none": None, "pieces": None, "nfc": "NFC", "nfkc": "NFKC"}
+
+
+def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> str:
+    """One sentence as a model sees it: normalised, spaces and control characters as one space.
+
+    `normalize` is none, nfc, nfkc, or pieces, which leaves sentencepiece's sign for a space as it is.
+    The result has no line break of any kind, and no space at
+    either end. It may be empty, as it is where nothing of the text is visible.
+    """
+    form = _FORMS[normalize]
+    if form is not None:
+        text = unicodedata.normalize(form, text)
+    if lowercase:
+        text = text.lower()
+        if form is not None:  # lower-casing can part a letter and its accent
+            text = unicodedata.normalize(form, text)
+    if normalize == "pieces":
+        text = _NOT_PIECES.sub(" ", text).strip(" ")
+    else:
+        text = (_NOT_TEXT.sub(" ", text) if _UNCLEAN.search(text) else text).strip(" ")
+    return "" if _INVISIBLE.fullmatch(text) else text
+
+
+def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = "nfc") -> list[str]:
+    """`clean_line` of each. All are normalised together; where there is more to do it is done line by line,
+    which `str.isprintable` tells ten times as fast as a regular expression."""
+    whole = "\n".join(lines)
+    form = _FORMS[normalize]
+    if form is None or whole.count("\n") != max(0, len(lines) - 1):
+        return [clean_line(line, lowercase, normalize) for line in lines]
+    text = unicodedata.normalize(form, whole)
+    if lowercase:
+        text = unicodedata.normalize(form, text.lower())
+    found = text.split("\n") if lines else []
+    odd = [number for number, line in enumerate(found) if not line.isprintable()]
+    odd += [number for number, line in enumerate(lines) if _INVISIBLE_START.match(line)]
+    for sign in ("  ", "\u2581"):  # what is printable, and yet unclean
+        if sign in text:
+            odd += [number for number, line in enumerate(found) if sign in line]
+    found = [line.strip(" ") for line in found]
+    for number in odd:
+        found[number] = clean_line(lines[number], lowercase, normalize)
+    return found
+
+
+@dataclass(frozen=True)
+class ParallelCorpus:
+    """Pairs of subword sequences, without begin and end.
+
+    `line_numbers` [N] int64 says where in the files each pair stands, counted from 0. `src_texts`
+    and `tgt_texts` are the lines as they were read, `references` the target lines cleaned, as the
+    model is taught to write them; all three are empty unless they were asked for. `filtered` says how
+    many pairs which rule of `data.filter` left out.
+    """
+
+    src: TokenRows
+    tgt: TokenRows
+    line_numbers: np.ndarray
+    total: int
+    skipped_empty: int = 0
+    skipped_long: int = 0
+    filtered: str = ""
+    src_texts: list[str] = field(default_factory=list)
+    tgt_texts: list[str] = field(default_factory=list)
+    references: list[str] = field(default_factory=list)
+    parts: tuple[tuple[int, float], ...] = ()
+    """Pairs and weight of each corpus that it is made of, in their order; none for one of weight 1."""
+
+    def __len__(self) -> int:
+        """Return the number of pairs that were kept."""
+        return len(self.src)
+
+    def target_counts(self, vocab_size: int) -> np.ndarray:
+        """How often each target token is to be predicted in an epoch, EOS included: int64 [V]."""
+        counts = np.bincount(self.tgt.tokens, minlength=vocab_size)
+        counts[EOS_ID] += len(self.tgt)
+        return counts
+
+    @property
+    def num_tgt_tokens(self) -> int:
+        """Target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
+        ends = np.cumsum([size for size, _ in self.parts or ((len(self), 1.0),)])
+        tokens = np.diff(self.tgt.starts[ends] + ends, prepend=0).tolist()
+        weights = [weight for _, weight in self.parts or ((len(self), 1.0),)]
+        return round(sum(weight * count for weight, count in zip(weights, tokens, strict=True)))
+
+    @property
+    def num_subwords(self) -> int:
+        """Target subwords, each pair once and ends not counted."""
+        return len(self.tgt.tokens)
+
+    def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths of all pairs."""
+        return self.src.lengths, self.tgt.lengths
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all ids, texts not counted."""
+        arrays = (self.src.tokens, self.src.starts, self.tgt.tokens, self.tgt.starts, self.line_numbers)
+        return sum(array.nbytes for array in arrays)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One language: how its text is cleaned and cut."""
+
+    config: "SideConfig"
+    subwords: Subwords
+
+    def clean(self, lines: Iterable[str]) -> list[str]:
+        """Every line as `clean_line` makes it."""
+        config = self.config
+        return clean_lines(list(lines), config.lowercase, config.normalize)
+
+
+def load_parallel(
+    corpora: "str | Sequence[CorpusConfig]",
+    src: Side,
+    tgt: Side,
+    *,
+    training: bool = True,
+    keep_texts: bool | None = None,
+    rules: LineFilter | None = None,
+    readers: Readers | None = None,
+) -> ParallelCorpus:
+    """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz, .zst), or the corpora of a list, one after another.
+
+    For training, a pair with an empty side, or with a side longer than its `max_length`, is left
+    out as a pair and counted. Otherwise every line stays, also an empty one, so that translations
+    line up with it, and the texts are kept too (`keep_texts` overrules this). `rules` leave out more
+    pairs, of which the corpus tells how many. `readers` share the work of a text that is not kept, and must all call.
+
+    Raises DataError if a file is missing or damaged, if files of one text differ in their number of lines, if a row
+    is no pair, or if no pair is left.
+    """
+    keep_texts = not training if keep_texts is None else keep_texts
+    collected = _Collected(PairCutter(src, tgt, training, rules), keep_texts, readers)
+    for source in sources_of(corpora):
+        tagged = Tagged(source.tag, src)
+        for part in source.parts((src.config.lang, tgt.config.lang)):
+            for pairs in pair_chunks(part, CHUNK):
+                try:
+                    collected.add(pairs, tagged)
+                except FactorError as error:
+                    line = collected.total + error.index + 1
+                    raise error.at(f"{name_of(corpora)}, source line {line}") from None
+        collected.end(source.weight)
+    corpus = collected.corpus()
+    check_corpus(corpus, corpora, (src, tgt))
+    return corpus
+
+
+def check_corpus(corpus: "Counted", corpora: "str | Sequence[CorpusConfig]", sides: tuple[Side, Side]) -> None:
+    """Raise DataError, which says why, where no pair is left of what was read."""
+    configs = sides[0].config, sides[1].config
+    if isinstance(corpora, str) and format_of(corpora) == "lines":
+        where = f"{corpora}.{configs[0].lang}, {corpora}.{configs[1].lang}"
+    else:
+        where = name_of(corpora)
+    if corpus.total == 0:
+        raise DataError(f"{where}: must hold at least one pair of sentences, got empty files")
+    if len(corpus) == 0 and corpus.total > corpus.skipped_empty + corpus.skipped_long:
+        raise DataError(
+            f"{where}: must hold at least one pair to train on, got none that data.filter lets through "
+            f"({corpus.filtered}); take back some of its rules"
+        )
+    if len(corpus) == 0:
+        raise DataError(
+            f"{where}: must hold at least one pair to train on, got {corpus.skipped_empty} with an "
+            f"empty side and {corpus.skipped_long} longer than max_length "
+            f"({configs[0].max_length}, "
+            f"{configs[1].max_length}); raise data.src.max_length and data.tgt.max_length"
+        )
+
+
+class Counted(Protocol):
+    """What has been made of a text."""
+
+    @property
+    def total(self) -> int:
+        """Pairs that were read."""
+
+    @property
+    def skipped_empty(self) -> int:
+        """Of them with an empty side."""
+
+    @property
+    def skipped_long(self) -> int:
+        """Of them too long."""
+
+    @property
+    def filtered(self) -> str:
+        """How many pairs which rule left out."""
+
+    def __len__(self) -> int:
+        """Pairs that are left."""
+
+
+class Tagged:
+    """Puts the tag of a corpus before its source lines, cleaned as they are.
+
+    Raises DataError where the subwords do not know the tag.
+    """
+
+    def __init__(self, tag: str | None, src: Side) -> None:
+        self._tag = None if tag is None else src.clean([tag])[0]
+        if tag is not None and (not self._tag or UNK_ID in src.subwords.encode([self._tag])[0]):
+            raise DataError(
+                f"data.train: tag must be text that the subwords know, got {tag!r}; train subwords with the tag, or "
+                "choose one of letters that they have"
+            )
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """The lines with the tag; empty ones stay empty."""
+        return lines if self._tag is None else [f"{self._tag} {line}" if line else line for line in lines]
+
+
+@dataclass(frozen=True)
+class CutPairs:
+    """Pairs that stay of some that were read.
+
+    kept: [N] int64, which. lengths: Of both sides, [N] int64 each. tokens: Of both sides, end to end, int32. hashes:
+    [N] int64, equal for equal pairs; None where duplicates stay.
+    """
+
+    kept: np.ndarray
+    lengths: tuple[np.ndarray, np.ndarray]
+    tokens: tuple[np.ndarray, np.ndarray]
+    hashes: np.ndarray | None
+    references: list[str]
+    """All target lines, cleaned."""
+
+
+class PairCutter:
+    """Cleans and cuts pairs, and counts those that are left out (see `load_parallel`)."""
+
+    def __init__(self, src: Side, tgt: Side, training: bool, rules: LineFilter | None) -> None:
+        self.src, self.tgt, self.rules, self.training = src, tgt, rules, training
+        self.skipped_empty = self.skipped_long = 0
+
+    def cut(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> CutPairs:
+        """Do so with some lines."""
+        src_clean, tgt_clean = self.src.clean(src_lines), self.tgt.clean(tgt_lines)
+        rows = self.src.subwords.encode(tagged(src_clean)), self.tgt.subwords.encode(tgt_clean)
+        lengths = [np.array([len(row) for row in side], dtype=np.int64) for side in rows]
+        keep, hashes = np.ones(len(src_lines), dtype=bool), None
+        if self.training:
+            empty = (lengths[0] == 0) | (lengths[1] == 0)
+            limits = self.src.config.max_length, self.tgt.config.max_length
+            long = ~empty & ((lengths[0] > limits[0]) | (lengths[1] > limits[1]))
+            keep = ~(empty | long)
+            if self.rules is not None:
+                keep &= self.rules.keep((src_lines, tgt_lines), (src_clean, tgt_clean))
+                if self.rules.drops_duplicates:
+                    hashes = pair_hashes(src_clean, tgt_clean)[keep]
+            self.skipped_empty += int(empty.sum())
+            self.skipped_long += int(long.sum())
+        kept = np.flatnonzero(keep)
+        tokens = [np.array([token for i in kept.tolist() for token in side[i]], dtype=np.int32) for side in rows]
+        return CutPairs(kept, (lengths[0][keep], lengths[1][keep]), (tokens[0], tokens[1]), hashes, tgt_clean)
+
+
+class _Collected:
+    """What has been read so far: whole arrays a chunk, joined once at the end. Several readers have a chunk each in
+    turn, and count the lines of all."""
+
+    def __init__(self, cutter: PairCutter, keep_texts: bool, readers: Readers | None = None) -> None:
+        self.cutter, self.rules, self.keep_texts = cutter, cutter.rules, keep_texts
+        self.readers: Readers = Alone() if readers is None or keep_texts else readers
+        # Of each chunk that is this reader's, by its number.
+        self.ids: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+        self.lengths: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+        self.numbers: dict[int, np.ndarray] = {}
+        self.hashes: dict[int, np.ndarray] = {}
+        self.texts: tuple[list[str], ...] = ([], [], [])
+        self.parts: list[tuple[int, float]] = []
+        self.chunks = self.total = 0
+
+    def add(self, pairs: Sequence[tuple[str, ...]], tagged: Tagged) -> None:
+        """The next chunk of the text."""
+        if self.chunks % self.readers.size == self.readers.rank:
+            self._add([pair[0] for pair in pairs], [pair[1] for pair in pairs], tagged)
+        elif not self.chunks and self.rules is not None:
+            self.rules.learn(list(zip(*pairs, strict=True)))
+        self.chunks += 1
+        self.total += len(pairs)
+
+    def _add(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> None:
+        """A chunk that is this reader's."""
+        found = self.cutter.cut(src_lines, tgt_lines, tagged)
+        self.numbers[self.chunks] = found.kept + self.total
+        if found.hashes is not None:
+            self.hashes[self.chunks] = found.hashes
+        for side in (0, 1):
+            self.ids[side][self.chunks] = found.tokens[side]
+            self.lengths[side][self.chunks] = found.lengths[side]
+        if self.keep_texts:
+            for texts, lines in zip(self.texts, (tagged(src_lines), tgt_lines, found.references), strict=True):
+                texts.extend(lines[i] for i in found.kept.tolist())
+
+    def end(self, weight: float) -> None:
+        """What has been read since the last call is a corpus of this weight."""
+        self.parts.append((self.total, weight))
+
+    def corpus(self) -> ParallelCorpus:
+        """The whole, in every reader."""
+        readers, cutter = self.readers, self.cutter
+        skipped = readers.all_say((cutter.skipped_empty, cutter.skipped_long))
+        if self.rules is not None:
+            self.rules.add_up(readers.all_say(self.rules.counts))
+            if self.rules.drops_duplicates and cutter.training:
+                self._drop_duplicates(self.rules)
+        rows = []
+        for ids, lengths in zip(self.ids, self.lengths, strict=True):
+            of_all = readers.gathered(lengths, np.int64)
+            starts = np.zeros(len(of_all) + 1, dtype=np.int64)
+            np.cumsum(of_all, out=starts[1:])
+            tokens = readers.gathered(ids, np.int32)
+            ids.clear()
+            rows.append(TokenRows(tokens, starts))
+        src_texts, tgt_texts, references = self.texts
+        numbers = readers.gathered(self.numbers, np.int64)
+        ends = np.searchsorted(numbers, [total for total, _ in self.parts]).tolist()
+        parts = zip(ends, [0, *ends], (weight for _, weight in self.parts), strict=False)
+        return ParallelCorpus(
+            src=rows[0],
+            tgt=rows[1],
+            line_numbers=numbers,
+            total=self.total,
+            skipped_empty=sum(empty for empty, _ in skipped),
+            skipped_long=sum(long for _, long in skipped),
+            filtered="" if self.rules is None else self.rules.told(),
+            src_texts=src_texts,
+            tgt_texts=tgt_texts,
+            references=references,
+            parts=tuple((end - start, weight) for end, start, weight in parts),
+        )
+
+    def _drop_duplicates(self, rules: LineFilter) -> None:
+        """Keep the first of equal pairs, of which one may be another reader's."""
+        first = rules.first_of_each(self.readers.gathered(self.hashes, np.int64))
+        starts = rows_before(self.numbers, self.readers)
+        for number in self.numbers:
+            keep = first[starts[number] : starts[number + 1]]
+            self.numbers[number] = self.numbers[number][keep]
+            for ids, lengths in zip(self.ids, self.lengths, strict=True):
+                ids[number] = ids[number][np.repeat(keep, lengths[number])]
+                lengths[number] = lengths[number][keep]
+        kept = np.flatnonzero(first).tolist()
+        self.texts = tuple([texts[i] for i in kept] if texts else [] for texts in self.texts)

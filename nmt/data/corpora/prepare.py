@@ -1,0 +1,140 @@
+"""From the `data` section to the two sides of a model: subwords read, or trained on the spot."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from nmt.data.corpora.corpus import Side, clean_line
+from nmt.data.corpora.reading_meter import ReadingMeter, metered, text_bytes
+from nmt.data.corpora.sources import name_of, sources_of
+from nmt.data.corpora.training_text import filtered_text, training_text
+from nmt.data.quality.filter import LineFilter
+from nmt.data.tokens.auto_subwords import auto_subwords
+from nmt.data.tokens.factors import FactorError, learn_factors, split_words
+from nmt.data.tokens.subword_files import subwords_from_file
+from nmt.data.tokens.subwords import Subwords
+from nmt.system.notices import Show, tell_nobody
+
+if TYPE_CHECKING:
+    from nmt.config import DataConfig, SideConfig
+
+
+def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> tuple[Side, Side]:
+    """Source and target side; with joint subwords both have the same Subwords object.
+
+    Args:
+        data: The settings.
+        say: Told what was chosen.
+        show: Told now and then how much of the training text has been read.
+
+    Raises:
+        DataError: A given model is missing or damaged, or the training text cannot give the vocabulary asked for.
+    """
+    settings, pair = data.subwords, (data.src, data.tgt)
+    if settings.joint:
+        both = _given_or_trained(data, settings.model_file, pair, pair, (say, show))
+        return Side(data.src, both), Side(data.tgt, both)
+    return (
+        Side(data.src, _given_or_trained(data, settings.src_model_file, (data.src,), pair, (say, show))),
+        Side(data.tgt, _given_or_trained(data, settings.tgt_model_file, (data.tgt,), pair, (say, show))),
+    )
+
+
+def load_side(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> Side:
+    """The one side of a language model, `data.tgt`. Tells and raises what `load_sides` does."""
+    only = (data.tgt,)
+    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (say, show)))
+
+
+def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
+    """The rules of `data.filter`, with the lines of data.dev and data.test where `overlap` asks for them; None where no
+    rule is set.
+
+    Args:
+        data: The settings.
+        sides: Source and target, or the one side of a language model.
+
+    Raises:
+        DataError: One of those files cannot be read.
+    """
+    return LineFilter(data.filter, _held_out(data, sides)) if data.filter.is_on else None
+
+
+def filter_key(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[Any] | None:
+    """What the rules of `data.filter` depend on, as JSON can hold it. Raises DataError as `training_filter` does."""
+    if not data.filter.is_on:
+        return None
+    held_out = blake2b("\n".join(_held_out(data, sides)).encode(errors="surrogatepass")).hexdigest()
+    return [data.filter.to_dict(), held_out]
+
+
+def _held_out(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[str]:
+    """The source lines of data.dev and data.test, where `overlap` looks for them."""
+    held_out: list[str] = []
+    if data.filter.overlap != "none":
+        for corpora in data.held_out:
+            held_out += training_text(corpora, sides[:1], sides)
+    return held_out
+
+
+def _given_or_trained(
+    data: "DataConfig",
+    model_file: str | None,
+    sides: Sequence["SideConfig"],
+    every_side: Sequence["SideConfig"],
+    log: tuple[Show, Show],
+) -> Subwords:
+    """A model from its file, or one trained on what `data.filter` leaves of the texts of some sides. `log` is told what
+    was chosen, and how far the reading is."""
+    say, show = log
+    is_filtered = data.filter.is_on and not (data.src_factors and sides[0] is data.src)
+    # The held-out lines and duplicates are no bad text: what a subword is does not depend on them.
+    rules = data.filter.model_copy(update={"overlap": "none"})
+    langs = [side.lang for side in (every_side if is_filtered else sides)]
+
+    def text() -> Iterator[str]:
+        size = sum(text_bytes(source, langs) for source in sources_of(data.train))
+        if is_filtered:
+            lines = filtered_text(data.train, sides, every_side, LineFilter(rules))
+        else:
+            lines = training_text(data.train, sides, every_side)
+        return metered(lines, ReadingMeter("subwords", size, show))
+
+    if data.src_factors and sides[0] is data.src:
+        return with_factors(data, model_file, text, say)
+    if model_file:
+        return subwords_from_file(model_file)
+    symbols = tags_of(data) if data.src in sides else []
+    return auto_subwords(data.subwords, text, say, symbols)
+
+
+def with_factors(
+    data: "DataConfig", model_file: str | None, text: Callable[[], Iterable[str]], say: Callable[[str], None]
+) -> Subwords:
+    """Subwords from a file, or trained on cleaned text, for words that have the factors of `data.src` behind them.
+
+    Raises DataError: A word has another number of factors; or see `auto_subwords`.
+    """
+    count, separator = len(data.src_factors), data.factor_separator
+    try:
+        if model_file:
+            words = subwords_from_file(model_file)
+        else:
+
+            def bare() -> Iterator[str]:
+                for index, line in enumerate(text()):
+                    yield " ".join(word for word, *_ in split_words(line, count, separator, index))
+
+            words = auto_subwords(data.subwords, bare, say)
+        if len(words.factor_sizes) == count:
+            return words
+        return learn_factors(words, text(), count, separator)
+    except FactorError as error:
+        raise error.at(f"{name_of(data.train)}, source line {error.index + 1}") from None
+
+
+def tags_of(data: "DataConfig") -> list[str]:
+    """The tags that the corpora of training and held-out text have, as source sentences have them, each once."""
+    sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
+    tags = {clean_line(source.tag, data.src.lowercase, data.src.normalize) for source in sources if source.tag}
+    return sorted(tags)

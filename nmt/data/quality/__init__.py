@@ -1,0 +1,1 @@
+"""Quality of a corpus: encoding faults, filters, overlap with the test text."""

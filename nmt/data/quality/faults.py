@@ -1,0 +1,183 @@
+"""What may be wrong with pairs of lines, by name; found for many at once.
+
+Cleaning filters of other toolkits look for the same: length ratio and markup in Moses (clean-corpus-n.perl) and
+OpusCleaner, scripts and identical sides in OpenNMT-py's `clean` transform and OpusFilter (Aulamo et al. 2020).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from nmt.data.quality.text_block import TextBlock
+from nmt.data.tokens.characters import characters
+
+_TAG = re.compile(
+    r"</?[a-zA-Z][\w:-]*(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s<>\"']+))?)*\s*/?>|<!--|<!\[CDATA\["
+)
+_ENTITY = re.compile(r"&(?:[a-zA-Z][a-zA-Z0-9]{1,15}|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")
+_FEW_CHARACTERS = 20
+"""Pairs whose longer side has fewer say too little about their lengths."""
+_FEW_LETTERS = 5
+_ENCODINGS = ("latin-1", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1257", "mac_roman", "cp437")
+
+
+def _read_as(first: int, last: int) -> np.ndarray:
+    """Return the characters that one of `_ENCODINGS` makes of these bytes, by their codes, but for ASCII."""
+    content = bytes(range(first, last + 1))
+    found = {ord(c) for encoding in _ENCODINGS for c in content.decode(encoding, "ignore")}
+    return np.array(sorted(code for code in found if code >= 0x80), np.uint32)
+
+
+# A letter of several bytes in UTF-8 begins with one of the first, and goes on with some of the others.
+_LEADS, _TRAILS = _read_as(0xC2, 0xF4), _read_as(0x80, 0xBF)
+
+
+def has_bad_bytes(block: TextBlock) -> np.ndarray:
+    """bool [N]: lines that were not UTF-8."""
+    return block.marks(np.flatnonzero((block.codes >= 0xD800) & (block.codes < 0xE000)))
+
+
+def has_broken_letters(block: TextBlock) -> np.ndarray:
+    """Return bool [N]: lines with signs of a wrong encoding: U+FFFD, or UTF-8 read as another encoding, such as
+    `Ã¤` for `ä`, by the rules of ftfy."""
+    from ftfy.badness import is_bad
+
+    codes = block.codes
+    broken = block.marks(np.flatnonzero(codes == 0xFFFD))
+    pairs = np.flatnonzero((codes[:-1] >= 0x80) & (codes[1:] >= 0x80))
+    pairs = pairs[np.isin(codes[pairs], _LEADS) & np.isin(codes[pairs + 1], _TRAILS)]
+    for number in block.lines_of(pairs[block.follows(pairs)]).tolist():
+        # To ftfy an f with a hook is a sign of Windows-1252; in Ewe it is a letter.
+        broken[number] = broken[number] or is_bad(block.lines[number].replace("ƒ", "f"))
+    return broken
+
+
+def has_controls(block: TextBlock) -> np.ndarray:
+    """bool [N]: lines with control characters (but tabs), or with separators of lines within them."""
+    codes = block.codes
+    control = (
+        (codes < 0x20) & (codes != 0x09) | (codes >= 0x7F) & (codes < 0xA0) | (codes == 0x2028) | (codes == 0x2029)
+    )
+    return block.marks(np.flatnonzero(control))
+
+
+def has_markup(block: TextBlock) -> np.ndarray:
+    """bool [N]: lines with tags or entities of HTML and XML."""
+    found = np.zeros(len(block), dtype=bool)
+    for number in block.lines_of(np.flatnonzero((block.codes == ord("<")) | (block.codes == ord("&")))).tolist():
+        line = block.lines[number]
+        found[number] = bool(_TAG.search(line) or _ENTITY.search(line))
+    return found
+
+
+def main_script(block: TextBlock) -> int:
+    """The number of the script that most letters are of; 0 without letters."""
+    counts = np.bincount(block.script, minlength=2)
+    counts[0] = 0
+    return int(counts.argmax()) if counts.any() else 0
+
+
+def is_foreign(block: TextBlock, main: int) -> np.ndarray:
+    """bool [N]: lines of 5 letters or more, more than half of which are of another script than `main`."""
+    letters = block.count(block.script != 0)
+    return (letters >= _FEW_LETTERS) & (block.count(block.script == main) * 2 < letters)
+
+
+def has_mixed_words(block: TextBlock, main: int) -> np.ndarray:
+    """bool [N]: lines with words whose letters are of two scripts that look alike: Latin, Cyrillic, Greek. Greek
+    letters in Latin text are left alone: phonetic alphabets have them."""
+    table = characters()
+    latin, greek, cyrillic = (table.number(name) for name in ("Latin", "Greek", "Cyrillic"))
+    script = block.script
+    alike = [(latin, cyrillic), (greek, cyrillic)] + ([] if main == latin else [(latin, greek)])
+    first, second = script[:-1], script[1:]
+    mixed = np.zeros(len(first), dtype=bool)
+    for one, other in alike:
+        mixed |= (first == one) & (second == other) | (first == other) & (second == one)
+    places = np.flatnonzero(mixed)
+    return block.marks(places[block.follows(places)])
+
+
+def is_same(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
+    """bool [N]: pairs of cleaned lines that are equal, and hold more than one character."""
+    return np.fromiter((a == b and len(a) > 1 for a, b in zip(src, tgt, strict=True)), dtype=bool, count=len(src))
+
+
+def length_ratios(src: np.ndarray, tgt: np.ndarray, usual: float) -> np.ndarray:
+    """float64 [N]: how often longer one line of each pair is than the other says it should be, in characters, at least
+    1; `usual` is the target's length for one of the source. 1 where both are short or one is empty."""
+    told = (np.maximum(src, tgt) >= _FEW_CHARACTERS) & (np.minimum(src, tgt) > 0)
+    ratio = tgt / np.maximum(src * usual, 1e-9)
+    ratio = np.where(told, np.maximum(ratio, 1e-9), 1.0)
+    both: np.ndarray = np.maximum(ratio, 1 / ratio)
+    return both
+
+
+LINE_FAULTS: dict[str, Callable[[TextBlock], np.ndarray]] = {
+    "encoding": has_broken_letters,
+    "control": has_controls,
+    "markup": has_markup,
+}
+"""Faults that a line has by itself, as `data.filter` names them."""
+
+FAULTS = (*LINE_FAULTS, "script", "mixed", "same", "ratio")
+"""All faults, in the order in which they are told."""
+
+
+class FaultFinder:
+    """Finds faults in block after block of one text; what is usual in the text is learned from the first block.
+
+    Args:
+        names: Of FAULTS, those to look for.
+        most_ratio: Characters of one side for one of the other, over their ratio in the whole first block, from which
+            on a pair has the fault `ratio`.
+    """
+
+    def __init__(self, names: Sequence[str] = FAULTS, most_ratio: float = 4.0) -> None:
+        self._names, self._most_ratio = frozenset(names), most_ratio
+        self.main_scripts: list[int] = []
+        self.usual_ratio = 1.0
+
+    def learn(self, raw: Sequence[Sequence[str]]) -> None:
+        """Take the first block of the text for what is usual, as `find` does where nothing was learned."""
+        self._learn([TextBlock(lines) for lines in raw])
+
+    def find(self, raw: Sequence[Sequence[str]], clean: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
+        """Faults of the lines of one or two sides, as they were read and cleaned.
+
+        Returns:
+            Name of the fault to bool [sides, N], or [1, N] for `same` and `ratio`, which pairs have.
+        """
+        blocks = [TextBlock(lines) for lines in raw]
+        if not self.main_scripts:
+            self._learn(blocks)
+        found: dict[str, np.ndarray] = {}
+        for name, has in LINE_FAULTS.items():
+            if name in self._names:
+                found[name] = np.stack([has(block) for block in blocks])
+        for name, has_script in (("script", is_foreign), ("mixed", has_mixed_words)):
+            if name in self._names:
+                both = zip(blocks, self.main_scripts, strict=True)
+                found[name] = np.stack([has_script(block, main) for block, main in both])
+        if len(blocks) == 2 and "same" in self._names:
+            found["same"] = is_same(*clean)[None]
+        if len(blocks) == 2 and "ratio" in self._names:
+            ratios = length_ratios(blocks[0].lengths, blocks[1].lengths, self.usual_ratio)
+            found["ratio"] = (ratios > self._most_ratio)[None]
+        return {name: found[name] for name in FAULTS if name in found}
+
+    def _learn(self, blocks: Sequence[TextBlock]) -> None:
+        """What is usual: of each side the script, and how long the last is for the first."""
+        self.main_scripts = [main_script(block) for block in blocks]
+        totals = [max(1, int(block.lengths.sum())) for block in blocks]
+        self.usual_ratio = totals[-1] / totals[0]
+
+
+def pair_hashes(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
+    """int64 [N]: equal for equal pairs of lines, in every process, and different for others but once in 2**64."""
+    pairs = (f"{one}\n{other}".encode("utf-8", "surrogatepass") for one, other in zip(src, tgt, strict=True))
+    return np.frombuffer(b"".join(hashlib.blake2b(pair, digest_size=8).digest() for pair in pairs), dtype="<i8")

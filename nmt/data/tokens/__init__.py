@@ -1,0 +1,1 @@
+"""Tokenization: subwords, characters, vocabularies, factors."""

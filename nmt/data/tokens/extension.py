@@ -1,0 +1,113 @@
+"""Units added to trained subwords, for text that they cut into too many pieces or do not know."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+import numpy as np
+
+from nmt.data.tokens.protobuf import varint
+from nmt.data.tokens.subwords import Subwords, VocabularyError, train_subwords
+from nmt.data.tokens.vocabulary import Vocabulary
+from nmt.errors import ConfigError
+from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
+
+_LINES = 200_000
+"""Of the new text are counted at most."""
+
+
+def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, kind: str) -> Subwords:
+    """The same subwords with at most so many units more; ids of the former ones stay.
+
+    Candidates are the characters that are unknown, and the units of subwords of the same kind trained on the text
+    alone. Characters come first, by how often they are there; then pieces by how many units the text has fewer with
+    them: occurrences times the units they were cut into, less one.
+
+    Args:
+        subwords: Of sentencepiece.
+        text: Gives cleaned sentences, anew each time it is called.
+        most: New units.
+        kind: unigram or bpe, as `train_subwords` takes it; auto is unigram.
+
+    Raises:
+        ConfigError: The subwords are a list of units.
+    """
+    if isinstance(subwords, Vocabulary):
+        raise ConfigError(
+            "training.extend_vocabulary: must be 0 for a model whose vocabulary is a list of words or characters, got "
+            f"{most}; only sentencepiece models can be extended"
+        )
+    lines = list(islice(text(), _LINES))
+    counts: Counter[int] = Counter()
+    scores: dict[str, float] = {}
+    new = _trained(text, "unigram" if kind == "auto" else kind, subwords.vocab_size)
+    for row in new.encode(lines):
+        counts.update(row)
+    known = set(subwords.pieces(range(subwords.vocab_size)))
+    gains: dict[str, tuple[bool, int]] = {}
+    letters = Counter(letter for line in lines for letter in line if letter != " ")
+    for letter in letters:
+        if UNK_ID in subwords.encode([letter])[0] and letter not in known:
+            gains[letter], scores[letter] = (True, letters[letter]), _letter_score(letters[letter], letters)
+    for unit, count in counts.items():
+        (piece,) = new.pieces([unit])
+        cut = _parts(subwords, piece)
+        if unit > EOS_ID and piece not in known and piece not in gains and len(cut) > 1:
+            gains[piece], scores[piece] = (False, count * (len(cut) - 1)), new.score(unit)
+    chosen = sorted(gains, key=lambda piece: (gains[piece], piece), reverse=True)[:most]
+    return Subwords(subwords.model_bytes + b"".join(_piece_field(piece, scores[piece]) for piece in chosen))
+
+
+def parts_of_new(old: Subwords, new: Subwords) -> list[list[int]]:
+    """For each unit that `extended` added, the former units its text was cut into, without the unknown one. A unit with
+    capitals that the former ones do not know is cut as it is in lower case."""
+    pieces = new.pieces(range(old.vocab_size, new.vocab_size))
+    return [[unit for unit in _known_parts(old, piece) if unit != UNK_ID] for piece in pieces]
+
+
+def with_means(table: np.ndarray, parts: Sequence[Sequence[int]]) -> np.ndarray:
+    """A table [V, ...] with a row more for each new unit: the mean of the rows of its parts, or of all units where it
+    has none."""
+    whole = table[EOS_ID + 1 :].mean(axis=0)
+    rows = [table[list(units)].mean(axis=0) if units else whole for units in parts]
+    return np.concatenate([table, np.array(rows, table.dtype).reshape(-1, *table.shape[1:])])
+
+
+def _trained(text: Callable[[], Iterable[str]], kind: str, size: int) -> Subwords:
+    """Subwords of the text alone, of that size or the largest it can give."""
+    try:
+        return train_subwords(text(), type=kind, vocab_size=size)
+    except VocabularyError as error:
+        return train_subwords(text(), type=kind, vocab_size=error.most or (error.least or size))
+
+
+def _parts(subwords: Subwords, piece: str) -> list[int]:
+    """The units that the text of a piece is cut into. A piece that begins no word is cut behind a word's beginning,
+    which is taken away again."""
+    if piece.startswith(SPACE):
+        return subwords.encode([piece.replace(SPACE, " ").strip()])[0]
+    marked = subwords.encode([piece])[0]
+    first = subwords.pieces(marked[:1])
+    return marked[1:] if first == [SPACE] else marked
+
+
+def _known_parts(subwords: Subwords, piece: str) -> list[int]:
+    """The units that the text of a piece is cut into, as it is or in lower case: whichever has fewer unknown ones."""
+    return min((_parts(subwords, text) for text in (piece, piece.lower())), key=lambda cut: cut.count(UNK_ID))
+
+
+def _letter_score(count: int, letters: Counter[str]) -> float:
+    """The logarithm of a character's share."""
+    return float(np.log(count / letters.total()))
+
+
+def _piece_field(piece: str, score: float) -> bytes:
+    """A unit as a field of sentencepiece's ModelProto (sentencepiece_model.proto: `repeated SentencePiece pieces = 1`,
+    with `piece = 1` and `score = 2`). Fields of one message may follow one another in any number of parts, so bytes
+    behind a model's are units behind its own (Protocol Buffers, encoding: "Last One Wins" and repeated fields)."""
+    text = piece.encode()
+    content = b"\x0a" + varint(len(text)) + text + b"\x15" + struct.pack("<f", score)
+    return b"\x0a" + varint(len(content)) + content

@@ -1,0 +1,195 @@
+"""Source factors: what stands behind each word of a source, such as its part of speech (Sennrich & Haddow 2016,
+"Linguistic Input Features Improve Neural Machine Translation", section 2)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import operator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+from nmt.data.tokens.segmentations import Units
+from nmt.data.tokens.subwords import Subwords
+from nmt.errors import DataError
+
+_KEY, _VERSION = "nmt_factors", 1
+START = f'{{"{_KEY}"'.encode()
+_MOST_VALUES = 65_000
+_LEAST_SEEN = 2
+"""A value that is seen less often in the training text is unknown: so the vector of unknown ones is learned, too."""
+_FIRST = 2
+"""Number of the first value: 0 stands beside special tokens, 1 is an unknown value."""
+_MOST_IDS = 2**31
+_MOST_REMEMBERED = 500_000
+
+
+class FactorError(DataError):
+    """A word of line `index` of some has not the factors that it must have: `problem` says so."""
+
+    def __init__(self, problem: str, index: int) -> None:
+        super().__init__(f"sentence {index + 1}: {problem}")
+        self.problem, self.index = problem, index
+
+    def at(self, where: str) -> DataError:
+        """The same for a line of a file."""
+        return DataError(f"{where}: {self.problem}")
+
+
+class FactoredSubwords(Subwords):
+    """Subwords of text whose words have factors behind them, `word|NOUN|sg`: a word is cut as `words` cuts it, and each
+    of its units has the factors of the word.
+
+    An id stands for a unit and its factors: unit + V * (f1 + F1 * (f2 + ...)), with V units and F1 numbers of the first
+    factor. So whatever carries, sorts or hashes ids needs not know of factors; the model takes them apart.
+
+    Args:
+        words: Of words without factors.
+        values: Of each factor those that are known, the most frequent first.
+        separator: Stands before each factor.
+
+    Raises:
+        DataError: There are more ids than 31 bits can tell apart.
+    """
+
+    def __init__(self, words: Subwords, values: Sequence[Sequence[str]], separator: str) -> None:
+        self.words, self.values, self.separator = words, [list(one) for one in values], separator
+        self._numbers = [{value: _FIRST + n for n, value in enumerate(one)} for one in values]
+        steps = list(accumulate([words.vocab_size, *self.factor_sizes], operator.mul))
+        self._steps = steps[:-1]
+        if steps[-1] >= _MOST_IDS:
+            raise DataError(
+                f"data.src_factors: must have fewer than {_MOST_IDS:,} combinations of units and values, got "
+                f"{steps[-1]:,}; leave out a factor, or merge values"
+            )
+        content = {_KEY: _VERSION, "separator": separator, "values": self.values}
+        whole = content | {"words": base64.b64encode(words.model_bytes).decode()}
+        self.model_bytes = json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+        self._known: dict[str, list[int]] = {}
+
+    def __repr__(self) -> str:
+        """How many units and values."""
+        return f"FactoredSubwords({self.vocab_size:,} units, values {', '.join(map(str, self.factor_sizes))})"
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of units, factors not counted."""
+        return self.words.vocab_size
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """See `Subwords`."""
+        return tuple(_FIRST + len(one) for one in self.values)
+
+    @property
+    def own_ids(self) -> list[int]:
+        """See `Subwords`."""
+        return self.words.own_ids
+
+    @property
+    def units_of_text(self) -> Units:
+        """See `Subwords`."""
+        return self.words.units_of_text
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """See `Subwords`. Raises FactorError: a word has not as many factors as it must have."""
+        rows = [self._parsed(sentence, n) for n, sentence in enumerate(sentences)]
+        self._learn({word for row in rows for word, _ in row})
+        known = self._known
+        return [[unit + factors for word, factors in row for unit in known[word]] for row in rows]
+
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """See `Subwords`: text without factors."""
+        return self.words.decode([self.unit_ids(row) for row in rows])
+
+    def cut(self, sentences: Sequence[str]) -> list[list[str]]:
+        """See `Subwords`: units without factors."""
+        rows = [self.bare(sentence).split() for sentence in sentences]
+        words = sorted({word for row in rows for word in row})
+        pieces = dict(zip(words, self.words.cut(words), strict=True))
+        return [[piece for word in row for piece in pieces[word]] for row in rows]
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """See `Subwords`."""
+        return self.words.join(pieces)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """See `Subwords`: units without factors."""
+        return self.words.pieces(self.unit_ids(ids))
+
+    def unit_ids(self, ids: Sequence[int]) -> list[int]:
+        """Ids of the units alone."""
+        return [number % self.vocab_size for number in ids]
+
+    def bare(self, text: str) -> str:
+        """The words of a text without their factors."""
+        return " ".join(word.rsplit(self.separator, len(self.values))[0] for word in text.split())
+
+    def _parsed(self, sentence: str, index: int) -> list[tuple[str, int]]:
+        """The words of a sentence, and what their factors add to the ids of their units."""
+        found = []
+        for word, *values in split_words(sentence, len(self.values), self.separator, index):
+            numbers = [of.get(value, 1) for of, value in zip(self._numbers, values, strict=True)]
+            found.append((word, sum(step * number for step, number in zip(self._steps, numbers, strict=True))))
+        return found
+
+    def _learn(self, words: set[str]) -> None:
+        """Cut words that were not cut yet."""
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known = {}  # other callers go on with the former one
+        known = self._known
+        new = [word for word in words if word not in known]
+        known.update(zip(new, self.words.encode(new), strict=True))
+
+
+def split_words(sentence: str, count: int, separator: str, index: int) -> Iterator[list[str]]:
+    """Each word of a sentence with its factors. Raises FactorError, which names line `index`."""
+    for word in sentence.split():
+        parts = word.rsplit(separator, count)
+        if len(parts) != count + 1 or not all(parts):
+            sample = separator.join(["word", *("FACTOR" for _ in range(count))])
+            raise FactorError(
+                f"each word must have {count} factor{'s' if count > 1 else ''} behind it, {sample}, got {word!r:.60}; "
+                "write them as in the training text",
+                index,
+            )
+        yield parts
+
+
+def learn_factors(words: Subwords, text: Iterable[str], count: int, separator: str) -> FactoredSubwords:
+    """Subwords for words with so many factors, whose values are learned from cleaned text.
+
+    Raises:
+        FactorError: A word has another number of factors.
+        DataError: See `FactoredSubwords`.
+    """
+    counts: list[Counter[str]] = [Counter() for _ in range(count)]
+    for index, line in enumerate(text):
+        for _, *values in split_words(line, count, separator, index):
+            for counter, value in zip(counts, values, strict=True):
+                counter[value] += 1
+    found = []
+    for counter in counts:
+        often = sorted((-times, value) for value, times in counter.items() if times >= _LEAST_SEEN)
+        found.append([value for _, value in often[:_MOST_VALUES]])
+    return FactoredSubwords(words, found, separator)
+
+
+def read_factored(content: bytes, where: str) -> tuple[bytes, list[list[str]], str]:
+    """What `model_bytes` has: the bytes of the words' subwords, values, separator. Raises DataError, which begins with
+    `where`: it is damaged."""
+    try:
+        found: dict[str, Any] = json.loads(content)
+        words, values, separator = base64.b64decode(found["words"], validate=True), found["values"], found["separator"]
+    except (ValueError, RecursionError, KeyError, TypeError, binascii.Error):
+        raise DataError(f"{where}: must be subwords with factors, got a damaged file; put back a copy") from None
+    lists = isinstance(values, list) and all(isinstance(one, list) for one in values)
+    if found[_KEY] != _VERSION or not lists or not isinstance(separator, str) or not separator:
+        raise DataError(f"{where}: must be subwords with factors, got other contents; put back a copy")
+    texts = [value for one in values for value in one]
+    if not all(isinstance(value, str) and value for value in texts) or any(len(set(one)) != len(one) for one in values):
+        raise DataError(f"{where}: must be subwords with factors, got values that are none; put back a copy")
+    return words, values, separator

@@ -1,0 +1,306 @@
+"""Text to subword ids and back (sentencepiece), with fixed ids for the four special units."""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from math import exp, floor, log, log1p
+from os import PathLike, cpu_count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from nmt.data.tokens.segmentations import Units, units_of
+from nmt.errors import DataError
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID
+from nmt.system.files import read_small
+
+SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
+
+# The sums inside unigram training are rounded differently for each number of threads, so that
+# number may not follow the machine's cores: the same text would give different models.
+_TRAINING_THREADS = 4
+# Training keeps its sentences in memory; beyond this many it draws a sample, always the same one.
+_TRAINING_SENTENCES = 2_000_000
+# Longer lines, in bytes, are not trained on: no sentence, and they slow sentencepiece down.
+_TRAINING_BYTES = 65_536
+# Of a model's file: a million units take a tenth of it.
+MOST_MODEL_BYTES = 256 * 2**20
+# A thread costs more than it saves below this many sentences.
+_SENTENCES_A_THREAD = 256
+# Below so many sentencepiece's threads, which it makes for each list, take longer than the sentences.
+_FEW_SENTENCES = 16
+# What a piece may not bring into a line of output (byte pieces can spell any of them).
+_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SILENT = 5
+
+
+class VocabularyError(DataError):
+    """The text cannot give so many or so few units: `most` or `least`, of which one is None, is what it can."""
+
+    def __init__(self, line: str, *, most: int | None = None, least: int | None = None) -> None:
+        super().__init__(line)
+        self.most, self.least = most, least
+
+
+class Subwords:
+    """A trained sentencepiece model. Ids 0 to 3 are padding, unknown, begin and end, always.
+
+    A model made elsewhere may number its units otherwise or lack some of the four: its own units
+    then follow here from 4 on, in their order.
+    """
+
+    def __init__(self, model_bytes: bytes, where: str = "subword model") -> None:
+        """`where` starts the line of a DataError: the name of the file the bytes come from."""
+        self.model_bytes = model_bytes
+        self._processor = _load(model_bytes, where)
+        own = _own_special_ids(self._processor)
+        size = int(self._processor.vocab_size())
+        words = np.array([i for i in range(size) if i not in own.values()], dtype=np.int32)
+        # Ours to the model's (-1: the model has no such unit) and back.
+        self._to_model = np.concatenate([np.array([own.get(i, -1) for i in range(4)], dtype=np.int32), words])
+        self._from_model = np.full(size, UNK_ID, dtype=np.int32)
+        self._from_model[self._to_model[self._to_model >= 0]] = np.flatnonzero(self._to_model >= 0)
+        self._is_own_order = bool(np.array_equal(self._to_model, np.arange(size)))
+
+    def __repr__(self) -> str:
+        """How many units."""
+        return f"Subwords({self.vocab_size:,} units)"
+
+    @classmethod
+    def from_bytes(cls, model_bytes: bytes, where: str = "subword model") -> "Subwords":
+        """A model from what `model_bytes` gave. Raises DataError if it is damaged."""
+        return cls(model_bytes, where)
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> "Subwords":
+        """A model from a file. Raises DataError if it is missing or damaged."""
+        try:
+            model_bytes = read_small(Path(path), MOST_MODEL_BYTES)
+        except OSError as error:
+            raise DataError(f"{path}: must be a sentencepiece model, cannot be read: {error.strerror}") from None
+        return cls(model_bytes, str(path))
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of units, the four special ones counted."""
+        return len(self._to_model)
+
+    @property
+    def own_ids(self) -> list[int]:
+        """Which number the sentencepiece model itself has for each of our ids, -1 for none."""
+        return [int(i) for i in self._to_model]
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
+        """Numbers that each factor of a unit may have; none where there are no factors (see `FactoredSubwords`)."""
+        return ()
+
+    def unit_ids(self, ids: Sequence[int]) -> Sequence[int]:
+        """Ids of the units alone, where ids tell of factors as well."""
+        return ids
+
+    def bare(self, text: str) -> str:
+        """A text without factors behind its words."""
+        return text
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """The ids of each sentence, without begin and end. Unknown characters become UNK_ID."""
+        if not sentences:
+            return []
+        rows: list[list[int]]
+        if len(sentences) < _FEW_SENTENCES:
+            rows = [self._processor.encode(sentence, out_type=int) for sentence in sentences]
+        else:
+            threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
+            rows = self._processor.encode(list(sentences), out_type=int, num_threads=threads)
+        if self._is_own_order:
+            return rows
+        return [self._from_model[row].tolist() for row in rows]
+
+    @property
+    def units_of_text(self) -> Units:
+        """What the model says of its units."""
+        return units_of(self.model_bytes)
+
+    def of_model(self, number: int) -> int:
+        """Our id of a unit that has this number in the sentencepiece model itself."""
+        return int(self._from_model[number])
+
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids. The four special ids stand for nothing and are passed over.
+
+        The text holds no line break and no other control character. Raises IndexError for an id
+        outside the vocabulary.
+        """
+        kept = [[int(self._to_model[i]) for i in row if i > EOS_ID] for row in rows]
+        texts: list[str]
+        if len(kept) < _FEW_SENTENCES:
+            texts = [self._processor.decode(row) for row in kept]
+        else:
+            texts = self._processor.decode(kept)
+        return [_BREAKS.sub(" ", text) for text in texts]
+
+    def cut(self, sentences: Sequence[str]) -> list[list[str]]:
+        """The units of each sentence, as many as `encode` gives ids; unknown ones as they stand there."""
+        rows: list[list[str]] = self._processor.encode(list(sentences), out_type=str) if sentences else []
+        return rows
+
+    def unwritten(self, sentences: Sequence[str]) -> list[str]:
+        """What of sentences no unit can write, each once, as it stands there."""
+        found: dict[str, None] = {}
+        for row, pieces in zip(self.encode(sentences), self.cut(sentences), strict=True):
+            found |= {piece.strip(SPACE): None for one, piece in zip(row, pieces, strict=True) if one == UNK_ID}
+        return list(found)
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """The text of units as `pieces` gives them; what is no unit of the model stands for itself."""
+        return _BREAKS.sub(" ", str(self._processor.decode_pieces(list(pieces))))
+
+    def score(self, unit: int) -> float:
+        """The score of a unit: of unigram its log probability, of bpe its place, negative."""
+        return float(self._processor.get_score(int(self._to_model[unit])))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The units themselves, for people to look at: `▁` starts a word."""
+        return [SPECIAL_PIECES[i] if i <= EOS_ID else self._processor.id_to_piece(int(self._to_model[i])) for i in ids]
+
+
+def train_subwords(
+    sentences: Iterable[str],
+    *,
+    type: str = "unigram",
+    vocab_size: int = 8000,
+    character_coverage: float = 1.0,
+    max_sentences: int = _TRAINING_SENTENCES,
+    symbols: Sequence[str] = (),
+) -> Subwords:
+    """Train a model on cleaned sentences; the same text gives the same model, bit for bit.
+
+    The sentences are taken one at a time and may come from a file. Of more than `max_sentences` of them a random sample
+    of that many is kept, always the same one.
+
+    `type` is unigram or bpe, where `vocab_size` is exact, or char or word, where it is the most
+    there may be. `symbols` are units whether the text holds them or not, and are never cut.
+    Raises DataError if the text is empty, VocabularyError if it cannot give so many or so few units, and
+    whatever taking the next sentence raises.
+    """
+    source = _Watched(sentences)
+    more: dict[str, Any] = {"user_defined_symbols": list(symbols)} if symbols else {}
+    result = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_sample(source, max_sentences),
+            model_writer=result,
+            model_type=type,
+            vocab_size=vocab_size,
+            character_coverage=character_coverage,
+            hard_vocab_limit=type in ("unigram", "bpe"),
+            use_all_vocab=False,
+            pad_id=PAD_ID,
+            unk_id=UNK_ID,
+            bos_id=BOS_ID,
+            eos_id=EOS_ID,
+            unk_surface="",
+            # Unicode normalisation is a setting of ours, made before the text comes here.
+            normalization_rule_name="identity",
+            input_sentence_size=max_sentences,
+            shuffle_input_sentence=True,
+            max_sentence_length=_TRAINING_BYTES,
+            num_threads=_TRAINING_THREADS,
+            minloglevel=_SILENT,
+            **more,
+        )
+    except RuntimeError as error:
+        if source.error is not None:
+            raise source.error from None
+        raise _training_error(str(error), source.count, type, vocab_size) from None
+    return Subwords(result.getvalue())
+
+
+class _Watched:
+    """Sentences on their way through C++, which makes any exception text: keep the real one."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self._sentences = sentences
+        self.count = 0
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for sentence in self._sentences:
+                if sentence:
+                    self.count += 1
+                    yield sentence
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
+    """All sentences, or a random sample of `size` where there are more: each is as likely to be in it as any other
+    (Li 1994, algorithm L: drawn are the distances between those that replace others, not a number for each).
+
+    sentencepiece can sample, too, but draws other sentences in each process, whatever its seed.
+    """
+    left = iter(sentences)
+    kept = list(islice(left, size))
+    draw = Random(1)
+    weight = 1.0
+    while kept:
+        weight *= exp(log(1.0 - draw.random()) / size)
+        skipped = floor(log(1.0 - draw.random()) / log1p(-weight))
+        found = next(islice(left, skipped, None), None)
+        if found is None:
+            break
+        kept[draw.randrange(size)] = found
+    kept.reverse()
+    while kept:  # what sentencepiece has copied need not lie here as well
+        yield kept.pop()
+
+
+def _training_error(text: str, count: int, type: str, vocab_size: int) -> Exception:
+    """The error to raise for what sentencepiece said when it could not train on `count` sentences."""
+    where = "data.subwords"
+    if count == 0 or "sentences_.empty" in text or "all_chars_count" in text:
+        return DataError(f"{where}: the training text must hold at least one word, got none")
+    if found := re.search(r"value <= (\d+)", text):
+        return VocabularyError(
+            f"{where}.vocab_size must be at most {found[1]} for this text, got {vocab_size}; a corpus of {count} "
+            f"sentences does not hold more {type} units: write {found[1]}, or auto",
+            most=int(found[1]),
+        )
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", text):
+        return VocabularyError(
+            f"{where}.vocab_size must be at least {found[1]} for the characters of this text, "
+            f"got {vocab_size}; raise it, write auto, or lower {where}.character_coverage",
+            least=int(found[1]),
+        )
+    return RuntimeError(f"sentencepiece could not train: {text}")
+
+
+def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
+    """A processor of these bytes. Raises DataError, which names `where`."""
+    problem = f"{where}: must be a sentencepiece model, got "
+    if not model_bytes:
+        raise DataError(problem + "an empty file; copy it again or train without it")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
+    except RuntimeError:
+        raise DataError(
+            problem + f"{len(model_bytes)} bytes of something else or a part of one; copy it again or train without it"
+        ) from None
+
+
+def _own_special_ids(processor: sentencepiece.SentencePieceProcessor) -> dict[int, int]:
+    """For each of our special ids that the model has, the id that the model gives it."""
+    theirs = {
+        PAD_ID: processor.pad_id(),
+        UNK_ID: processor.unk_id(),
+        BOS_ID: processor.bos_id(),
+        EOS_ID: processor.eos_id(),
+    }
+    return {ours: own for ours, own in theirs.items() if own >= 0}

@@ -1,0 +1,77 @@
+"""How length and coverage count in the score by which hypotheses are ranked."""
+
+from typing import Literal
+
+import numpy as np
+
+from nmt.rnn.kernels.search.search_rules import best_length, score
+
+LengthPenalty = Literal["none", "average"] | float
+
+_LEAST_COVERAGE = 1e-10
+"""A source word that nothing has attended to counts as so much, not as none: its logarithm must be a number."""
+
+
+def length_divisor(penalty: LengthPenalty, length: np.ndarray | int) -> np.ndarray:
+    """What a sum of log-probabilities over `length` tokens (EOS counted) is divided by; it grows with the length.
+
+    `none`: 1. `average`: the length. A number alpha: ((5 + length) / 6) ** alpha (Wu et al. 2016, section 7,
+    equation 14).
+    """
+    length = np.asarray(length, np.float64)
+    if penalty == "none":
+        return np.ones_like(length)
+    if penalty == "average":
+        return np.maximum(length, 1.0)
+    return np.asarray(((5.0 + length) / 6.0) ** float(penalty))
+
+
+def final_scores(
+    penalty: LengthPenalty,
+    sums: np.ndarray,
+    lengths: np.ndarray,
+    word_reward: float = 0.0,
+    coverage_penalty: float = 0.0,
+    coverage: np.ndarray | None = None,
+    expected: np.ndarray | None = None,
+) -> np.ndarray:
+    """Scores of ended hypotheses [R].
+
+    sums [R] of log-probabilities over lengths [R] tokens, EOS counted; word_reward is added for each token (He et al.
+    2016, section 3.3), with expected [R] for no more than so many (bounded length reward: Huang et al. 2017, section 3;
+    Yang et al. 2018, section 4.1). coverage [R, S]: the attention each source word has got, -1 where a source has no
+    such word; coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
+    """
+    scores = np.asarray(score(sums, length_divisor(penalty, lengths), word_reward, _rewarded(lengths, expected)))
+    if coverage_penalty and coverage is not None:
+        seen = np.where(coverage < 0, 1.0, np.clip(coverage, _LEAST_COVERAGE, 1.0).astype(np.float64))
+        scores = scores + coverage_penalty * np.log(seen).sum(1)
+    return scores
+
+
+def best_possible(
+    penalty: LengthPenalty,
+    sums: np.ndarray,
+    lengths: np.ndarray,
+    limits: np.ndarray,
+    word_reward: float = 0.0,
+    expected: np.ndarray | None = None,
+) -> np.ndarray:
+    """A bound on the final scores of hypotheses that have `lengths` tokens and may get up to `limits`, and whose sums
+    grow no further: `search_rules.best_score` of arrays."""
+    rewarded = _rewarded(best_length(word_reward, lengths, limits), expected)
+    bound: np.ndarray = score(sums, length_divisor(penalty, limits), word_reward, rewarded)
+    if (sums > 0).any():  # only of these the next length can be better than the last
+        bound = np.maximum(bound, score(sums, length_divisor(penalty, lengths + 1), word_reward, rewarded))
+    return bound
+
+
+def nth_best(scores: list[float], n: int, former: float) -> float:
+    """`search_rules.score_to_beat` of any number of finished hypotheses: that rule compares each with each, which is
+    quickest for the few of a beam, and slow for thousands of samples. `former` where there are fewer than n."""
+    return sorted(scores, reverse=True)[n - 1] if len(scores) >= n else former
+
+
+def _rewarded(lengths: np.ndarray, expected: np.ndarray | None) -> np.ndarray:
+    """`search_rules.rewarded_tokens` of arrays."""
+    return lengths if expected is None else np.minimum(lengths, expected)

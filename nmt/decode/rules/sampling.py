@@ -1,0 +1,85 @@
+"""Translations drawn at random instead of searched for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmt.decode.hypotheses import Beam, Search
+from nmt.decode.rules.score_rules import Rule
+from nmt.decode.rules.selectors import RuledSelector
+from nmt.rnn.kernels.search.choose import draw_tokens
+
+
+class SamplingSelector(RuledSelector):
+    """Each row draws its next token from the model's distribution; a sentence has `count` rows.
+
+    A random number is a function of the seed, of the source's tokens, of which sample it is and of the step: neither
+    batches nor threads nor the order of the sentences change a sample.
+    """
+
+    def __init__(
+        self,
+        src_ids: Sequence[Sequence[int]],
+        count: int,
+        rules: Sequence[Rule] = (),
+        *,
+        seed: int = 0,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+    ) -> None:
+        super().__init__(rules)
+        self.count, self.temperature, self.top_k, self.top_p = count, temperature, top_k, top_p
+        self._keys = sample_keys(src_ids, seed)
+
+    def start(self, search: Search, first: Beam) -> Beam:
+        """See `CandidateSelector`."""
+        rows = np.repeat(np.arange(len(first)), self.count)
+        first = super().start(search, repeated(first, rows))
+        first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
+        return first
+
+    def select(
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `RuledSelector`."""
+        steps = search.steps(beam.sentence).astype(np.uint64)
+        numbers = mix(mix(self._keys[beam.sentence] + beam.extra["sample"]) + steps)
+        uniforms = (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        tokens = draw_tokens(scores, uniforms, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        parent = np.flatnonzero(tokens >= 0)
+        return parent, tokens[parent]
+
+
+def repeated(beam: Beam, rows: np.ndarray) -> Beam:
+    """A beam of some rows, maybe several times, that continue the same states."""
+    return Beam(
+        states=beam.states,
+        parent=beam.parent[rows],
+        tokens=beam.tokens[rows],
+        sums=beam.sums[rows],
+        sentence=beam.sentence[rows],
+        words=beam.words[rows],
+        extra={name: v[rows] for name, v in beam.extra.items()},
+    )
+
+
+def mix(x: np.ndarray) -> np.ndarray:
+    """uint64 numbers scattered by the finaliser of SplitMix64 (Steele et al. 2014, figure 17)."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def sample_keys(src_ids: Sequence[Sequence[int]], seed: int) -> np.ndarray:
+    """What a sentence's random numbers are a function of, uint64 [N]: its tokens and the seed."""
+    return mix(np.array([_key(ids) for ids in src_ids], np.uint64) ^ np.uint64(seed % 2**64))
+
+
+def _key(ids: Sequence[int]) -> int:
+    digest = hashlib.blake2b(np.array(ids, "<i4").tobytes(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

@@ -1,0 +1,147 @@
+"""Which continuations of its hypotheses a sentence keeps: the part of the beam's cell that options exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nmt.decode.hypotheses import Beam, Search
+from nmt.decode.rules.score_rules import Rule
+from nmt.rnn.kernels.memory.runs import identity
+from nmt.rnn.kernels.search.best_tokens import best_continuations
+from nmt.rnn.kernels.search.choose import top_tokens
+from nmt.rnn.kernels.search.search_rules import may_come, tokens_wanted
+
+Extra = dict[str, np.ndarray]
+Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
+"""Parent rows int64 [R'], their tokens int32 [R'], the sums after them float64 [R'], what else is kept of the new
+rows. Rows of a sentence are neighbours, sentences in their order."""
+
+
+class CandidateSelector:
+    """Base of all selectors. `is_plain`: whether it keeps the best continuations and does nothing else, so that a loop
+    which can do no more may take its place."""
+
+    is_plain = False
+
+    def start(self, search: Search, first: Beam) -> Beam:
+        """A beam with one empty hypothesis a sentence, as this selector wants it."""
+        return first
+
+    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
+        """Bring what is kept of rows up to date; `extra` is that of their parents, `tokens` continue them."""
+
+    def follow_given(self, extra: Extra, token: int, log_prob: np.floating) -> float:
+        """Follow a token that is given, for the one row of `extra`; what it adds to the row's sum."""
+        return float(log_prob)
+
+    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
+        """Continue the rows of a beam, whose decoder outputs are [R, H]. Sentence live[n] has the rows bounds[n] up
+        to bounds[n + 1]."""
+        raise NotImplementedError
+
+    def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """The most that a sum can become, of each sentence; rows[first[n]] is the first row of sentence n."""
+        return np.maximum.reduceat(beam.sums[rows], first) if len(first) else np.empty(0)
+
+
+class BestSelector(CandidateSelector):
+    """The best continuations of all hypotheses of a sentence together: beam search, and greedy with a beam of one.
+
+    The log-probabilities of all tokens never are in memory.
+    """
+
+    is_plain = True
+
+    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
+        """See `CandidateSelector`."""
+        room = search.room(live)
+        tokens, scores = search.decoder.best_tokens(outputs, search.first_token, tokens_wanted(int(room.max())))
+        parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
+        return parent, chosen, sums, {}
+
+
+class RuledSelector(CandidateSelector):
+    """The same with rules that forbid tokens or change their scores."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self.rules = list(rules)
+        self._reweights = any(rule.reweights for rule in rules)
+
+    def start(self, search: Search, first: Beam) -> Beam:
+        """See `CandidateSelector`."""
+        if self._reweights:
+            first.extra["log_prob"] = np.zeros(len(first))
+        for rule in self.rules:
+            first.extra |= rule.start(first.sentence)
+        return first
+
+    def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
+        """See `CandidateSelector`."""
+        log_probs, steps = search.decoder.log_probs(outputs), search.steps(beam.sentence)
+        for rule in self.rules:
+            rule.look(log_probs, beam, steps)
+        scores = log_probs.copy() if self._reweights else log_probs
+        banned = ~may_come(identity(scores.shape[1]), search.first_token, search.never)
+        scores[:, np.flatnonzero(banned)] = -np.inf
+        for rule in self.rules:
+            rule.apply(scores, beam, steps)
+        parent, tokens = self.select(search, beam, scores, live, bounds)
+        sums = beam.sums[parent] + scores[parent, tokens]
+        extra = {name: v[parent] for name, v in beam.extra.items()}
+        if self._reweights:
+            extra["log_prob"] += log_probs[parent, tokens]
+        self.follow(extra, tokens)
+        return parent, tokens, sums, extra
+
+    def follow_given(self, extra: Extra, token: int, log_prob: np.floating) -> float:
+        """See `CandidateSelector`."""
+        score = np.array([log_prob])
+        for rule in self.rules:
+            rule.reward_given(score, extra, token)
+        self.follow(extra, np.array([token], np.int32))
+        return float(score[0])
+
+    def follow(self, extra: Extra, tokens: np.ndarray) -> None:
+        """See `CandidateSelector`."""
+        for rule in self.rules:
+            rule.follow(extra, tokens)
+
+    def select(
+        self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Parent rows and tokens that continue them, by scores [R, V], -inf where a token is forbidden."""
+        room = search.room(live)
+        tokens, best = top_tokens(scores, int(room.max()))
+        return continuations(tokens, best, beam.sums, bounds, room, -1)[:2]
+
+    def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """See `CandidateSelector`."""
+        sums = beam.sums[rows] + sum(rule.most(beam, rows) for rule in self.rules if rule.reweights)
+        return np.maximum.reduceat(sums, first) if len(first) else np.empty(0)
+
+
+def continuations(
+    tokens: np.ndarray, scores: np.ndarray, sums: np.ndarray, bounds: np.ndarray, room: np.ndarray, never: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Parents, tokens and sums of the `room[n]` best continuations of each sentence (see `best_continuations`)."""
+    width = int(room.max())
+    size = len(room) * width
+    parents, chosen, totals = np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size)
+    best_continuations(
+        tokens.reshape(-1),
+        scores.reshape(-1),
+        tokens.shape[1],
+        sums,
+        bounds,
+        len(room),
+        room,
+        never,
+        parents,
+        chosen,
+        totals,
+        width,
+    )
+    there = parents >= 0
+    return parents[there], chosen[there], totals[there]

@@ -1,0 +1,288 @@
+"""What stands in a paragraph of WordprocessingML, in order: text, what begins and ends around it, and marks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from nmt.documents.formats.xml_places import Element, prefix_of, without_cdata
+from nmt.documents.tagged_text import Kind
+
+_SPACES = (
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main",
+)
+_CONTAINERS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "bdo", "dir", "fldSimple")
+_PROPERTIES = ("pPr", "rPr", "sdtPr", "sdtEndPr", "smartTagPr", "customXmlPr", "fldData")
+_WALLS = ("tab", "br", "cr", "ptab")
+_STALE = ("proofErr", "lastRenderedPageBreak", "softHyphen")
+"""What says something of the former text alone."""
+_RANGES = {"bookmarkStart": "bookmarkEnd", "commentRangeStart": "commentRangeEnd", "permStart": "permEnd"}
+_ENDS = {end: start for start, end in _RANGES.items()}
+_TEXT_FIELDS = ("HYPERLINK", "TOC", "TOA", "INDEX", "QUOTE")
+"""Fields whose results are written text. Those of others, such as numbers of pages, Word computes: they stay."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a run looks: its tag, and its properties, by which looks are the same."""
+
+    head: bytes
+    form: bytes
+
+
+@dataclass(slots=True)
+class Item:
+    """Bytes [start, end) of the part; look: of the run that they are in, None beside runs; run: where that begins, 0
+    for what may be in one run with the text beside it."""
+
+    start: int
+    end: int
+    look: Look | None = None
+    run: int = 0
+
+
+@dataclass(slots=True)
+class Piece:
+    """A piece of the paragraph. kind: as of a token, or one that begins or ends a range; key: what pairs two of
+    them; look: of a text, or of what is within a container."""
+
+    kind: Kind
+    text: str = ""
+    items: list[Item] = field(default_factory=list)
+    key: str = ""
+    look: Look | None = None
+
+
+@dataclass(slots=True)
+class _Field:
+    """A complex field that is being read. depth: of fields within it; instruction: its text until its result begins."""
+
+    piece: Piece
+    levels: int
+    depth: int = 1
+    instruction: str = ""
+
+
+def is_paragraph(one: Element) -> bool:
+    """Whether an element is a paragraph of WordprocessingML."""
+    return one.name == "p" and one.space in _SPACES
+
+
+def behind_properties(one: Element) -> int:
+    """Return where the content of an element begins, what it says of itself left out."""
+    at = one.inner
+    for child in one.children:
+        if child.name not in _PROPERTIES:
+            break
+        at = child.end
+    return at
+
+
+class Reader:
+    """The pieces of a paragraph, in order."""
+
+    def __init__(self, whole: Element, content: bytes) -> None:
+        self._content = content
+        self._prefix = prefix_of(content, whole)
+        self.pieces: list[Piece] = []
+        self._fields: list[_Field | str] = []  # that are open: being read, or the key of one whose result is
+        self._level = 0
+        self._look: str = ""  # the key of the look that is open
+        self._last_text = 0
+        self.base = self._base_of(whole, Look(b"<%sr>" % self._prefix, b""))
+        self._contents(whole, self.base)
+        self._end_look()
+        while self._fields:
+            self._flush()
+
+    @property
+    def _field(self) -> _Field | None:
+        """The field that is being read."""
+        return top if self._fields and isinstance(top := self._fields[-1], _Field) else None
+
+    def _base_of(self, container: Element, outer: Look) -> Look:
+        """How most of the text right within a container looks; as around it where it holds none."""
+        sizes: Counter[bytes] = Counter()
+        looks: dict[bytes, Look] = {}
+        for run in container.children:
+            if run.name != "r":
+                continue
+            size = sum(one.inner_end - one.inner for one in run.children if one.name == "t")
+            if size:
+                look = self._look_of(run)
+                looks.setdefault(look.form, look)
+                sizes[look.form] += size
+        return looks[sizes.most_common(1)[0][0]] if sizes else outer
+
+    def _look_of(self, run: Element) -> Look:
+        form = next((one for one in run.children if one.name == "rPr"), None)
+        return Look(
+            self._content[run.start : run.inner],
+            self._content[form.start : form.end] if form is not None else b"",
+        )
+
+    # ------------------------------------------------------------ what stands beside runs
+
+    def _contents(self, container: Element, base: Look) -> None:
+        for child in container.children:
+            own = child.space in _SPACES
+            if own and child.name == "r":
+                self._run(child, base)
+            elif own and child.name in _CONTAINERS and not self._is_computed(child):
+                self._container(child, base)
+            elif own and child.name in (*_RANGES, *_ENDS):
+                self._range(child)
+            elif not (own and child.name in (*_PROPERTIES, *_STALE)):
+                self._point(Item(child.start, child.end))
+
+    def _is_computed(self, one: Element) -> bool:
+        instruction = one.attributes.get("instr", "").split()
+        return one.name == "fldSimple" and (not instruction or instruction[0].upper() not in _TEXT_FIELDS)
+
+    def _container(self, one: Element, base: Look) -> None:
+        inside = next((c for c in one.children if c.name == "sdtContent"), one) if one.name == "sdt" else one
+        if inside.inner == inside.end or (one.name == "sdt" and inside is one):  # it holds nothing
+            self._point(Item(one.start, one.end))
+            return
+        key = f"in{one.start}"
+        look = self._base_of(inside, base)
+        self._emit(Piece("open", "", [Item(one.start, behind_properties(inside))], key, look))
+        self._level += 1
+        self._contents(inside, look)
+        self._level -= 1
+        if (field := self._field) is not None and field.levels > self._level:
+            self._flush()  # it ends elsewhere
+        self._emit(Piece("close", "", [Item(inside.inner_end, one.end)], key))
+        if (field := self._field) is not None and field.depth <= 0 and field.levels == self._level:
+            self._flush()
+
+    def _range(self, one: Element) -> None:
+        starts = one.name in _RANGES
+        name = one.name if starts else _ENDS[one.name]
+        key = f"range {name} {one.attributes.get('id')}"
+        self._emit(Piece("open" if starts else "close", "", [Item(one.start, one.end)], key))
+
+    # ------------------------------------------------------------ what stands in runs
+
+    def _run(self, run: Element, base: Look) -> None:
+        look = self._look_of(run)
+        for child in run.children:
+            item = Item(child.start, child.end, look, run.start)
+            if child.space not in _SPACES:
+                self._point(item)
+            elif child.name == "t":
+                self._text(without_cdata(self._content[child.inner : child.inner_end].decode()), item, base)
+            elif child.name == "noBreakHyphen":
+                self._text("\u2011", item, base)
+            elif child.name in _WALLS:
+                self._emit(Piece("wall", "", [Item(child.start, child.end, look)]))
+            elif child.name == "fldChar":
+                self._field_character(child, item)
+            elif child.name not in (*_PROPERTIES, *_STALE):
+                if child.name == "instrText" and (field := self._field) is not None and field.depth == 1:
+                    raw = self._content[child.inner : min(child.inner_end, child.inner + 40)]
+                    field.instruction = (field.instruction + raw.decode(errors="ignore"))[:40]
+                self._point(item)
+
+    def _field_character(self, one: Element, item: Item) -> None:
+        kind = one.attributes.get("fldCharType")
+        field = self._field
+        if field is None and kind == "begin":
+            self._end_look()
+            self._fields.append(_Field(Piece("alone", "", [item]), self._level))
+        elif field is None and kind == "end" and self._fields:
+            self._emit(Piece("close", "", [item], str(self._fields.pop())))
+        elif field is None:
+            self._point(item)
+        else:
+            field.piece.items.append(item)
+            field.depth += (kind == "begin") - (kind == "end")
+            instruction = field.instruction.split()
+            if self._level != field.levels:
+                return  # part of an element whose end it needs
+            if field.depth <= 0:
+                self._flush()
+            elif kind == "separate" and field.depth == 1 and instruction and instruction[0].upper() in _TEXT_FIELDS:
+                field.piece.kind, field.piece.key = "open", f"field{item.start}"
+                self._flush()
+                self._fields.append(field.piece.key)
+
+    def _flush(self) -> None:
+        """Emit what has been read of the field on top."""
+        field = self._fields.pop()
+        if isinstance(field, _Field):
+            self._emit(field.piece)
+
+    # ------------------------------------------------------------ pieces
+
+    def _text(self, text: str, item: Item, base: Look) -> None:
+        if not text:
+            return
+        if (field := self._field) is not None:
+            field.piece.items.append(item)
+            return
+        look = item.look or base
+        key = f"look{self._level} {look.form!r}" if look.form != base.form else ""
+        if text.strip() and key != self._look:
+            self._end_look()
+            if key:
+                bare = text.lstrip()
+                if bare != text:
+                    self.pieces.append(Piece("text", text[: len(text) - len(bare)]))
+                self.pieces.append(Piece("open", "", [], key, look))
+                text = bare
+            self._look = key
+        self.pieces.append(Piece("text", text))
+        if text.strip():
+            self._last_text = len(self.pieces)
+
+    def _end_look(self) -> None:
+        """Close the look that is open behind its last text, what is white there left out."""
+        if self._look:
+            last = self.pieces[self._last_text - 1]
+            bare = last.text.rstrip()
+            rest = [Piece("text", last.text[len(bare) :])] if bare != last.text else []
+            last.text = bare
+            self.pieces[self._last_text : self._last_text] = [Piece("close", "", [], self._look), *rest]
+        self._look = ""
+
+    def _point(self, item: Item) -> None:
+        """A mark that stands at its place; neighbours are one."""
+        if (field := self._field) is not None:
+            field.piece.items.append(item)
+        elif self.pieces and self.pieces[-1].kind == "alone":
+            self.pieces[-1].items.append(item)
+        else:
+            self.pieces.append(Piece("alone", "", [item]))
+
+    def _emit(self, piece: Piece) -> None:
+        """Another piece, at which looks end; part of a field that is being read."""
+        if (field := self._field) is not None:
+            field.piece.items += piece.items
+            return
+        self._end_look()
+        self.pieces.append(piece)
+
+
+def pair(pieces: list[Piece]) -> None:
+    """Let pieces that open or close something without the other one, or across others, be marks alone."""
+    opened: list[int] = []
+    for n, piece in enumerate(pieces):
+        if piece.kind == "open":
+            opened.append(n)
+        elif piece.kind == "close":
+            is_range = piece.key.startswith("range")
+            while opened and pieces[opened[-1]].key != piece.key and _is_loose(pieces[opened[-1]], is_range):
+                pieces[opened.pop()].kind = "alone"
+            if opened and pieces[opened[-1]].key == piece.key:
+                opened.pop()
+            else:
+                piece.kind = "alone"
+    for n in opened:
+        pieces[n].kind = "alone"
+
+
+def _is_loose(piece: Piece, for_range: bool) -> bool:
+    """Whether an element may be broken up so that another one is whole: a range or field, by what contains it."""
+    return not for_range and piece.key.startswith(("range", "field"))

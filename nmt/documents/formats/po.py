@@ -1,0 +1,223 @@
+"""Gettext's PO files: texts that have no translation get one, and are marked fuzzy; every other byte stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from nmt.documents.document import Document
+from nmt.documents.formats.loose_tags import as_loose, loose_passage
+from nmt.documents.formats.plurals import plural_forms, plural_rule
+from nmt.documents.limits import Limits, decoded, is_utf8
+from nmt.documents.placeholders import placeholders_of
+from nmt.documents.sentences import Splitter
+from nmt.errors import DataError
+
+_MARK = b"\xef\xbb\xbf"
+_LINE = re.compile(
+    r'\s*(msgctxt|msgid_plural|msgid|msgstr\s*\[\s*\d{1,3}\s*\]|msgstr|domain)?\s*((?:"(?:[^"\\]|\\.)*+"\s*)*+)'
+)
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"')
+_CHARSET = re.compile(
+    rb'^[ \t]*(?:msgstr[ \t]*)?"(?:[^"\n]*\\n)?Content-Type:[^"\n]*?charset=([^\s"\\;]+)', re.M | re.I
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_WRITTEN = {ord(c): f"\\{k}" for k, c in _ESCAPES.items()} | {ord('"'): '\\"', ord("\\"): "\\\\"}
+_HEADER = "MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n"
+
+
+@dataclass
+class _Entry:
+    """An entry. lines: the line with its flags, the first behind its comments, and what its texts take;
+    texts: by their keywords."""
+
+    flags: int | None = None
+    is_fuzzy: bool = False
+    first: int | None = None
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    strings: tuple[int, int] = (0, 0)  # lines of all its msgstr
+
+    def text(self, keyword: str) -> str:
+        """What it says behind a keyword."""
+        raw = "".join(self.texts.get(keyword, []))
+        return re.sub(r"\\([0-7]{1,3}|x[\da-fA-F]{1,2}|.)", _unescaped, raw) if "\\" in raw else raw
+
+    @property
+    def is_header(self) -> bool:
+        """Whether it is the file's header."""
+        return "msgctxt" not in self.texts and "msgid" in self.texts and not self.text("msgid")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is to be translated: it has a text, and no translation that counts."""
+        strings = [self.text(keyword) for keyword in self.texts if keyword.startswith("msgstr")]
+        return bool(strings and self.text("msgid").strip()) and (self.is_fuzzy or not all(strings))
+
+
+def read(
+    content: bytes,
+    name: str,
+    splitter: Splitter | None,
+    languages: tuple[str, str] | None = None,
+    limits: Limits | None = None,
+) -> Document:
+    """Read a PO file. What is translated already stays. There are as many plural forms as the header says, or as the
+    target language has: the singular's translation where a form is of the number one alone, else the plural's.
+
+    Args:
+        content: The file, in the encoding that it names.
+        name: What messages call it.
+        splitter: Where sentences end.
+        languages: Those of the translation, for headers that are missing or templates.
+        limits: What it may hold.
+
+    Raises:
+        DataError: It is no PO file, or beyond the limits.
+    """
+    limits = limits or Limits()
+    limits.check_content(len(content), name)
+    marked = content.startswith(_MARK)
+    found = _CHARSET.search(content, 0, 2**16)
+    charset = found[1].decode("ascii", "replace") if found and found[1] != b"CHARSET" else "UTF-8"
+    try:
+        text = content[3 * marked :].decode()  # which other encodings hardly ever look like, whatever the header says
+    except UnicodeDecodeError:
+        text = decoded(content, charset, name)
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    entries = list(_entries(lines, name, limits))
+    if not entries and "".join(lines).strip() and not all(line.lstrip()[:1] in ("", "#") for line in lines):
+        raise DataError(f"{name}: must be a PO file with entries, got none; name the right format")
+    header = next((one for one in entries if one.is_header), None)
+    units = [one for one in entries if not one.is_header and one.is_open]
+    sources = [[one.text(keyword) for keyword in ("msgid", "msgid_plural") if keyword in one.texts] for one in units]
+    passages = [loose_passage(one, splitter, is_lines=True) for forms in sources for one in forms]
+    fields, forms = _header(header, languages)
+
+    def write(answers: Sequence[str]) -> bytes:
+        if not units:
+            return content
+        rest = iter(answers)
+        out: list[str] = list(lines)
+        end = "\r\n" if lines[0].endswith("\r\n") else "\n"
+        if header is not None and fields != header.text("msgstr"):
+            _put(out, header, [("msgstr", fields)], end)
+        for unit, source in zip(units, sources, strict=True):
+            new = [as_loose(one, next(rest)) for one in source]
+            _put(out, unit, _strings(unit, source, new, forms), end)
+            _mark_fuzzy(out, unit, end)
+        written = "".join(out)
+        if header is None:
+            written = _block([("msgid", ""), ("msgstr", fields)], end) + end + written
+        return _MARK * marked + written.encode()
+
+    return Document(passages, write)
+
+
+def _entries(lines: Sequence[str], name: str, limits: Limits) -> Iterator[_Entry]:
+    """The entries of a file, those that are obsolete left out."""
+    entry = _Entry()
+    keyword = ""
+    count = 0
+    for n, line in enumerate(lines):
+        bare = line.strip()
+        if not bare or bare.startswith("#"):
+            if keyword.startswith("msgstr"):
+                yield entry
+                entry, keyword = _Entry(), ""
+            if bare.startswith("#,"):
+                entry.flags = n
+                entry.is_fuzzy |= re.search(r"\bfuzzy\b", bare) is not None
+            if bare.startswith("#|") and entry.first is None:
+                entry.first = n
+            if bare.startswith("#~"):
+                entry = _Entry()
+            continue
+        found = _LINE.fullmatch(line)
+        if found is None or not (found[1] or (keyword and found[2])):
+            raise DataError(
+                f'{name}: line {n + 1} must be a comment, msgid, msgstr or "text", got {bare[:40]!r}; mend it'
+            )
+        if found[1]:
+            former, keyword = keyword, re.sub(r"\s", "", found[1])
+            if former.startswith("msgstr") and not keyword.startswith("msgstr"):
+                yield entry
+                entry = _Entry()
+            if keyword in entry.texts:
+                raise DataError(f"{name}: line {n + 1} must be in an entry without {keyword}, got a second; mend it")
+            count += 1
+            limits.check_elements(count, name)
+            entry.first = n if entry.first is None else entry.first
+            entry.texts[keyword] = []
+        entry.texts[keyword] += _STRING.findall(found[2])
+        if keyword.startswith("msgstr"):
+            entry.strings = (entry.strings[0] or n, n + 1)
+    if keyword.startswith("msgstr"):
+        yield entry
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    """The character that an escape of C stands for."""
+    code = found[1]
+    if code[0] == "x" and len(code) > 1:
+        return chr(int(code[1:], 16))
+    return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPES.get(code, code)
+
+
+def _header(header: _Entry | None, languages: tuple[str, str] | None) -> tuple[str, tuple[int, int | None]]:
+    """The text of a header as it is to be: in UTF-8, with plural forms that are valid; and those forms."""
+    text = header.text("msgstr") if header is not None else _HEADER
+    target = languages[1] if languages is not None else None
+    found = re.search(r"charset=([^\s;]*)", text)
+    if found and not is_utf8(found[1]):
+        text = text[: found.start(1)] + "UTF-8" + text[found.end(1) :]
+    elif found is None:
+        text += "Content-Type: text/plain; charset=UTF-8\n"
+    if target is not None:
+        text = re.sub(r"^Language:[ \t]*$", f"Language: {target.replace('-', '_')}", text, flags=re.MULTILINE)
+    plural = re.search(r"^Plural-Forms:(.*)$", text, re.MULTILINE)
+    forms = plural_forms(plural[1]) if plural else None
+    if forms is None:
+        rule = plural_rule(target)
+        forms = plural_forms(rule) or (2, 1)
+        line = f"Plural-Forms: {rule}"
+        text = text[: plural.start()] + line + text[plural.end() :] if plural else text.rstrip("\n") + f"\n{line}\n"
+    return text, forms
+
+
+def _strings(
+    unit: _Entry, source: Sequence[str], new: Sequence[str], forms: tuple[int, int | None]
+) -> list[tuple[str, str]]:
+    """The msgstr of an entry; as many as there are plural forms where it has a plural."""
+    if len(source) == 1:
+        return [("msgstr", new[0])]
+    count, one = forms
+    same = sorted(p.text for p in placeholders_of(source[0])) == sorted(p.text for p in placeholders_of(source[1]))
+    if one is None and same and count > 1:
+        one = 0  # of 1, 21, 31 or 0 and 1: the singular that shows the number
+    kept = {} if unit.is_fuzzy else {n: unit.text(f"msgstr[{n}]") for n in range(count)}
+    return [(f"msgstr[{n}]", kept.get(n) or new[0 if n == one else 1]) for n in range(count)]
+
+
+def _block(texts: Sequence[tuple[str, str]], end: str) -> str:
+    """Keywords and their texts as they are written, a line break at the end of each line of text."""
+    out = ""
+    for keyword, text in texts:
+        parts = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
+        quoted = [f'"{part.translate(_WRITTEN)}"{end}' for part in parts]
+        out += f"{keyword} " + (f'""{end}' if len(quoted) > 1 else "") + "".join(quoted)
+    return out
+
+
+def _put(out: list[str], entry: _Entry, texts: Sequence[tuple[str, str]], end: str) -> None:
+    """Write the msgstr of an entry instead of its former ones."""
+    first, last = entry.strings
+    out[first:last] = [_block(texts, end)] + [""] * (last - first - 1)
+
+
+def _mark_fuzzy(out: list[str], entry: _Entry, end: str) -> None:
+    """Mark an entry as one that somebody must look at."""
+    if entry.flags is None:
+        out[entry.first or 0] = f"#, fuzzy{end}" + out[entry.first or 0]
+    elif not entry.is_fuzzy:
+        out[entry.flags] = out[entry.flags].rstrip() + f", fuzzy{end}"

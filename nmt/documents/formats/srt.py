@@ -1,0 +1,98 @@
+"""SubRip subtitles: what stands between a line of times and the next blank line is translated, in as many lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from nmt.documents.document import Document, bytes_of, text_of
+from nmt.documents.formats.loose_tags import as_loose, loose_passage
+from nmt.documents.limits import Limits
+from nmt.documents.sentences import Splitter
+from nmt.errors import DataError
+
+_TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d{1,3}\s*-->\s*\d+:\d\d:\d\d[,.]\d{1,3}")
+_SPEAKER = re.compile(r"((?:<[^<>]*>|\{[^{}]*\}|\s)*[-\u2010-\u2015]+[ \t]*)(?=[^\s\d-])")
+"""Of a line: a dash before what somebody says, behind tags where there are some."""
+_MARKS = r"\{\\[^{}]*\}|[\u2669-\u266f]+"
+"""Codes of Advanced SubStation such as {\\an8}, and music signs."""
+_WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<{]|<|\{)+")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one speaker says in a subtitle: lines [first, last) of the file; dash: what stays before the first."""
+
+    first: int
+    last: int
+    dash: str
+
+
+def read(
+    content: bytes,
+    name: str,
+    splitter: Splitter | None,
+    languages: tuple[str, str] | None = None,
+    limits: Limits | None = None,
+) -> Document:
+    """Read SubRip. Tags, codes and music signs stay beside their words; a line with a dash is a speaker, whose words
+    are not mixed with another's. Raises DataError."""
+    limits = limits or Limits()
+    limits.check_content(len(content), name)
+    text, marked = text_of(content, name)
+    lines = text.splitlines(keepends=True)
+    parts: list[_Part] = []
+    cues = n = 0
+    while n < len(lines):
+        n += 1
+        if not _TIMES.match(lines[n - 1]):
+            continue
+        cues += 1
+        limits.check_elements(cues, name)
+        first = n
+        while n < len(lines) and lines[n].strip():
+            n += 1
+        parts += _speakers(lines, first, n)
+    if not cues and text.strip():
+        raise DataError(f"{name}: must be SubRip with lines of times such as 00:00:01,000 --> 00:00:02,000, got none")
+    passages = [
+        loose_passage("".join(lines[one.first : one.last])[len(one.dash) :], splitter, is_lines=False, marks=_MARKS)
+        for one in parts
+    ]
+
+    def write(found: Sequence[str]) -> bytes:
+        out = list(lines)
+        for part, passage, new in zip(parts, passages, found, strict=True):
+            if new != passage.source:
+                former = lines[part.first : part.last]
+                written = part.dash + _in_lines(as_loose(passage.source, new), former)
+                # A blank line would end the subtitle.
+                out[part.first : part.last] = [written if written.strip() else ""] + [""] * (len(former) - 1)
+        return bytes_of("".join(out), marked)
+
+    return Document(passages, write)
+
+
+def _speakers(lines: Sequence[str], first: int, last: int) -> list[_Part]:
+    """The parts of a subtitle, each line with a dash the first of one."""
+    dashes = {n: found[1] for n in range(first, last) if (found := _SPEAKER.match(lines[n]))}
+    starts = sorted({first, *dashes} - {last}) if first < last else []
+    return [_Part(a, b, dashes.get(a, "")) for a, b in pairwise([*starts, last])]
+
+
+def _in_lines(text: str, former: Sequence[str]) -> str:
+    """A text in as many lines as before, of about one length; not cut within a tag."""
+    end = former[0][len(former[0].rstrip("\r\n")) :] or "\n"
+    last = former[-1][len(former[-1].rstrip("\r\n")) :]
+    words = _WORD.findall(text)
+    lines: list[str] = []
+    width = sum(map(len, words)) / max(1, len(former))
+    line = ""
+    for word in words:
+        if line and len(line) + len(word) / 2 > width and len(lines) < len(former) - 1:
+            lines.append(line)
+            line = ""
+        line += " " * bool(line) + word
+    return end.join([*lines, line]) + last

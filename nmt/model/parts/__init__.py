@@ -1,0 +1,1 @@
+"""Parts of a model: encoders, decoders, bridge, positions, masks."""

@@ -1,0 +1,135 @@
+"""From the encoder's last states to the decoder's first ones: zero, the same, or learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmt.config import ModelConfig
+from nmt.errors import ConfigError
+from nmt.model.batch_pass import BatchPass
+from nmt.model.parts.cells import decoder_layers, encoder_cells
+from nmt.rnn.arrays.flat_arrays import Group
+from nmt.rnn.arrays.weights import Weights
+from nmt.rnn.cell import Param, under
+from nmt.rnn.cells import LinearCell
+from nmt.rnn.devices import cpu
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.scan.short_runs import ShortRuns
+from nmt.rnn.scan.tape import Tape
+
+States = dict[str, np.ndarray]
+
+_MEAN = "mean"
+_ONE_STEP = np.ones(1, np.int64)
+
+
+class Bridge:
+    """Decoder layer l starts from encoder layer l (the last one where the encoder has fewer), each state from its
+    namesake.
+
+    A state the encoder lacks (an LSTM decoder's c above a GRU encoder) starts from the encoder's h, or, where there is
+    none, from its first state; of both only those that `Cell.starts` names. With init_from: top all start from h of the
+    encoder's last layer, with mean from the mean of its memory, which `with_mean` puts behind the layers. Learned:
+    tanh(W state + b), or without tanh.
+    """
+
+    def __init__(self, config: ModelConfig, **options: Any) -> None:
+        """`options` are those of `Scan`. Raises ConfigError where states of different sizes should be the same."""
+        self.kind = config.decoder.init_hidden
+        self._of_mean = config.decoder.init_from == "mean" and self.kind != "zero"
+        self.xp = (options.get("device") or cpu()).xp
+        encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
+        # decoder state -> (encoder layer, encoder state)
+        self.routes: dict[str, tuple[int, str]] = {}
+        # decoder state -> the layer it comes through
+        self.scans: dict[str, Scan] = {}
+        top, learned = config.decoder.init_from == "top", config.decoder.bridge_activation
+        activation = "none" if learned == "linear" else learned
+        for n, cell in enumerate(decoder_layers(config)):
+            layer = len(encoder) - 1 if top else min(n, len(encoder) - 1)
+            for name in cell.starts() if self._of_mean or encoder[layer].starts() else ():
+                width = cell.states()[name]
+                if self._of_mean:
+                    layer, source, size = -1, _MEAN, config.encoder.output_size
+                else:
+                    wanted = ("h", *encoder[layer].starts()) if top else (name, "h", *encoder[layer].starts())
+                    source = next(k for k in wanted if k in encoder[layer].starts())
+                    size = directions * encoder[layer].states()[source]
+                if self.kind == "last" and size != width:
+                    raise ConfigError(
+                        f"model.decoder.init_hidden must be bridge or zero where the encoder's {source} has {size} "
+                        f"numbers and the decoder's {name} {width}, got last"
+                    )
+                self.routes[f"{n}.{name}"] = layer, source
+                self.scans[f"{n}.{name}"] = Scan(LinearCell(size, width, activation), **options)
+        self._short = {name: ShortRuns([scan], ("",), ()) for name, scan in self.scans.items()}
+
+    def params(self) -> dict[str, Param]:
+        """Names and shapes; none unless learned."""
+        if self.kind != "bridge":
+            return {}
+        return {k: v for name, scan in self.scans.items() for k, v in under(name, scan.cell.params()).items()}
+
+    def with_mean(self, final: list[States], memory: Any, lengths: np.ndarray) -> list[States]:
+        """`final` with the mean of memory [S, B, M] over each row's real positions, [B, M], where states start from
+        that."""
+        if not self._of_mean:
+            return final
+        shares = self._shares(memory, lengths)
+        return [*final, {_MEAN: self.xp.where(shares > 0, memory * shares, 0).sum(axis=0, dtype=memory.dtype)}]
+
+    def add_mean_gradient(self, d_memory: Any, d_final: list[States], lengths: np.ndarray) -> Any:
+        """The gradient of the memory with what its mean adds."""
+        if not self._of_mean:
+            return d_memory
+        return d_memory + d_final[-1][_MEAN] * self._shares(d_memory, lengths)
+
+    def _shares(self, memory: Any, lengths: np.ndarray) -> Any:
+        """1 over the length at the real positions of memory, 0 behind them: [S, B, 1]."""
+        there = np.arange(len(memory))[:, None] < lengths
+        shares = np.where(there, 1 / np.maximum(lengths, 1), 0).astype(memory.dtype)
+        return self.xp.asarray(shares[:, :, None])
+
+    def forward(self, weights: Weights, final: list[States], how: BatchPass) -> tuple[States, dict[str, Tape | None]]:
+        """The decoder's first states by name, and tapes."""
+        if self.kind == "zero":
+            return {}, {}
+        if self.kind == "last":
+            return {name: final[layer][state] for name, (layer, state) in self.routes.items()}, {}
+        states, tapes = {}, {}
+        for name, (layer, state) in self.routes.items():
+            x = self.xp.ascontiguousarray(final[layer][state])[None]
+            if not how.training and self._short[name].takes(x, _ONE_STEP):
+                states[name] = self._short[name](weights.view(name), x, how.threads)[0][0]
+                continue
+            result = self.scans[name].forward(
+                weights.view(name),
+                x,
+                training=how.training,
+                allocate=how.allocate,
+                label=f"bridge.{name}",
+                threads=how.threads,
+            )
+            states[name], tapes[name] = result.y[0], result.tape
+        return states, tapes
+
+    def backward(
+        self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group
+    ) -> list[States]:
+        """Gradients of the encoder's final states."""
+        d_final = [{k: self.xp.zeros_like(v) for k, v in layer.items()} for layer in final]
+        if self.kind == "zero":
+            return d_final
+        for name, (layer, state) in self.routes.items():
+            d = d_states[name]
+            tape = tapes.get(name)
+            if tape is not None:
+                below = gradients.view(name)
+                got = self.scans[name].backward(tape, self.xp.ascontiguousarray(d)[None], None, below).x
+                if got is None:
+                    raise RuntimeError("the bridge gave no gradient for its input")
+                d = got[0]
+            d_final[layer][state] += d
+        return d_final

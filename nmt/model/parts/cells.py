@@ -1,0 +1,171 @@
+"""From settings to cells."""
+
+from functools import partial
+
+from nmt.config import Config, DecoderConfig, EncoderConfig, ModelConfig
+from nmt.errors import ConfigError
+from nmt.model.parts.own_cells import import_cells, own_cell
+from nmt.rnn.cell import Cell
+from nmt.rnn.cells import (
+    Attention,
+    AttentionCell,
+    ConditionalAttentionCell,
+    ConvDecoderLayer,
+    ConvEncoderLayer,
+    ConvEntryCell,
+    ConvMemoryCell,
+    ConvOutputCell,
+    DropConnectCell,
+    DropoutCell,
+    OutputDropoutCell,
+    ResidualCell,
+    StackCell,
+    ZoneoutCell,
+)
+from nmt.rnn.cells.by_name import CELLS_BY_NAME
+
+_OF_STATE = {"gru_reset_before": ("W_rz", "W_n"), "slstm": ("R_",)}
+"""What the names of the matrices that a state is multiplied with begin with, by rnn_type; W_h in all others."""
+
+
+def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
+    """One layer's cell by its name in the settings, or by the dotted path of one that was imported (see `own_cells`).
+    Raises ConfigError."""
+    make = CELLS_BY_NAME.get(rnn_type)
+    cell = make(input_size, hidden_size) if make else own_cell(rnn_type, input_size, hidden_size)
+    sizes = cell.input_size, cell.output_size
+    if sizes != (input_size, hidden_size):
+        raise ConfigError(
+            f"rnn_type: {rnn_type} must make a cell of input_size {input_size} and output_size {hidden_size}, "
+            f"got {sizes[0]} and {sizes[1]}"
+        )
+    return cell
+
+
+def check_cells(config: Config) -> None:
+    """Make the cells that the settings of one's own training name, once, so that mistakes in them show before hours go
+    into texts. Raises ConfigError."""
+    import_cells(config)
+    if config.task == "lm":
+        language_cells(config.model)
+    else:
+        encoder_cells(config.model)
+        decoder_cell(config.model)
+
+
+def encoder_cells(config: ModelConfig) -> list[Cell]:
+    """One cell a layer, for one direction; layer above layer reads both directions of the one below. Convolutional ones
+    are preceded by the way in and followed by what makes keys and values."""
+    encoder = config.encoder
+    if encoder.type == "conv":
+        hidden, embedded = encoder.hidden_size, encoder.embeddings.embedding_dim
+        return [
+            ConvEntryCell(embedded, hidden, encoder.embeddings.dropout),
+            *(
+                ConvEncoderLayer(hidden, embedded, encoder.kernel_size, encoder.dropout)
+                for _ in range(encoder.num_layers)
+            ),
+            ConvMemoryCell(hidden, embedded),
+        ]
+    directions = 2 if encoder.bidirectional else 1
+    cells: list[Cell] = []
+    for layer in range(encoder.num_layers):
+        size = encoder.hidden_size * directions if layer else encoder.input_size
+        cell = _disturbed(recurrent_cell(encoder.rnn_type, size, encoder.hidden_size), encoder)
+        rate = encoder.dropout if layer else encoder.embeddings.dropout
+        cells.append(DropoutCell(cell, rate, encoder.variational_dropout) if rate else cell)
+    return cells
+
+
+def decoder_layers(config: ModelConfig) -> list[Cell]:
+    """One cell a layer, without the attention around them; convolutional ones have it inside, and are preceded by the
+    way in and followed by the way out."""
+    decoder = config.decoder
+    if decoder.type == "conv":
+        encoder, hidden, embedded = config.encoder, decoder.hidden_size, decoder.embeddings.embedding_dim
+        attention = Attention(
+            decoder.attention,
+            encoder.output_size,
+            embedded,
+            decoder.attention_size or embedded,
+            encoder.key_size,
+        )
+        return [
+            ConvEntryCell(embedded, hidden, decoder.embeddings.dropout),
+            *(
+                ConvDecoderLayer(hidden, attention, decoder.kernel_size, decoder.dropout)
+                for _ in range(decoder.num_layers)
+            ),
+            ConvOutputCell(hidden, embedded, decoder.hidden_dropout),
+        ]
+    return _layers(decoder, decoder.embeddings.embedding_dim + decoder.output_size * decoder.input_feeding)
+
+
+def language_cells(config: ModelConfig) -> list[Cell]:
+    """One cell a layer of a language model, with all dropout: on embeddings, between layers and on the output."""
+    decoder = config.decoder
+    cells = _layers(decoder, decoder.embeddings.embedding_dim)
+    if rate := decoder.embeddings.dropout:
+        cells[0] = DropoutCell(cells[0], rate, decoder.variational_dropout)
+    if rate := decoder.hidden_dropout:
+        cells[-1] = OutputDropoutCell(cells[-1], rate, decoder.variational_dropout)
+    return cells
+
+
+def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
+    """Cells one above the other, with residuals and the dropout between them."""
+    layers: list[Cell] = []
+    for layer in range(decoder.num_layers):
+        size = decoder.hidden_size if layer else input_size
+        cell = _disturbed(recurrent_cell(decoder.rnn_type, size, decoder.hidden_size), decoder)
+        if layer and decoder.residual:
+            cell = ResidualCell(cell)
+        if layer and decoder.dropout:
+            cell = DropoutCell(cell, decoder.dropout, decoder.variational_dropout)
+        layers.append(cell)
+    return layers
+
+
+def _disturbed(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
+    """A layer's cell with what disturbs its recurrence in training. Raises ConfigError where it has no matrix for its
+    state."""
+    if side.drop_connect:
+        matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
+        begins = _OF_STATE.get(side.rnn_type, ("W_h",))
+        of_state = tuple(name for name in matrices if name.rpartition(".")[2].startswith(begins))
+        if not of_state:
+            raise ConfigError(
+                f"drop_connect: must be 0 with rnn_type: {side.rnn_type}, got {side.drop_connect:g}; it is for cells "
+                f"that multiply their state with a matrix, W_h"
+            )
+        cell = DropConnectCell(cell, side.drop_connect, of_state)
+    return ZoneoutCell(cell, side.zoneout) if side.zoneout else cell
+
+
+def decoder_cell(config: ModelConfig) -> Cell:
+    """Embedding to what the output layer reads: a stack in an attention cell, with dropout where the settings say; or
+    the stack of convolutions."""
+    decoder = config.decoder
+    if decoder.type == "conv":
+        return StackCell(decoder_layers(config))
+    layers, make = decoder_layers(config), partial(recurrent_cell, decoder.rnn_type)
+    around = (
+        partial(ConditionalAttentionCell, layers, make)
+        if decoder.conditional
+        else partial(AttentionCell, StackCell(layers))
+    )
+    attention = around(
+        config.encoder.output_size,
+        decoder.output_size,
+        key_size=config.encoder.key_size,
+        attention=decoder.attention,
+        attention_size=decoder.attention_size,
+        heads=decoder.attention_heads,
+        bias=decoder.attention_bias,
+        projection=config.encoder.projection,
+        readout=make if decoder.readout == "recurrent" else decoder.readout,
+        input_feeding=decoder.input_feeding,
+        dropout=decoder.hidden_dropout,
+    )
+    rate = decoder.embeddings.dropout
+    return DropoutCell(attention, rate, decoder.variational_dropout) if rate else attention

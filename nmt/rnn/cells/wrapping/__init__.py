@@ -1,0 +1,1 @@
+"""Cells around other cells."""

@@ -1,0 +1,1 @@
+"""From kernels to machine code of a GPU, and its launch."""

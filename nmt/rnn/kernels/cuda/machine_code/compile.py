@@ -1,0 +1,224 @@
+"""Kernels to machine code for a given GPU, without one: Numba to PTX, the linker to machine code, kept on disk.
+
+The file on disk is named by everything that goes in: the function's own code and that of all it calls, the types, the
+sources of this package, and the versions of the compilers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from threading import RLock
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+from nmt.errors import DeviceError
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel
+from nmt.rnn.kernels.machine_code.store import Record, store
+from nmt.system.compile_notice import making_code, note_found
+
+__all__ = ["Compiled", "Resources", "compile_kernel", "to_ptx"]
+
+Capability = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What machine code uses: registers and bytes of stack and spills a thread, declared shared bytes a block."""
+
+    registers: int
+    stack: int
+    spills: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Machine code: the name of its entry point, the bytes of each of its parameters, what it uses, and itself."""
+
+    entry: str
+    parameters: tuple[int, ...]
+    resources: Resources
+    cubin: bytes
+
+
+def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
+    """Machine code for GPUs of this capability, (9, 0) say, from the disk where it is there.
+
+    Raises DeviceError where the compilers are not installed.
+    """
+    name = f"{kernel.name}-{_key(kernel, capability)}"
+    made = _read(name)
+    if made is None:
+        with making_code(store().keeps):
+            made = _compile(kernel, capability)
+        _write(name, made)
+    note_found()
+    return made
+
+
+def _compile(kernel: Kernel, capability: Capability) -> Compiled:
+    """Its machine code, made anew."""
+    ptx = to_ptx(kernel, capability)
+    entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
+    if entry is None:
+        raise RuntimeError(f"{kernel.name}: PTX without an entry point")
+    parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
+    cubin, log = _link(ptx, capability)
+    return Compiled(entry[1], parameters, _resources(log), cubin)
+
+
+def to_ptx(kernel: Kernel, capability: Capability) -> str:
+    """What Numba makes of a kernel. Sums are done in the order written and NaN keeps its meaning; a product and a sum
+    may become one rounding. Raises DeviceError where the compilers are not installed."""
+    cuda = _numba_cuda()
+    with _lock, _without_gpu(capability):
+        text, _ = cuda.compile(
+            kernel.function,
+            kernel.signature,
+            device=False,
+            abi="numba",
+            cc=capability,
+            output="ptx",
+            launch_bounds=(kernel.block_threads, 1),
+        )
+    return str(text)
+
+
+def _numba_cuda() -> ModuleType:
+    try:
+        from cuda.bindings import nvjitlink  # noqa: F401
+        from numba import cuda
+
+        metadata.version("numba-cuda")
+    except (ImportError, metadata.PackageNotFoundError) as error:
+        raise DeviceError(
+            "CUDA compiler: the package numba-cuda must be installed, it is not; pip install 'recurrent-nmt[cuda]'"
+        ) from error
+    return cuda
+
+
+_lock = RLock()
+
+
+@contextmanager
+def _without_gpu(capability: Capability) -> Iterator[None]:
+    """Numba asks the driver which GPU it compiles device functions for; here the answer is known."""
+    from numba.cuda import dispatcher
+
+    asked = dispatcher.get_current_device
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+    try:
+        yield
+    finally:
+        dispatcher.get_current_device = asked
+
+
+def _link(ptx: str, capability: Capability) -> tuple[bytes, str]:
+    """Machine code and the linker's report."""
+    from cuda.bindings import nvjitlink
+
+    options = [f"-arch=sm_{capability[0]}{capability[1]}", "-O3", "-verbose"]
+    handle = nvjitlink.create(len(options), options)
+    try:
+        code = ptx.encode()
+        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), "kernel.ptx")
+        nvjitlink.complete(handle)
+        cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, cubin)
+        log = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, log)
+    finally:
+        nvjitlink.destroy(handle)
+    return bytes(cubin), log.decode(errors="replace")
+
+
+def _resources(log: str) -> Resources:
+    def largest(pattern: str) -> int:
+        return max((int(number) for number in re.findall(pattern, log)), default=0)
+
+    spills = largest(r"(\d+) bytes spill stores") + largest(r"(\d+) bytes spill loads")
+    return Resources(
+        largest(r"[Uu]sed (\d+) registers"), largest(r"(\d+) bytes stack"), spills, largest(r"(\d+) bytes smem")
+    )
+
+
+def _read(name: str) -> Compiled | None:
+    found = store().read(name)
+    if found is None:
+        return None
+    facts = found.facts
+    return Compiled(facts["entry"], tuple(facts["parameters"]), Resources(**facts["resources"]), found.code)
+
+
+def _write(name: str, made: Compiled) -> None:
+    facts = {"entry": made.entry, "parameters": made.parameters, "resources": asdict(made.resources)}
+    store().write(name, Record(facts, made.cubin))
+
+
+def _key(kernel: Kernel, capability: Capability) -> str:
+    text = "\n".join(
+        [
+            *_describe(kernel.function, set()),
+            *(str(kind) for kind in kernel.signature),
+            str(kernel.block_threads),
+            str(capability),
+            _versions(),
+        ]
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+@lru_cache(maxsize=1)
+def _versions() -> str:
+    """The compilers, and the sources beside this file, where `ptx` lies."""
+    packages = ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "llvmlite")
+    found = [f"{name} {_version(name)}" for name in packages]
+    sources = [
+        hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(Path(__file__).parents[1].rglob("*.py"))
+    ]
+    return "\n".join([sys.version, *found, *sources])
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
+def _describe(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
+    """Everything that decides what a function does: its code, what it closes over, the globals it names."""
+    function = getattr(function, "py_func", function)
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    if not isinstance(function, FunctionType):
+        yield repr(function)
+        return
+    yield from _describe_code(function.__code__)
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    named = [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
+    for value in [*cells, *named, *(function.__defaults__ or ())]:
+        if isinstance(value, ModuleType):
+            yield value.__name__
+        elif callable(value) and not isinstance(value, type):
+            yield from _describe(value, seen)
+        else:
+            yield repr(value)
+
+
+def _describe_code(code: CodeType) -> Iterator[str]:
+    yield f"{code.co_name} {code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_freevars}"
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _describe_code(constant)
+        else:
+            yield repr(constant)

@@ -1,0 +1,34 @@
+"""Modules of generated kernels: run once in a process under the name of their content."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from threading import RLock
+from types import ModuleType
+
+from nmt.system.interruption import forkable
+
+
+def load_module(source: str, key: str) -> ModuleType:
+    """The module of generated source; `key` names its content. The same key is run once per process."""
+    name = f"nmt_{key}"
+    with _loading:
+        if name not in _loaded:
+            _loaded[name] = _run(source, name)
+        return _loaded[name]
+
+
+_loading = forkable(RLock())
+_loaded: dict[str, ModuleType] = {}
+"""Modules that have run to their end; `sys.modules` would also have one that an interruption has cut short."""
+
+
+def _run(source: str, name: str) -> ModuleType:
+    place = f"<{name}>"
+    # For tracebacks, for whoever asks for a function's source, and for the name of its code.
+    linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
+    module = ModuleType(name)
+    sys.modules[name] = module  # Numba looks functions of its own there
+    exec(compile(source, place, "exec"), vars(module))  # noqa: S102
+    return module

@@ -1,0 +1,65 @@
+"""A kernel's arguments as the driver takes them."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel
+
+__all__ = ["Parameters"]
+
+# A number in a word of 8 bytes.
+_PADDED = {"int32": "ixxxx", "uint32": "Ixxxx", "float32": "fxxxx", "int64": "q", "uint64": "Q", "float64": "d"}
+# A 1-D array: two owners (none), the number of elements and the bytes of one, the address, and the length and stride
+# of its axis.
+_ARRAY = "qqqqQqq"
+
+
+class Parameters:
+    """The words that a kernel compiled by Numba takes, and where each lies.
+
+    Every word has 8 bytes of the same memory for all launches, of which the driver copies `sizes` at the launch.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.is_array = [isinstance(kind, types.Array) for kind in kernel.signature]
+        self.kinds = [np.dtype(str(_element(kind))) for kind in kernel.signature]
+        codes = (
+            _ARRAY if is_array else _PADDED[kind.name] for is_array, kind in zip(self.is_array, self.kinds, strict=True)
+        )
+        self.layout = struct.Struct("=" + "".join(codes))
+        self.sizes: tuple[int, ...] = ()
+        for is_array, kind in zip(self.is_array, self.kinds, strict=True):
+            self.sizes += (8,) * len(_ARRAY) if is_array else (kind.itemsize,)
+        self.words = bytearray(self.layout.size)
+        start = np.frombuffer(self.words, np.uint64).ctypes.data
+        self.places = np.arange(len(self.words) // 8, dtype=np.uint64) * np.uint64(8) + np.uint64(start)
+        self._address = int(self.places.ctypes.data)
+
+    def fill(self, arguments: tuple[Any, ...]) -> int:
+        """Write them, and return the address of their addresses. Raises TypeError for what the signature has not."""
+        if len(arguments) != len(self.kinds):
+            raise TypeError(f"{self.kernel.name}: {len(self.kinds)} arguments, got {len(arguments)}")
+        values: list[Any] = []
+        for is_array, kind, value in zip(self.is_array, self.kinds, arguments, strict=True):
+            if not is_array:
+                values.append(float(value) if kind.kind == "f" else int(value))
+                continue
+            if value.dtype != kind or not value.flags.c_contiguous:
+                raise TypeError(
+                    f"{self.kernel.name}: a C-contiguous array of {kind} must be given, got {value.dtype} "
+                    f"with strides {value.strides}"
+                )
+            size = value.size
+            values += [0, 0, size, kind.itemsize, value.data.ptr, size, kind.itemsize]
+        self.layout.pack_into(self.words, 0, *values)
+        return self._address
+
+
+def _element(kind: Any) -> Any:
+    return kind.dtype if isinstance(kind, types.Array) else kind

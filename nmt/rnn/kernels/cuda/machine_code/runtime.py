@@ -1,0 +1,218 @@
+"""A GPU: memory, streams and graphs by CuPy, products by cuBLAS, launches by the driver's own call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import DeviceError
+from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, load_library
+from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Size, whole_size
+from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
+
+__all__ = ["CupyRuntime"]
+
+OLDEST = (8, 0)  # bfloat16 products
+STATIC_SHARED = 48 * 1024  # more has to be asked for
+
+
+class CupyRuntime:
+    """The `Runtime` of the first GPU that the driver shows. Raises DeviceError where there is none that suffices.
+
+    free_memory: bytes of the GPU's memory that must be free. All work goes to one stream of its own, which is
+    CuPy's current stream from then on.
+    """
+
+    def __init__(self, free_memory: int = 1 << 30) -> None:
+        self.xp = cupy = _import_cupy()
+        self.gpu_name, fact = _first_gpu(cupy)
+        self.capability = (fact("ComputeCapabilityMajor"), fact("ComputeCapabilityMinor"))
+        self.multiprocessors = fact("MultiProcessorCount")
+        self.shared_per_block = fact("MaxSharedMemoryPerBlockOptin")
+        if self.capability < OLDEST:
+            raise DeviceError(
+                f"{self.gpu_name}: the GPU's compute capability must be at least 8.0, it is "
+                f"{self.capability[0]}.{self.capability[1]}; use --device cpu"
+            )
+        free, self.memory = (int(count) for count in cupy.cuda.runtime.memGetInfo())
+        if free < free_memory:
+            raise DeviceError(
+                f"{self.gpu_name}: at least {_gib(free_memory)} of its memory must be free, {_gib(free)} of "
+                f"{_gib(self.memory)} are; end other programs on it, or use --device cpu"
+            )
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()
+        self._pool = cupy.cuda.MemoryPool()
+        cupy.cuda.set_allocator(self._allocate)
+        self._workspace = cupy.empty(WORKSPACE, np.uint8)
+        self.blas = Blas(load_library(), self.stream.ptr, self._workspace.data.ptr)
+        self._functions: dict[Kernel, _Function] = {}
+
+    def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
+        """Run a kernel over `grid` blocks; see `Runtime`. A grid without blocks is nothing to do."""
+        function = self._functions.get(kernel) or self._load(kernel)
+        size = whole_size(grid)
+        if prod(size):
+            function(size, self.stream.ptr, arguments)
+
+    def gemm(
+        self,
+        a: Any,
+        b: Any,
+        out: Any,
+        *,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        accumulate: bool = False,
+    ) -> None:
+        """out = a @ b by cuBLAS; see `Runtime`."""
+        self.blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
+
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy on the GPU."""
+        return self.xp.array(array, order="C")
+
+    def download(self, array: Any) -> np.ndarray:
+        """A copy on the host; waits."""
+        with self._errors():
+            return self.xp.asnumpy(array, stream=self.stream)
+
+    def synchronize(self) -> None:
+        """Wait for everything launched before."""
+        with self._errors():
+            self.stream.synchronize()
+
+    def now(self) -> Any:
+        """An event in the stream; see `Runtime`."""
+        event = self.xp.cuda.Event()
+        event.record(self.stream)
+        return event
+
+    def seconds(self, began: Any, ended: Any) -> float:
+        """See `Runtime`."""
+        with self._errors():
+            ended.synchronize()
+            return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """A graph of what `function` launches; see `Runtime`."""
+        self.stream.begin_capture()
+        try:
+            function()
+        finally:
+            graph = self.stream.end_capture()
+        return lambda: graph.launch(self.stream)
+
+    def _allocate(self, size: int) -> Any:
+        try:
+            return self._pool.malloc(size)
+        except self.xp.cuda.memory.OutOfMemoryError as error:
+            raise DeviceError(
+                f"{self.gpu_name}: {_gib(size)} more of its {_gib(self.memory)} of memory must be free, "
+                f"{_gib(self._pool.used_bytes())} are in use here; make batches or the model smaller"
+            ) from error
+
+    def _load(self, kernel: Kernel) -> _Function:
+        self._functions[kernel] = _Function(kernel, self)
+        return self._functions[kernel]
+
+    def _errors(self) -> _Errors:
+        return _Errors(self.gpu_name, self.xp.cuda.runtime.CUDARuntimeError)
+
+
+class _Errors:
+    """What failed on the GPU after it was launched shows where somebody waits."""
+
+    def __init__(self, gpu: str, kind: type[Exception]) -> None:
+        self.gpu_name, self.kind = gpu, kind
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, self.kind):
+            raise DeviceError(
+                f"{self.gpu_name}: everything launched must succeed, got {error}; run `make test-gpu` on this machine"
+            ) from error
+
+
+class _Function:
+    """A kernel's code on the GPU, and how it is called."""
+
+    def __init__(self, kernel: Kernel, runtime: CupyRuntime) -> None:
+        from cuda.bindings import driver
+
+        compiled = compile_kernel(kernel, runtime.capability)
+        shared = compiled.resources.shared + kernel.shared_bytes
+        if shared > runtime.shared_per_block:
+            raise DeviceError(
+                f"{runtime.gpu_name}: {kernel.name} must have {shared} bytes of shared memory, a block has at most "
+                f"{runtime.shared_per_block}; use --device cpu"
+            )
+        self.kernel, self.driver = kernel, driver
+        self.module = runtime.xp.cuda.function.Module()
+        self.module.load(compiled.cubin)
+        self.code = driver.CUfunction(self.module.get_function(compiled.entry).ptr)
+        if kernel.shared_bytes > STATIC_SHARED - compiled.resources.shared:
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _check(kernel, driver.cuFuncSetAttribute(self.code, attribute, kernel.shared_bytes)[0])
+        self.parameters = Parameters(kernel)
+        if self.parameters.sizes != compiled.parameters:
+            raise RuntimeError(f"{kernel.name}: compiled for parameters of {compiled.parameters} bytes")
+
+    def __call__(self, grid: tuple[int, int, int], stream: int, arguments: tuple[Any, ...]) -> None:
+        places = self.parameters.fill(arguments)
+        kernel, driver = self.kernel, self.driver
+        if kernel.cooperative:
+            (error,) = driver.cuLaunchCooperativeKernel(
+                self.code, *grid, *kernel.block, kernel.shared_bytes, stream, places
+            )
+        else:
+            (error,) = driver.cuLaunchKernel(self.code, *grid, *kernel.block, kernel.shared_bytes, stream, places, 0)
+        if error:
+            _check(kernel, error)
+
+
+def _check(kernel: Kernel, error: Any) -> None:
+    if error:
+        raise DeviceError(f"{kernel.name}: the launch must succeed, got {error.name}; run `make test-gpu` here")
+
+
+@lru_cache(maxsize=1)
+def _import_cupy() -> Any:
+    try:
+        import cupy
+        from cuda.bindings import driver  # noqa: F401
+    except ImportError as error:
+        raise DeviceError(
+            f"cuda: the packages cupy and numba-cuda must be installed, got {_one_line(error)}; "
+            "pip install 'recurrent-nmt[cuda]', or use --device cpu"
+        ) from error
+    return cupy
+
+
+def _first_gpu(cupy: Any) -> tuple[str, Callable[[str], int]]:
+    """The first GPU's name, and what the driver says of it."""
+    runtime = cupy.cuda.runtime
+    try:
+        if runtime.getDeviceCount() < 1:
+            raise DeviceError("cuda: the driver must show a GPU, it shows none; use --device cpu")
+        name = runtime.getDeviceProperties(0)["name"].decode()
+    except runtime.CUDARuntimeError as error:
+        raise DeviceError(
+            f"cuda: a driver for CUDA 13.0 or newer and a GPU must be there, got {_one_line(error)}; "
+            "install NVIDIA's driver 580 or newer, or use --device cpu"
+        ) from error
+    return name, lambda what: int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{what}"), 0))
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"

@@ -1,0 +1,1 @@
+"""Work on rows, for a GPU."""

@@ -1,0 +1,219 @@
+"""Kernels over rows of arrays that are the same for every cell: rounding, gathering, sums, zeroing, dropout.
+
+Matrices are given flat, with the first element, the elements from row to row and the columns that take part.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, float64, int64, uint16, uint32, uint64
+
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, device_function
+
+__all__ = [
+    "SUM_ROWS",
+    "add_columns",
+    "clear_ended",
+    "dropout_mask",
+    "example_kernels",
+    "gather",
+    "grid_of",
+    "keep_rows",
+    "round_gathered",
+    "round_rows",
+    "scatter",
+    "sum_columns",
+    "threads_for",
+]
+
+_I, _INDEX, _BITS, _HALVES = int64, int64[::1], uint32[::1], uint16[::1]
+_THREADS, _FEW = 256, 32
+_GRID = 4096
+"""Blocks of a kernel whose threads take several numbers each where there are more."""
+
+SUM_ROWS = 64
+"""Rows that one thread sums before the sums of all are joined."""
+
+
+def grid_of(kernel: Kernel, count: int) -> int:
+    """Blocks for a kernel that takes a number a thread."""
+    return min(_GRID, -(-count // kernel.block_threads))
+
+
+def _number(dtype: np.dtype) -> Any:
+    return {4: float32, 8: float64, 2: uint16}[dtype.itemsize]
+
+
+def threads_for(count: int) -> int:
+    """The block for work on `count` numbers: small where they are few, for the sake of who emulates it."""
+    return _FEW if count <= _FEW else _THREADS
+
+
+# ---------------------------------------------------------------- bfloat16
+
+
+@device_function
+def _upper_half(bits):  # type: ignore[no-untyped-def]
+    """The bits of a float32 -> of the nearest bfloat16, ties to even; what is no normal number becomes zero, NaN stays
+    (kernels/products/bfloat16.py)."""
+    half = bits >> uint32(16)
+    magnitude = bits & uint32(0x7FFFFFFF)
+    if magnitude > uint32(0x7F800000):
+        return half | uint32(0x40)
+    if magnitude < uint32(0x00800000):
+        return half & uint32(0x8000)
+    return (bits + uint32(0x7FFF) + (half & uint32(1))) >> uint32(16)
+
+
+def _round_rows(source, start, stride, columns, count, out):  # type: ignore[no-untyped-def]
+    for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
+        row = i // columns
+        out[i] = _upper_half(source[start + row * stride + i - row * columns])
+
+
+def _round_gathered(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+    for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
+        row = i // columns
+        out[i] = _upper_half(source[start + index[row] * stride + i - row * columns])
+
+
+@lru_cache
+def round_rows(threads: int) -> Kernel:
+    """out [count, columns] = a matrix of float32, given as bits, rounded to bfloat16."""
+    return Kernel(_round_rows, (_BITS, _I, _I, _I, _I, _HALVES), threads)
+
+
+@lru_cache
+def round_gathered(threads: int) -> Kernel:
+    """The same of the rows in `index`."""
+    return Kernel(_round_gathered, (_BITS, _I, _I, _I, _I, _INDEX, _HALVES), threads)
+
+
+# ---------------------------------------------------------------- rows that take part
+
+
+def _gather(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+    for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
+        row = i // columns
+        out[i] = source[start + index[row] * stride + i - row * columns]
+
+
+@lru_cache
+def gather(dtype: np.dtype, threads: int) -> Kernel:
+    """out [count, columns] = the rows in `index` of a matrix."""
+    number = _number(dtype)
+    return Kernel(_gather, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
+
+
+def _scatter(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
+    for i in range(cuda.grid(1), count * columns, cuda.gridsize(1)):
+        row = i // columns
+        out[start + index[row] * stride + i - row * columns] = source[i]
+
+
+@lru_cache
+def scatter(dtype: np.dtype, threads: int) -> Kernel:
+    """The rows in `index` of a matrix = source [count, columns]."""
+    number = _number(dtype)
+    return Kernel(_scatter, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
+
+
+def _keep_rows(array, old, B, width, t, lengths, count):  # type: ignore[no-untyped-def]
+    for i in range(cuda.grid(1), count * width, cuda.gridsize(1)):
+        if lengths[i // width] <= t:
+            array[(1 - old) * B * width + i] = array[old * B * width + i]
+
+
+@lru_cache
+def keep_rows(dtype: np.dtype, threads: int) -> Kernel:
+    """Of [2, B, width] the first `count` rows that do not take part in step t: slot `old` to the other."""
+    return Kernel(_keep_rows, (_number(dtype)[::1], _I, _I, _I, _I, _INDEX, _I), threads)
+
+
+def _clear_ended(array, steps, B, width, lengths, zero):  # type: ignore[no-untyped-def]
+    for i in range(cuda.grid(1), steps * B * width, cuda.gridsize(1)):
+        row = i // width
+        t = row // B
+        if lengths[row - t * B] <= t:
+            array[i] = zero
+
+
+@lru_cache
+def clear_ended(dtype: np.dtype, threads: int) -> Kernel:
+    """Zero each row of [steps, B, width] from its length on."""
+    number = _number(dtype)
+    return Kernel(_clear_ended, (number[::1], _I, _I, _I, _INDEX, number), threads)
+
+
+# ---------------------------------------------------------------- sums over rows
+
+
+def _sum_columns(source, start, stride, columns, count, chunk, zero, out):  # type: ignore[no-untyped-def]
+    j = cuda.grid(1)
+    if j < columns:
+        first = cuda.blockIdx.y * chunk
+        total = zero
+        for row in range(first, min(first + chunk, count)):
+            total += source[start + row * stride + j]
+        out[cuda.blockIdx.y * columns + j] = total
+
+
+def _add_columns(parts, columns, count, out):  # type: ignore[no-untyped-def]
+    j = cuda.grid(1)
+    if j < columns:
+        total = parts[j]
+        for row in range(1, count):
+            total += parts[row * columns + j]
+        out[j] += total
+
+
+@lru_cache
+def sum_columns(dtype: np.dtype, threads: int) -> Kernel:
+    """out [chunks, columns] = the sums of `chunk` rows each; the grid is (columns, chunks)."""
+    number = _number(dtype)
+    return Kernel(_sum_columns, (number[::1], _I, _I, _I, _I, _I, number, number[::1]), threads)
+
+
+@lru_cache
+def add_columns(dtype: np.dtype, threads: int) -> Kernel:
+    """out [columns] += the sum of the rows of parts [count, columns], the first row first."""
+    number = _number(dtype)
+    return Kernel(_add_columns, (number[::1], _I, _I, number[::1]), threads)
+
+
+# ---------------------------------------------------------------- dropout
+
+_GAMMA, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+
+
+@device_function
+def _mix(z):  # type: ignore[no-untyped-def]
+    z = (z ^ (z >> _S30)) * _MIX_1
+    z = (z ^ (z >> _S27)) * _MIX_2
+    return z ^ (z >> _S31)
+
+
+def _dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: ignore[no-untyped-def]
+    start = _mix(seed + _GAMMA) + offset * _GAMMA
+    for i in range(cuda.grid(1), count, cuda.gridsize(1)):
+        bits = _mix(start + uint64(i) * _GAMMA) >> _S32
+        out[i] = kept if bits < threshold else dropped
+
+
+@lru_cache
+def dropout_mask(dtype: np.dtype, threads: int) -> Kernel:
+    """`update.dropout_mask` with its numbers made beforehand: kept, dropped, and the threshold of 32 bits."""
+    number, word = _number(dtype), uint64
+    return Kernel(_dropout_mask, (number[::1], _I, number, number, word, word, word), threads)
+
+
+def example_kernels() -> dict[str, Kernel]:
+    """One of each, to be compiled and measured by the tests."""
+    typed = (gather, scatter, keep_rows, clear_ended, sum_columns, add_columns, dropout_mask)
+    found = [round_rows(_THREADS), round_gathered(_THREADS)]
+    found += [make(np.dtype(np.float32), _THREADS) for make in typed]
+    return {kernel.name: kernel for kernel in found}

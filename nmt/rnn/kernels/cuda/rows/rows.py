@@ -1,0 +1,134 @@
+"""Moving rows: embedding lookup and its gradient, rows taken by an index."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, float64, int32, int64
+
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime
+from nmt.rnn.kernels.cuda.rows.blocks import THREADS, row_threads
+
+NUMBERS: dict[np.dtype, Any] = {np.dtype(np.float32): float32, np.dtype(np.float64): float64}
+"""Numba's type of the numbers in an array."""
+
+_GRID = 2048
+"""Blocks of a loop over all numbers: enough for any GPU, and few enough that each has something to do."""
+
+_COLUMNS, _LANES, _FEW_LANES = 32, 16, 2
+"""A block that sums over rows: neighbouring columns, and rows at a time where there are many, or few."""
+
+
+def blocks_for(kernel: Kernel, size: int, most: int = _GRID) -> int:
+    """How many blocks of threads share `size` numbers."""
+    return max(1, min(most, -(-size // kernel.block_threads)))
+
+
+@lru_cache
+def embedding_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+    """out[i] = table[ids[i]] * scale; ids [N], table [V, E], out [N, E]."""
+    number = NUMBERS[dtype]
+
+    def embedding_rows(ids, table, out, scale, size, E):  # type: ignore[no-untyped-def]
+        for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
+            row = i // E
+            out[i] = table[int64(ids[row]) * E + i - row * E] * scale
+
+    return Kernel(embedding_rows, (int32[::1], number[::1], number[::1], number, int64, int64), threads, registers=40)
+
+
+@lru_cache
+def embedding_gradient_kernel(dtype: np.dtype, lanes: int = _LANES) -> Kernel:
+    """table[ids[u]] += scale * (sum of d[order[i]] for i from starts[u] to starts[u + 1]): a block a word and
+    _COLUMNS columns."""
+    number, tile = NUMBERS[dtype], _COLUMNS * lanes
+
+    def embedding_gradient(ids, starts, order, d, table, scale, E):  # type: ignore[no-untyped-def]
+        partial = cuda.shared.array(tile, number)
+        lane = cuda.threadIdx.y
+        column = int64(cuda.blockIdx.y) * _COLUMNS + cuda.threadIdx.x
+        word = cuda.blockIdx.x
+        total = number(0)
+        if column < E:
+            for i in range(int64(starts[word]) + lane, int64(starts[word + 1]), lanes):
+                total += d[int64(order[i]) * E + column]
+        partial[lane * _COLUMNS + cuda.threadIdx.x] = total
+        cuda.syncthreads()
+        if lane == 0 and column < E:
+            for other in range(1, lanes):
+                total += partial[other * _COLUMNS + cuda.threadIdx.x]
+            table[int64(ids[word]) * E + column] += total * scale
+
+    signature = (int32[::1], int32[::1], int32[::1], number[::1], number[::1], number, int64)
+    return Kernel(embedding_gradient, signature, (_COLUMNS, lanes), registers=48)
+
+
+@lru_cache
+def take_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+    """out[o, r] = x[o, index[r]], zero where index[r] is negative; x [outer, before, width], out [outer, rows,
+    width]."""
+    number = NUMBERS[dtype]
+
+    def take_rows(x, index, out, outer, before, rows, width):  # type: ignore[no-untyped-def]
+        for i in range(int64(cuda.grid(1)), outer * rows * width, int64(cuda.gridsize(1))):
+            flat = i // width
+            o = flat // rows
+            source = int64(index[flat - o * rows])
+            if source < 0:
+                out[i] = number(0)
+            else:
+                out[i] = x[(o * before + source) * width + i - flat * width]
+
+    signature = (number[::1], int64[::1], number[::1], int64, int64, int64, int64)
+    return Kernel(take_rows, signature, threads, registers=48)
+
+
+def embedding_rows(runtime: Runtime, ids: Any, table: Any, out: Any, scale: float) -> None:
+    """out[i] = table[ids[i]] * scale; ids int32 [N], table [V, E], out [N, E]."""
+    size, E = out.size, table.shape[1]
+    if size:
+        kernel = embedding_rows_kernel(table.dtype, row_threads(size))
+        flat = ids, table.reshape(-1), out.reshape(-1)
+        runtime.launch(kernel, blocks_for(kernel, size), *flat, scale, size, E)
+
+
+def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, scale: float) -> None:
+    """table[ids[i]] += d[i] * scale; ids int32 [N] on the host, d [N, E] and table [V, E] on the device.
+
+    The host sorts the ids, so that each row of the table has one writer, and the order of its sum is fixed.
+    """
+    if not len(ids):
+        return
+    order = np.argsort(ids, kind="stable").astype(np.int32)
+    words, first = np.unique(ids[order], return_index=True)
+    starts = np.append(first, len(ids)).astype(np.int32)
+    E = table.shape[1]
+    host = words.astype(np.int32), starts, order
+    runtime.launch(
+        embedding_gradient_kernel(table.dtype, _LANES if len(ids) > 2 * _COLUMNS else _FEW_LANES),
+        (len(words), -(-E // _COLUMNS)),
+        *(runtime.upload(array) for array in host),
+        d.reshape(-1),
+        table.reshape(-1),
+        scale,
+        E,
+    )
+
+
+def take_rows(runtime: Runtime, x: Any, index: Any, out: Any) -> None:
+    """out[..., r, :] = x[..., index[r], :], zero where the index is negative; index int64 [rows] on the device."""
+    *outer, rows, width = out.shape
+    count = int(np.prod(outer, dtype=np.int64))
+    if out.size:
+        flat = x.reshape(-1), index, out.reshape(-1)
+        sizes = count, x.shape[-2], rows, width
+        kernel = take_rows_kernel(x.dtype, row_threads(out.size))
+        runtime.launch(kernel, blocks_for(kernel, out.size), *flat, *sizes)
+
+
+def example_kernels() -> dict[str, Kernel]:
+    """All of them, for the tests that compile."""
+    makers = (embedding_rows_kernel, embedding_gradient_kernel, take_rows_kernel)
+    return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

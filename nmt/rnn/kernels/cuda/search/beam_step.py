@@ -1,0 +1,209 @@
+"""Beam search on a GPU: one step of all sentences' beams, and how the translations are read.
+
+N sentences of K rows each. Rows of a sentence that have no hypothesis are computed along; nobody reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, float64, int32, int64
+
+from nmt.rnn.arrays.beam_rules import BeamChoice
+from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime, argument_names, device_function
+from nmt.rnn.kernels.cuda.rows.rows import NUMBERS
+from nmt.rnn.kernels.search import search_rules
+
+_NEVER = float64(-math.inf)
+_UNBOUNDED = float64(math.inf)
+
+_best_length = device_function(search_rules.best_length)
+_best_score = device_function(search_rules.best_score)
+_can_improve = device_function(search_rules.can_improve)
+_ends = device_function(search_rules.ends)
+_may_come = device_function(search_rules.may_come)
+_rewarded_tokens = device_function(search_rules.rewarded_tokens)
+_room_left = device_function(search_rules.room_left)
+_score = device_function(search_rules.score)
+_score_to_beat = device_function(search_rules.score_to_beat)
+_wins = device_function(search_rules.wins)
+
+
+@lru_cache
+def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
+    """A warp a sentence: the best continuations of its rows together, and what `decode.beam.BeamCell` does with them,
+    by the same rules: those that ended leave, a sentence that cannot improve any more leaves altogether. Arguments are
+    the step's, those of `BeamChoice` and the arrays of `BeamState`, by their names."""
+    number = NUMBERS[dtype]
+    candidates = K * places
+
+    def beam_step(  # type: ignore[no-untyped-def]
+        found,
+        scores,
+        plain,
+        eos_id,
+        never,
+        n_best,
+        word_reward,
+        T,
+        tokens,
+        parents,
+        sums,
+        log_probs,
+        bonus,
+        live,
+        room,
+        steps,
+        limits,
+        to_beat,
+        divisors,
+        end_log_probs,
+        end_scores,
+        end_steps,
+        end_tokens,
+        end_parents,
+        end_finished,
+        history,
+        going,
+    ):
+        totals = cuda.shared.array(candidates, float64)
+        words = cuda.shared.array(candidates, int32)
+        heads = cuda.shared.array(K, int32)
+        chosen_sums = cuda.shared.array(K, float64)
+        chosen_log_probs = cuda.shared.array(K, float64)
+        chosen_words = cuda.shared.array(K, int32)
+        chosen_rows = cuda.shared.array(K, int32)
+        n = int64(cuda.blockIdx.x)
+        rows = int64(live[n])
+        for i in range(int64(cuda.threadIdx.x), rows * places, 32):
+            row = i // places
+            words[i] = found[n * K * places + i]
+            totals[i] = sums[n * K + row] + float64(scores[n * K * places + i])
+        cuda.syncthreads()
+        if cuda.threadIdx.x != 0 or rows == 0:
+            return
+        # The rows' candidates are sorted: only the first that is left of each competes.
+        count = int64(0)
+        for row in range(rows):
+            heads[row] = int32(0)
+        while count < int64(room[n]):
+            best, at = _NEVER, int64(-1)
+            for row in range(rows):
+                head = int64(heads[row])
+                while head < places and not _may_come(words[row * places + head], 0, never):
+                    head += 1
+                heads[row] = int32(head)
+                if head < places and _wins(totals[row * places + head], best):
+                    best, at = totals[row * places + head], int64(row)
+            if at < 0:
+                break
+            chosen_sums[count], chosen_rows[count] = best, int32(at)
+            head = at * places + int64(heads[at])
+            chosen_words[count] = words[head]
+            chosen_log_probs[count] = log_probs[n * K + at] + float64(plain[n * K * places + head])
+            heads[at] += int32(1)
+            count += 1
+        step, limit = int64(steps[n]) + 1, int64(limits[n])
+        steps[n] = int32(step)
+        # Those that end, in order.
+        former = int64(K) - int64(room[n])
+        ended, kept = former, int64(0)
+        for c in range(count):
+            if _ends(chosen_words[c], eos_id, step, limit):
+                place = n * K + ended
+                end_log_probs[place] = chosen_log_probs[c]
+                rewarded = _rewarded_tokens(float64(step), _UNBOUNDED)
+                scored = _score(chosen_sums[c], divisors[step], word_reward, rewarded)
+                end_scores[place] = scored + bonus[n * K + int64(chosen_rows[c])]
+                end_steps[place] = int32(step)
+                end_tokens[place] = chosen_words[c]
+                end_parents[place] = int32(n * K + int64(chosen_rows[c]))
+                end_finished[place] = int32(1) if chosen_words[c] == eos_id else int32(0)
+                ended += 1
+            else:
+                chosen_sums[kept], chosen_rows[kept] = chosen_sums[c], chosen_rows[c]
+                chosen_words[kept], chosen_log_probs[kept] = chosen_words[c], chosen_log_probs[c]
+                kept += 1
+        if ended > former:
+            room[n] = int32(_room_left(int64(room[n]), ended - former))
+            to_beat[n] = _score_to_beat(end_scores, end_finished, n * K, ended, n_best, to_beat[n])
+        if kept > 0:
+            rewarded = _rewarded_tokens(float64(_best_length(word_reward, step, limit)), _UNBOUNDED)
+            bound = _best_score(chosen_sums[0], divisors[step + 1], divisors[limit], word_reward, rewarded)
+            if not _can_improve(bound, to_beat[n]):
+                kept = int64(0)
+        R = int64(cuda.gridDim.x) * K
+        for row in range(K):
+            r = n * K + row
+            there = row < kept
+            tokens[r] = chosen_words[row] if there else int32(0)
+            parent = n * K + int64(chosen_rows[row]) if there else r
+            parents[r] = parent
+            sums[r] = chosen_sums[row] if there else float64(0)
+            log_probs[r] = chosen_log_probs[row] if there else float64(0)
+            history[(step - 1) * R + r] = tokens[r]
+            history[(T + step - 1) * R + r] = int32(parent)
+        live[n] = int32(kept)
+        if kept == 0:
+            cuda.atomic.add(going, 0, int32(-1))
+
+    kinds: dict[str, Any] = {name: _KINDS[element][::1] for name, element in BeamState.elements().items()}
+    kinds |= {"found": _KINDS["int32"][::1], "scores": number[::1], "plain": number[::1]} | _CHOICE
+    return Kernel(beam_step, tuple(kinds[name] for name in argument_names(beam_step)), 32, registers=128)
+
+
+_KINDS: dict[str, Any] = {"int32": int32, "int64": int64, "float64": float64}
+_CHOICE: dict[str, Any] = {"eos_id": int32, "never": int32, "n_best": int64, "word_reward": float64, "T": int64}
+"""Numbers of a step, by the names of the kernel's arguments."""
+
+
+def _trace_back(end_steps, end_tokens, end_parents, history, T, R, words):  # type: ignore[no-untyped-def]
+    """words[h, :end_steps[h]] = the tokens of ended hypothesis h, read backwards from where it ended."""
+    h = int64(cuda.grid(1))
+    if h < R:
+        step = int64(end_steps[h])
+        if step > 0:
+            words[h * T + step - 1] = end_tokens[h]
+            row = int64(end_parents[h])
+            for back in range(step - 1):
+                at = (step - 2 - back) * R + row
+                words[h * T + step - 2 - back] = history[at]
+                row = int64(history[T * R + at])
+
+
+TRACE_BACK = Kernel(
+    _trace_back, (int32[::1], int32[::1], int32[::1], int32[::1], int64, int64, int32[::1]), 64, registers=48
+)
+
+
+def beam_step(runtime: Runtime, tokens: Any, scores: Any, plain: Any, state: BeamState, choice: BeamChoice) -> None:
+    """Extend every live hypothesis by one token and keep the best, in place; see `Device.beam_step`."""
+    N, T = len(state.live), state.history.shape[1]
+    kernel = beam_step_kernel(scores.dtype, len(state.tokens) // N, tokens.shape[1])
+    given: dict[str, Any] = {"found": tokens, "scores": scores, "plain": plain, **vars(choice), "T": T}
+    arrays = state.flat()
+    runtime.launch(kernel, N, *(given[k] if k in given else arrays[k] for k in argument_names(kernel.function)))
+
+
+def trace_back(runtime: Runtime, state: BeamState) -> Any:
+    """The tokens of all ended hypotheses, int32 [N * K, T], the last one included; what lies behind is arbitrary."""
+    _, T, R = state.history.shape
+    words = runtime.xp.zeros((R, T), np.int32)
+    given = state.end_steps, state.end_tokens, state.end_parents, state.history
+    flat = (array.reshape(-1) for array in given)
+    runtime.launch(TRACE_BACK, -(-R // 64), *flat, T, R, words.reshape(-1))
+    return words
+
+
+def example_kernels() -> dict[str, Kernel]:
+    """Usual beams, for the tests that compile."""
+    found = {"trace_back": TRACE_BACK}
+    for kind in NUMBERS:
+        for K in (1, 5, 10):
+            found[f"beam_step {kind} of {K}"] = beam_step_kernel(kind, K, K + 1)
+        found[f"beam_step {kind}, drawn"] = beam_step_kernel(kind, 5, 1)
+    return found

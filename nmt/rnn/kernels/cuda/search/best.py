@@ -1,0 +1,164 @@
+"""The best tokens of rows on a GPU, and the log-probabilities of all tokens."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, int32, int64
+
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime, device_function
+from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, registers_for, row_threads
+from nmt.rnn.kernels.cuda.rows.rows import NUMBERS
+
+ALL_LANES = 0xFFFFFFFF
+LOWEST = float32(-3.0e38)  # a number, so that the exponential of a difference of two is one
+NOBODY = int64(1 << 62)  # behind every token
+
+
+@lru_cache
+def add_power_of(dtype: np.dtype) -> Any:
+    """(top, total), the largest number so far and the sum of exp(number - top), with one number more."""
+    number = NUMBERS[dtype]
+
+    @device_function
+    def add_power(x, top, total):  # type: ignore[no-untyped-def]
+        if x > top:
+            return x, total * math.exp(top - x) + number(1)
+        return top, total + math.exp(x - top)
+
+    return add_power
+
+
+@device_function
+def block_log_sum(top, total, shared, sums):  # type: ignore[no-untyped-def]
+    """The logarithm of the sum of exponentials of all threads' numbers, in every thread; `shared` and `sums` hold WARPS
+    numbers."""
+    for offset in (16, 8, 4, 2, 1):
+        other = cuda.shfl_xor_sync(ALL_LANES, top, offset)
+        its = cuda.shfl_xor_sync(ALL_LANES, total, offset)
+        larger_top = max(top, other)
+        # The same operands in the same order in both lanes of a pair, so that all lanes hold the same bits.
+        one, two = total * math.exp(top - larger_top), its * math.exp(other - larger_top)
+        total, top = one + two, larger_top
+    if cuda.threadIdx.x & 31 == 0:
+        shared[cuda.threadIdx.x >> 5] = top
+        sums[cuda.threadIdx.x >> 5] = total
+    cuda.syncthreads()
+    top = shared[0]
+    for warp in range(1, cuda.blockDim.x >> 5):
+        top = max(top, shared[warp])
+    total = sums[0] * math.exp(shared[0] - top)
+    for warp in range(1, cuda.blockDim.x >> 5):
+        total += sums[warp] * math.exp(shared[warp] - top)
+    cuda.syncthreads()  # both may be written again
+    return top + math.log(total)
+
+
+@lru_cache
+def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, normalise: bool = True) -> Kernel:
+    """A block a row, one pass over its logits [V]: the `places` best tokens from `first` on and their
+    log-probabilities; without `normalise` their scores as they are, and no bias is added.
+
+    Every thread keeps the sum of exponentials relative to its largest logit, and the best of its own in registers;
+    then the block takes the best of all, a place at a time.
+    """
+    number, add_power = NUMBERS[dtype], add_power_of(dtype)
+
+    def best_tokens(logits, bias, V, first, tokens, scores):  # type: ignore[no-untyped-def]
+        shared = cuda.shared.array(WARPS, number)
+        sums = cuda.shared.array(WARPS, number)
+        at = cuda.shared.array(WARPS, int64)
+        best = cuda.local.array(places, number)
+        ids = cuda.local.array(places, int64)
+        row = int64(cuda.blockIdx.x)
+        for k in range(places):
+            best[k], ids[k] = number(LOWEST), NOBODY
+        top, total = number(LOWEST), number(0)
+        for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
+            x = logits[row * V + j]
+            if normalise:
+                x += bias[j]
+                top, total = add_power(x, top, total)
+            if j >= first:
+                token = j
+                for k in range(places):  # without branches: values move between registers
+                    larger = x > best[k]
+                    value, index = best[k], ids[k]
+                    best[k], ids[k] = (x, token) if larger else (value, index)
+                    x, token = (value, index) if larger else (x, token)
+        norm = number(0)
+        if normalise:
+            norm = block_log_sum(top, total, shared, sums)
+        for place in range(places):
+            value, token = block_first_max(best[0], ids[0], shared, at)
+            if cuda.threadIdx.x == 0:
+                there = token != NOBODY
+                tokens[row * places + place] = int32(token) if there else int32(-1)
+                scores[row * places + place] = value - norm
+            if ids[0] == token:
+                for k in range(places - 1):
+                    best[k], ids[k] = best[k + 1], ids[k + 1]
+                best[places - 1], ids[places - 1] = number(LOWEST), NOBODY
+
+    signature = (number[::1], number[::1], int64, int64, int32[::1], number[::1])
+    return Kernel(best_tokens, signature, threads, registers=registers_for(2))
+
+
+@lru_cache
+def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+    """A block a row: logits [V] to log-probabilities in their place, the bits that `best_tokens` gives."""
+    number, add_power = NUMBERS[dtype], add_power_of(dtype)
+
+    def log_probs(logits, bias, V):  # type: ignore[no-untyped-def]
+        shared = cuda.shared.array(WARPS, number)
+        sums = cuda.shared.array(WARPS, number)
+        base = int64(cuda.blockIdx.x) * V
+        top, total = number(LOWEST), number(0)
+        for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
+            top, total = add_power(logits[base + j] + bias[j], top, total)
+        norm = block_log_sum(top, total, shared, sums)
+        for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
+            logits[base + j] = (logits[base + j] + bias[j]) - norm
+
+    return Kernel(log_probs, (number[::1], number[::1], int64), threads, registers=registers_for(2))
+
+
+def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any) -> None:
+    """The K best tokens of each row and their log-probabilities, best first; of equal ones the lower token.
+
+    logits [R, V] (without bias), bias [V]; tokens int32 [R, K], scores [R, K]. Tokens below `first` count for the
+    normalisation but are never chosen; unused places have token -1.
+    """
+    _best(runtime, logits, bias, first, tokens, scores, normalise=True)
+
+
+def top_tokens(runtime: Runtime, rows: Any, tokens: Any, scores: Any) -> None:
+    """The best tokens of rows of scores [R, V], -inf never; see `kernels.choose.top_tokens`."""
+    _best(runtime, rows, rows, 0, tokens, scores, normalise=False)
+
+
+def _best(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any, *, normalise: bool) -> None:
+    R, V = logits.shape
+    if R:
+        kernel = best_tokens_kernel(logits.dtype, tokens.shape[1], row_threads(V), normalise=normalise)
+        runtime.launch(kernel, R, logits, bias, V, first, tokens, scores)
+
+
+def log_probs(runtime: Runtime, logits: Any, bias: Any) -> None:
+    """logits [R, V] (without bias) to log-probabilities, in place."""
+    R, V = logits.shape
+    if R:
+        runtime.launch(log_probs_kernel(logits.dtype, row_threads(V)), R, logits, bias, V)
+
+
+def example_kernels() -> dict[str, Kernel]:
+    """For usual beams, for the tests that compile."""
+    found = {f"log_probs {kind}": log_probs_kernel(kind) for kind in NUMBERS}
+    for kind in NUMBERS:
+        for K in (1, 5, 10):
+            found[f"best_tokens {kind} of {K + 1}"] = best_tokens_kernel(kind, K + 1)
+        found[f"top_tokens {kind} of 5"] = best_tokens_kernel(kind, 5, normalise=False)
+    return found

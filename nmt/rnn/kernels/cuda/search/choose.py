@@ -1,0 +1,296 @@
+"""Search rules on a GPU: what may not come next, what counts less, and tokens drawn at random.
+
+The meaning of each rule is that of `decode.rules`, the numbers of a drawing those of `kernels.choose.draw_tokens` and
+`decode.sampling`; a sum over all tokens adds up in another order here.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, float64, int32, int64, uint64
+
+from nmt.rnn.arrays.beam_rules import BeamRules
+from nmt.rnn.arrays.beam_state import BeamState
+from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime, device_function
+from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
+from nmt.rnn.kernels.cuda.rows.rows import NUMBERS, blocks_for
+from nmt.rnn.kernels.cuda.search.best import LOWEST, NOBODY, top_tokens
+from nmt.rnn.kernels.search import search_rules
+
+_may_come = device_function(search_rules.may_come)
+
+_NEVER = -math.inf
+_UNIT = 2.0**-53
+
+
+@lru_cache
+def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+    """A block a row: scores [V] from log-probabilities [V], maybe the same memory, in the order of
+    `SearchOptions.rules`."""
+    number = NUMBERS[dtype]
+
+    def apply_rules(  # type: ignore[no-untyped-def]
+        log_probs,
+        scores,
+        words,
+        steps,
+        forbidden,
+        phrases,
+        starts,
+        prefixes,
+        K,
+        V,
+        width,
+        first,
+        never,
+        eos,
+        least,
+        factor,
+        size,
+        count,
+        num_phrases,
+        longest,
+    ):
+        me, all_of_us = int64(cuda.threadIdx.x), int64(cuda.blockDim.x)
+        row = int64(cuda.blockIdx.x)
+        n, base = row // K, row * V
+        step = int64(steps[n])
+        line = ((step & 1) * int64(cuda.gridDim.x) + row) * width + 1
+        forced = int64(-1)
+        if step < longest:
+            forced = int64(prefixes[n * longest + step])
+        kept = number(0)
+        if forced >= 0:
+            kept = log_probs[base + forced]
+        cuda.syncthreads()  # whoever reads it has read it
+        for j in range(me, V, all_of_us):
+            x = log_probs[base + j]
+            if forced >= 0 or not _may_come(j, first, never):
+                x = number(_NEVER)
+            scores[base + j] = x
+        cuda.syncthreads()
+        if forced >= 0:
+            if me == 0:
+                scores[base + forced] = kept
+            return
+        if factor != number(1):
+            for i in range(me, step, all_of_us):
+                token, again = words[line + i], False
+                for before in range(i):
+                    if words[line + before] == token:
+                        again = True
+                if not again:
+                    scores[base + int64(token)] *= factor
+            cuda.syncthreads()
+        if size > 0:
+            for i in range(me, step - size + 1, all_of_us):
+                same = True
+                for j in range(size - 1):
+                    if words[line + i + j] != words[line + step - size + 1 + j]:
+                        same = False
+                if same:
+                    scores[base + int64(words[line + i + size - 1])] = number(_NEVER)
+        for i in range(me, count, all_of_us):
+            scores[base + int64(forbidden[i])] = number(_NEVER)
+        for p in range(me, num_phrases, all_of_us):
+            start = int64(starts[p])
+            before = int64(starts[p + 1]) - start - 1
+            same = before <= step
+            if same:
+                for j in range(before):
+                    if words[line + step - before + j] != phrases[start + j]:
+                        same = False
+            if same:
+                scores[base + int64(phrases[start + before])] = number(_NEVER)
+        if me == 0 and step < least:
+            scores[base + eos] = number(_NEVER)
+
+    whole = int32[::1]
+    numbers = (*[int64] * 7, number, *[int64] * 4)
+    signature = (number[::1], number[::1], *[whole] * 6, *numbers)
+    return Kernel(apply_rules, signature, threads, registers=registers_for(4))
+
+
+@device_function
+def mix(x):  # type: ignore[no-untyped-def]
+    """As `decode.sampling.mix`."""
+    x = x + uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> uint64(27))) * uint64(0x94D049BB133111EB)
+    return x ^ (x >> uint64(31))
+
+
+@lru_cache
+def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+    """A block a row: one token drawn from its scores [V]; -1 where all are -inf.
+
+    From all tokens it is found by partial sums. Of the best few (top_k, top_p) the next best one is looked for again
+    and again, so that a drawing takes as many looks over the row as tokens are kept.
+    """
+    number = NUMBERS[dtype]
+
+    @device_function
+    def next_best(scores, base, V, value, index, shared, at):  # type: ignore[no-untyped-def]
+        """Of the tokens behind (value, index) in the order of scores the first, and its score; NOBODY if none."""
+        best, place = number(LOWEST), NOBODY
+        for j in range(int64(cuda.threadIdx.x), V, int64(cuda.blockDim.x)):
+            x = scores[base + j]
+            if (x < value or (x == value and j > index)) and x > best:
+                best, place = x, j
+        return block_first_max(best, place, shared, at)
+
+    def draw_tokens(scores, keys, words, steps, K, V, width, temperature, top_k, top_p, tokens, drawn):  # type: ignore[no-untyped-def]
+        shared = cuda.shared.array(WARPS, number)
+        at = cuda.shared.array(WARPS, int64)
+        sums = cuda.shared.array(WARPS, float64)
+        parts = cuda.shared.array(threads, float64)
+        me, row = int64(cuda.threadIdx.x), int64(cuda.blockIdx.x)
+        n, base = row // K, row * V
+        step = int64(steps[n])
+        sample = uint64(words[((step & 1) * int64(cuda.gridDim.x) + row) * width])
+        uniform = float64(mix(mix(keys[n] + sample) + uint64(step)) >> uint64(11)) * _UNIT
+        best, first = next_best(scores, base, V, number(-_NEVER), int64(-1), shared, at)
+        if first == NOBODY:
+            if me == 0:
+                tokens[row] = int32(-1)
+                drawn[row] = number(0)
+            return
+        top, chosen = float64(best), int64(-1)
+        share = (V + threads - 1) // threads
+        mine = float64(0)
+        for j in range(me * share, min(V, (me + 1) * share)):
+            mine += math.exp((float64(scores[base + j]) - top) / temperature)
+        if top_k == 0 and top_p >= 1.0:
+            parts[me] = mine
+            cuda.syncthreads()
+            if me == 0:
+                total = float64(0)
+                for part in range(threads):
+                    total += parts[part]
+                goal, running, part = uniform * total, float64(0), int64(0)
+                while part < threads - 1 and running + parts[part] <= goal:
+                    running += parts[part]
+                    part += 1
+                for j in range(part * share, V):
+                    x = scores[base + j]
+                    if x > number(_NEVER) and running <= goal:
+                        chosen = j
+                        running += math.exp((float64(x) - top) / temperature)
+        else:
+            most, enough = V, float64(0)
+            if top_k == 0:
+                enough = top_p * block_sum(mine, sums)
+            else:
+                most, count, total = min(V, top_k), int64(0), float64(0)
+                value, index = best, first
+                while count < most and index != NOBODY:
+                    total += math.exp((float64(value) - top) / temperature)
+                    count += 1
+                    value, index = next_best(scores, base, V, value, index, shared, at)
+                enough = top_p * total
+            kept, nucleus = int64(0), float64(0)
+            value, index = best, first
+            while index != NOBODY and kept < most and (kept == 0 or nucleus < enough):
+                nucleus += math.exp((float64(value) - top) / temperature)
+                kept += 1
+                value, index = next_best(scores, base, V, value, index, shared, at)
+            goal, running, count = uniform * nucleus, float64(0), int64(0)
+            value, index = best, first
+            while count < kept and running <= goal:
+                chosen = index
+                running += math.exp((float64(value) - top) / temperature)
+                count += 1
+                value, index = next_best(scores, base, V, value, index, shared, at)
+        if me == 0:
+            if chosen < 0:
+                chosen = first
+            tokens[row] = int32(chosen)
+            drawn[row] = scores[base + chosen]
+
+    whole = int32[::1]
+    numbers = int64, int64, int64, float64, int64, float64
+    signature = (number[::1], uint64[::1], whole, whole, *numbers, whole, number[::1])
+    return Kernel(draw_tokens, signature, threads, registers=registers_for(2))
+
+
+@lru_cache
+def pick_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+    """out[r, k] = x[r, tokens[r, k]], 0 where there is no token; x [R, V], out [R, places]."""
+    number = NUMBERS[dtype]
+
+    def pick(x, tokens, out, size, places, V):  # type: ignore[no-untyped-def]
+        for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
+            token = int64(tokens[i])
+            if token >= 0:
+                out[i] = x[i // places * V + token]
+            else:
+                out[i] = number(0)
+
+    return Kernel(pick, (number[::1], int32[::1], number[::1], int64, int64, int64), threads, registers=48)
+
+
+def _extend_words(words, parents, tokens, steps, live, K, width):  # type: ignore[no-untyped-def]
+    """A warp a row, after a step: the words of its parent and its own token, in the half that the step did not read."""
+    row = int64(cuda.blockIdx.x)
+    n = row // K
+    step, rows = int64(steps[n]), int64(cuda.gridDim.x)
+    if row - n * K < int64(live[n]):
+        old = (((step - 1) & 1) * rows + int64(parents[row])) * width
+        new = ((step & 1) * rows + row) * width
+        for i in range(int64(cuda.threadIdx.x), step, 32):
+            words[new + i] = words[old + i]
+        if cuda.threadIdx.x == 0:
+            words[new + step] = tokens[row]
+
+
+EXTEND_WORDS = Kernel(
+    _extend_words, (int32[::1], int64[::1], int32[::1], int32[::1], int32[::1], int64, int64), 32, registers=40
+)
+
+
+def choose_tokens(
+    runtime: Runtime, log_probs: Any, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
+) -> tuple[Any, Any, Any]:
+    """See `Device.choose_tokens`."""
+    R, V = log_probs.shape
+    kind, (N, width) = log_probs.dtype, (len(state.live), rules.words.shape[-1])
+    K, threads = R // N, row_threads(V)
+    reweights = rules.repetition_penalty != 1.0
+    scores = allocate((R, V), kind) if reweights else log_probs
+    given = rules.words, state.steps, rules.forbidden, rules.phrases, rules.starts, rules.prefixes
+    words = rules.first_token, rules.never, rules.eos, rules.min_length, rules.repetition_penalty, rules.no_repeat
+    counts = rules.forbidden.size, rules.starts.size - 1, rules.prefixes.shape[1]
+    runtime.launch(rules_kernel(kind, threads), R, log_probs, scores, *given, K, V, width, *words, *counts)
+    drawing = rules.drawing
+    places = places if drawing is None else 1
+    tokens, found = allocate((R, places), np.int32), allocate((R, places), kind)
+    if drawing is None:
+        top_tokens(runtime, scores, tokens, found)
+    else:
+        settings = drawing.temperature, drawing.top_k, drawing.top_p
+        kernel = draw_kernel(kind, threads)
+        runtime.launch(kernel, R, scores, drawing.keys, rules.words, state.steps, K, V, width, *settings, tokens, found)
+    if not reweights:
+        return tokens, found, found
+    plain = allocate((R, places), kind)
+    pick = pick_kernel(kind, row_threads(R * places))
+    runtime.launch(pick, blocks_for(pick, R * places), log_probs, tokens, plain, R * places, places, V)
+    return tokens, found, plain
+
+
+def extend_words(runtime: Runtime, rules: BeamRules, state: BeamState) -> None:
+    """After a beam's step: the words of every row."""
+    R, width = len(state.tokens), rules.words.shape[-1]
+    given = state.parents, state.tokens, state.steps, state.live
+    runtime.launch(EXTEND_WORDS, R, rules.words, *given, R // len(state.live), width)
+
+
+def example_kernels() -> dict[str, Kernel]:
+    """All of them, for the tests that compile."""
+    makers = (rules_kernel, draw_kernel, pick_kernel)
+    return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

@@ -1,0 +1,309 @@
+"""Pass 7, emit for the CPU: a program becomes source in a small part of Python (see loop_code.py), one function for the
+whole time loop.
+
+Every thread runs the same function. Divided by rows, each does its own rows (`bounds`) from the first step to the
+last, and nothing waits inside the loop. Divided by `units`, each computes its share of every product's columns for
+all rows, so that a weight is read by one thread only, and they meet after every product and all row work. Sizes are
+arguments, never part of the source: one compiled function serves all batch sizes, lengths and widths of equal
+structure, and both divisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nmt.rnn.arrays.array_names import INDEX
+from nmt.rnn.arrays.weights import PAIRS, QUADS
+from nmt.rnn.compiler.plan import Pass
+from nmt.rnn.compiler.program import Nest, Place, Product, Program, RowWork
+from nmt.rnn.graph import Value
+from nmt.rnn.kernels.loops.row_writer import Block, Function, Names, RowWriter, weight_key
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.products.int8 import TAIL
+
+# By the dtype of packed weights.
+PRODUCT_ROWS = {
+    np.dtype(np.float32): "product_rows_f4",
+    np.dtype(np.float64): "product_rows_f8",
+    PAIRS: "product_rows_bf16",
+    QUADS: "product_rows_int8",
+}
+# What rounds rows on their way into a product, and the words of a rounded row of n numbers (see packing.words_of).
+_PAIRS = TARGET.pairs_at_a_time
+_PAIR_WORDS = f"(({{n}} + {2 * _PAIRS - 1}) // {2 * _PAIRS} * {_PAIRS})"
+ROUNDING = {PAIRS: ("to_pairs", _PAIR_WORDS), QUADS: ("to_quads", f"(({{n}} + 3) // 4 + {TAIL})")}
+
+NUMBERS = ("units", "start", "stop", "T", "B", "C", "S", "backwards", "flip")
+INTEGERS = ("bounds", "dims", "lengths", "source_lengths", "owner")
+"""What follows in a table: numbers, then addresses of int64 arrays. Then come those of a function's arrays, scratch
+and weights."""
+
+
+@dataclass
+class Module:
+    """The functions of one pass. `steps` per phase: a Function, or a Product to run over all rows at once."""
+
+    dims: list[int]
+    before: list[Function | Product]
+    loop: Function | None
+    after: list[Function | Product]
+
+    @property
+    def source(self) -> str:
+        """All of them, to be read."""
+        steps = (*self.before, self.loop, *self.after)
+        return "\n\n".join(step.source for step in steps if isinstance(step, Function))
+
+
+def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
+    """Source for one direction of a plan. `name` ("forward", "backward") only labels the functions; `packed` is the
+    dtype of packed weights."""
+    dims: dict[int, str] = {}
+    phases: dict[str, list[Function | Product]] = {"before": [], "after": []}
+    for phase, program in (("before", one.before), ("after", one.after)):
+        for n, step in enumerate(program.steps):
+            if isinstance(step, Product):
+                phases[phase].append(step)
+            else:
+                phases[phase].append(_Writer(program, [step], f"{name}_{phase}{n}", dims, dtype, packed).write())
+    loop = None
+    if one.loop.steps:
+        loop = _Writer(one.loop, one.loop.steps, f"{name}_loop", dims, dtype, packed).write()
+    return Module(list(dims), phases["before"], loop, phases["after"])
+
+
+class _Writer(Names):
+    """Writes one function: a loop over time, its products, and loops over rows with their nests."""
+
+    def __init__(
+        self,
+        program: Program,
+        steps: list[RowWork | Product],
+        name: str,
+        dims: dict[int, str],
+        dtype: np.dtype,
+        packed: np.dtype,
+    ) -> None:
+        super().__init__(program, name, dims)
+        self.steps, self.dtype, self.packed = steps, dtype, packed
+        self.row_scratch: dict[str, str] = {}
+        self.written: dict[str, str] = {}  # by the variable of an array in two slots, that of the one written
+
+    # ------------------------------------------------------------ memory
+
+    def array(self, place: Place) -> str:
+        """The variable that holds a place's memory; scratch of one row is made here, the rest are arguments. The slot
+        that a step writes has a variable of its own: loops then know that it is not the one they read."""
+        if place.kind in ("after", "carry_out"):
+            whole = super().array(place)
+            return self.written.setdefault(whole, self.variable(f"{place.name} written"))
+        if place.kind != "row":
+            return super().array(place)
+        name = self.variable(place.name)
+        size = self.dim(place.width) if place.width is not None else "1"
+        self.row_scratch[name] = f"scratch({'S * ' if place.source_axis else ''}{size}, F)"
+        return name
+
+    def constant(self, value: float) -> str:
+        return repr(value)
+
+    # ------------------------------------------------------------ the function
+
+    def write(self) -> Function:
+        """The function, with its source."""
+        body = self._meeting_groups()
+        lines = [
+            f"F = {self.dtype.name}",
+            "",
+            "",
+            f"def {self.function.name}(",
+            *self._parameters(),
+            "):",
+            *(f"    {name} = dims[{n}]" for n, name in enumerate(self.dims.values())),
+            "    low = bounds[part]",
+            "    high = bounds[part + 1]",
+            "    first = 0 if units else low",
+            "    last = B if units else high",
+            "    lowest = T - stop if backwards else start",
+            "    goal = 0",
+            *(f"    {name} = {size}" for name, size in self.row_scratch.items()),
+            *(f"    {slot} = {whole}" for whole, slot in self.written.items()),
+            "    for step in range(start, stop):",
+            "        t = T - 1 - step if backwards else step",
+            "        before = t + flip",
+            "        after = t + 1 - flip",
+            "        old = step % 2",
+            *(f"        apart({slot})" for slot in self.written.values()),
+            # The fewest rows from the first on that hold all that take part at this step.
+            "        M = 0",
+            "        for n in range(first, last):",
+            "            M = n - first + 1 if lengths[n] > t else M",
+            "        if M == 0:",
+            "            continue",
+            *body,
+            *(f"    release({name})" for name in self.row_scratch),
+        ]
+        self.function.source = "\n".join(lines) + "\n"
+        return self.function
+
+    def _parameters(self) -> list[str]:
+        """All that is in the table, in its order."""
+        function = self.function
+        arrays = [f"{self.variable(a)}: {'int64' if a.startswith(INDEX) else 'F'}" for a in function.arrays]
+        arrays += [f"{self.variable(a)}: F" for a in function.scratch]
+        arrays += [f"w{n}: {self.packed.name}" for n in range(len(function.weights))]
+        rows = [["part", "parts", "table"], list(NUMBERS), [f"{name}: int64" for name in INTEGERS]]
+        rows += [arrays[n : n + 8] for n in range(0, len(arrays), 8)]
+        return [f"    {', '.join(row)}," for row in rows]
+
+    def _meeting_groups(self) -> list[str]:
+        """The body of the time loop: products that do not wait for one another, row work, and so on in turn.
+
+        A lone kind of work needs no meeting: each thread reads what it has written itself.
+        """
+        body: list[str] = []
+        meeting = [
+            "        if units:",
+            "            goal += parts",
+            "            barrier_wait(table, part, parts, goal)",
+        ]
+        mixed = len({isinstance(step, Product) for step in self.steps}) == 2
+        for n, step in enumerate(self.steps):
+            is_product = isinstance(step, Product)
+            body += self._product(step) if isinstance(step, Product) else self._rows(step)
+            follows = self.steps[(n + 1) % len(self.steps)]
+            if mixed and isinstance(follows, Product) != is_product:
+                body += meeting
+        return body
+
+    def _product(self, step: Product) -> list[str]:
+        x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
+        source, target = self.program.places[x.id], self.program.places[step.out.id]
+        weight = weight_key(step)
+        if weight not in self.function.weights:
+            self.function.weights.append(weight)
+        inner, outer = self.dim(step.x.width or 0), self.dim(step.out.width or 0)
+        left = f"address({self.array(source)}, {self.base(source, 'first')} + {self.dim(offset)})"
+        right = f"address({self.array(target)}, {self.base(target, 'first')} + begin)"
+        stride = self.dim(source.width or 0)
+        lines = []
+        w = f"w{self.function.weights.index(weight)}"
+        if self.packed in ROUNDING:
+            rounded, (round_rows, words) = f"words_{inner}", ROUNDING[self.packed]
+            size = words.format(n=inner)
+            self.row_scratch[rounded] = f"scratch((last - first) * {size}, uint32)"
+            lines = [f"        {round_rows}({left}, {stride}, M, {inner}, address({rounded}, 0))"]
+            left, stride, inner = f"address({rounded}, 0)", size, size
+        # A thread's share of the columns is whole panels.
+        lines += [
+            f"        panels = ({outer} + PANEL - 1) // PANEL",
+            f"        begin = min({outer}, panels * part // parts * PANEL) if units else 0",
+            f"        end = min({outer}, panels * (part + 1) // parts * PANEL) if units else {outer}",
+            f"        {PRODUCT_ROWS[self.packed]}(",
+            f"            {left}, {stride}, address({w}, begin * {inner}),",
+            f"            {right}, {outer}, M, end - begin, {inner}, 0,",
+            "        )",
+        ]
+        if target.kind == "carry_out":
+            # The product also ran over rows of the prefix that do not take part: theirs stays.
+            kept = self.store(target, (self.base(target), "j"), self.load(target, (f"(old * B + n) * {outer}", "j")))
+            lines += [
+                "        for n in range(first, first + M):",
+                "            if lengths[n] <= t:",
+                "                for j in range(begin, end):",
+                f"                    {kept}",
+            ]
+        return lines
+
+    def _rows(self, step: RowWork) -> list[str]:
+        work = _RowWriter(self, 3)
+        for nest in step.nests:
+            work.nest(nest)
+        head = [
+            "        for n in range(low, min(high, first + M)):",
+            "            if lengths[n] <= t:",
+            "                continue",
+        ]
+        if work.uses_captured:
+            head += ["            c = owner[n]", "            ls = source_lengths[c]"]
+        return head + work.row.lines
+
+
+class _RowWriter(RowWriter):
+    """The loops of a processor: source positions outside, features inside, one after the other.
+
+    Neighbouring source positions of a row lie B numbers apart in most places. LLVM makes two loops of a loop over them,
+    and takes the one of vectors where B is 1. Its sums would have another order there, and a row other bits alone than
+    in a batch: so these sums are added in turn.
+    """
+
+    def nest(self, nest: Nest) -> None:
+        self.begin(nest)
+        first = nest.entries[0].value
+        if first.op == "softmax" and self.computes(nest.entries[0]):
+            self._softmax(first, nest.entries[0].place)
+            return
+        depth = self.row.indent
+        self.s_block = Block(depth + 1) if nest.source_axis else self.row
+        self.j_block = self.inner = Block(depth + 1 + nest.source_axis)
+        self.s_end: list[str] = []
+        self.row_end: list[str] = []
+        for entry in nest.entries:
+            self.entry(entry)
+        loops = self.s_block if nest.source_axis else self.row
+        if self.j_block.lines:
+            loops.add(f"for j in range({self.w.dim(nest.width or 0)}):")
+            loops.lines += self.j_block.lines
+        for line in self.s_end:
+            loops.add(line)
+        if nest.source_axis:
+            self.row.add("for s in range(ls):")
+            self.row.lines += self.s_block.lines
+        for line in self.row_end:
+            self.row.add(line)
+
+    def _keep(self, v: Value, place: Place, name: str, lines: list[str]) -> None:
+        if place.kind == "local":
+            self.locals[v.id] = name
+        else:
+            lines.append(self.w.store(place, self.at(place, 0, False), name))
+
+    def sum_last(self, v: Value, place: Place) -> None:
+        total = f"x{v.id}"
+        outer = self.s_block if "S" in v.axes else self.row
+        outer.add(f"{total} = ZERO")
+        self.j_block.add(f"{total} += {self.name(v.args[0])}")
+        self._keep(v, place, total, self.s_end)
+
+    def sum_s(self, v: Value, place: Place) -> None:
+        if v.width is None:
+            total = f"x{v.id}"
+            self.row.add(f"{total} = ZERO")
+            self.s_block.add(f"{total} = in_turn({total}, {self.name(v.args[0])})")
+            self._keep(v, place, total, self.row_end)
+            return
+        at = self.at(place, 0, True)
+        self.row.add(f"for j in range({self.w.dim(v.width)}):")
+        self.row.add(f"    {self.w.store(place, at, 'ZERO')}")
+        self.j_block.add(self.w.store(place, at, f"{self.w.load(place, at)} + {self.name(v.args[0])}"))
+
+    def _softmax(self, v: Value, place: Place) -> None:
+        source = self.places[v.args[0].id]
+        self.s_block = Block(4)
+        x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
+        together = all(one.kind in ("rows", "row") for one in (source, place))
+        for line in (
+            "top = LOWEST",
+            "for s in range(ls):",
+            f"    top = max(top, {x})",
+            "total = ZERO",
+            "for s in range(ls):",
+            f"    e = exp({x} - top)",
+            f"    {self.w.store(place, at, 'e')}",
+            "    total += e" if together else "    total = in_turn(total, e)",
+            "for s in range(ls):",
+            f"    {self.w.store(place, at, f'{self.w.load(place, at)} / total')}",
+        ):
+            self.row.add(line)

@@ -1,0 +1,87 @@
+"""The tables that generated functions read: numbers, and addresses of arrays; how threads share single steps."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import lru_cache
+
+import numpy as np
+
+from nmt.rnn import tuning
+from nmt.rnn.division import Sharing
+from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS
+from nmt.rnn.kernels.machine_code.jit import inner_kernel
+from nmt.rnn.kernels.memory.arrays import array_at
+from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
+from nmt.rnn.kernels.threads.team import address_of
+from nmt.rnn.rows import Block
+
+
+def divisions(sharing: Sharing, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """How threads share a single step of 0, 1, ... `most` rows: int64 [most + 1, 3], whether they divide units, how
+    many have a part, and the address of their bounds; and what the addresses are of."""
+    return _divisions(sharing, most, tuning.ALONE_BELOW, tuning.ALONE_A_STEP)
+
+
+@lru_cache(maxsize=32)
+def _divisions(sharing: Sharing, most: int, *limits: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """`divisions`, remembered; the limits that `Sharing` reads are part of the key."""
+    if sharing.threads == 1 and sharing.division != "units":  # no need to ask for each of many
+        rows = np.arange(most + 1)
+        bounds = np.stack([np.zeros_like(rows), rows], axis=1)
+        addresses = address_of(bounds) + bounds.itemsize * 2 * rows
+        return np.stack([np.zeros_like(rows), np.ones_like(rows), addresses], axis=1), [bounds]
+    found = [sharing.of_step(rows) for rows in range(most + 1)]
+    table = [(units, len(bounds) - 1, address_of(bounds)) for units, bounds in found]
+    return np.array(table, np.int64), [bounds for _, bounds in found]
+
+
+class Table:
+    """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays these are of.
+
+    `names` are those of the arrays as the function knows them; one array may have several.
+    """
+
+    def __init__(
+        self, numbers: tuple[int, ...], names: list[str], arrays: list[np.ndarray], parts: int, sharing: Sharing
+    ) -> None:
+        self.names, self.arrays, self.parts, self.sharing = names, arrays, parts, sharing
+        addresses = [address_of(array) for array in arrays]
+        self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
+
+    def of(self, block: Block) -> Table:
+        """A copy for one block of time, which shares the arrays."""
+        found = copy(self)
+        found.arrays, found.numbers = list(self.arrays), self.numbers.copy()
+        found.numbers[_START : _START + 2] = block.start, block.stop
+        return found
+
+    def replace_array(self, place: int, array: np.ndarray) -> None:
+        """Read another array, of the same element type, as names[place]."""
+        if array is not self.arrays[place]:
+            self.numbers[_ADDRESSES + place] = address_of(array)
+            self.arrays[place] = array
+
+    def resize(self, rows: int) -> None:
+        """Run on so many rows, all of a single step; the arrays have room for them."""
+        units, bounds = self.sharing.of_step(rows)
+        self.parts = len(bounds) - 1
+        self.arrays[_BOUNDS] = bounds
+        self.numbers[_UNITS_WORD], self.numbers[_ROWS_WORD] = units, rows
+        self.numbers[_BOUNDS_WORD] = address_of(bounds)
+
+
+_START = COUNTER_WORDS + NUMBERS.index("start")
+_ADDRESSES = COUNTER_WORDS + len(NUMBERS)
+_BOUNDS = INTEGERS.index("bounds")
+# Where in a table's numbers what `resize` changes lies.
+_UNITS_WORD, _ROWS_WORD = COUNTER_WORDS + NUMBERS.index("units"), COUNTER_WORDS + NUMBERS.index("B")
+_BOUNDS_WORD = _ADDRESSES + _BOUNDS
+
+
+@inner_kernel
+def resize_table(table, divisions, rows):  # type: ignore[no-untyped-def]
+    """`Table.resize` inside compiled code, of the table at an address, whose work is shared by `divisions`."""
+    numbers = array_at(table, 1, np.int64)
+    numbers[_ROWS_WORD] = rows
+    numbers[_UNITS_WORD], numbers[_BOUNDS_WORD] = divisions[rows, 0], divisions[rows, 2]

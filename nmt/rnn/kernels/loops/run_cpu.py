@@ -1,0 +1,319 @@
+"""Run plans on the CPU: find memory, launch products and generated functions, sum gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nmt.rnn import tuning
+from nmt.rnn.arrays.array_names import INDEX, PARAMETER, Arrays
+from nmt.rnn.arrays.weights import PAIRS, Weights
+from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
+from nmt.rnn.compiler.program import Place, Product, Program
+from nmt.rnn.division import Sharing
+from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, Module, emit
+from nmt.rnn.kernels.loops.loop_tables import Table
+from nmt.rnn.kernels.loops.row_segments import row_segments
+from nmt.rnn.kernels.loops.row_writer import Function, weight_key
+from nmt.rnn.kernels.machine_code.ahead import offer
+from nmt.rnn.kernels.machine_code.generated import generated_loop
+from nmt.rnn.kernels.machine_code.native import Native
+from nmt.rnn.kernels.memory.alias_scopes import zero_inactive
+from nmt.rnn.kernels.products.packed_weights import packed_weight
+from nmt.rnn.kernels.products.product import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.threads.pool import run_parallel, run_team
+from nmt.rnn.kernels.threads.team import address_of
+from nmt.rnn.profile import operation
+from nmt.rnn.rows import Block, Rows, shape_of_step
+
+
+def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
+    """Zero each row of [T, B] or [T, B, n] from its length on."""
+    if len(lengths) and lengths.min() < len(array):
+        array = array.reshape(*array.shape[:2], -1)
+        with operation("zeroing ended rows"):
+            run_parallel(zero_inactive, threads if array.size >= tuning.CLEAR_ALONE_BELOW else 1, array, lengths)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A compiled function with all it needs; calling it runs it, once or again and again."""
+
+    name: tuple[str, ...]  # what a profile calls it
+    multiply_adds: int | Callable[[], int]
+    run: Callable[..., None]
+    args: tuple[Any, ...]
+
+    def __call__(self) -> None:
+        """Run the function."""
+        with operation(*self.name, multiply_adds=self.multiply_adds):
+            self.run(*self.args)
+
+
+class _Side:
+    """One direction of a plan, compiled at first use."""
+
+    def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, turned: bool) -> None:
+        self.arrays, self.turned = one.arrays, turned
+        self.dtype, self.packed = dtype, packed
+        self._addresses: dict[str, int] | None = None
+        self.module = emit(one, dtype, name, packed)
+        self.dims = np.array(self.module.dims, np.int64)
+        self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
+        cleared = {name for name, place in one.arrays.items() if turned and not place.source_axis}
+        self.cleared, self.cleared_once = cleared & self.local, cleared - self.local
+        loop = [(self.module.loop, one.loop, "time loop")] if self.module.loop else []
+        self.steps: list[tuple[Function | Product, Program, str]] = [
+            *((step, one.before, "before the loop") for step in self.module.before),
+            *loop,
+            *((step, one.after, "after the loop") for step in self.module.after),
+        ]
+
+    @property
+    def addresses(self) -> dict[str, int]:
+        """Where the machine code of each generated function begins."""
+        if self._addresses is None:
+            self._addresses = {name: native.address for name, native in self.natives().items()}
+        return self._addresses
+
+    def wanted(self) -> Iterable[Native]:
+        """What will be compiled (see ahead.py)."""
+        return self.natives().values()
+
+    def natives(self) -> dict[str, Native]:
+        """The generated functions."""
+        functions = (step for step, _, _ in self.steps if isinstance(step, Function))
+        return {function.name: generated_loop(function.source, function.name) for function in functions}
+
+
+class Executable:
+    """A plan compiled for one dtype, and one of the elements of packed weights (see weights.packed_dtype)."""
+
+    def __init__(self, plan: Plan, dtype: np.dtype, packed: np.dtype | None = None) -> None:
+        self.plan, self.dtype = plan, dtype
+        packed = dtype if packed is None else packed
+        self._forward = _Side(plan.forward, dtype, "forward", packed, turned=False)
+        back = plan.backward
+        self._backward = None if back is None else _Side(back, dtype, "backward", packed, turned=True)
+        for side in (self._forward, self._backward):
+            if side is not None:
+                offer(side.wanted)
+
+    @property
+    def forward_module(self) -> Module:
+        """The generated code of the forward pass."""
+        return self._forward.module
+
+    @property
+    def backward_module(self) -> Module | None:
+        """That of the backward pass; None in a plan for inference."""
+        return None if self._backward is None else self._backward.module
+
+    def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
+        """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
+        vectors."""
+        run = _Run(self._forward, arrays, weights, rows, allocate)
+        with run.block_memory():
+            for block in rows.blocks(turned=False):
+                for launch in run.launches(block):
+                    launch()
+
+    def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Launch]:
+        """Launches that replay `forward` on these arrays after their contents change. Every row must have length T."""
+        if not rows.whole:
+            raise RuntimeError("a run is prepared for whole rows only")
+        run = _Run(self._forward, arrays, weights, rows, allocate)
+        run.take_block_memory()  # for good: the launches come later
+        return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
+
+    def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
+        """Fill the backward arrays and add to the parameters' `gradients`."""
+        if self._backward is None:
+            raise RuntimeError("a plan for inference has no backward pass")
+        run = _Run(self._backward, arrays, weights, rows, allocate)
+        with run.block_memory():
+            for block in rows.blocks(turned=True):
+                for launch in run.launches(block):
+                    launch()
+                run.add_gradients(self.plan, gradients, block)
+
+    def weight_gradients(
+        self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays
+    ) -> None:
+        """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands`."""
+        if self._backward is None:
+            raise RuntimeError("a plan for inference has no backward pass")
+        run = _Run(self._backward, arrays, weights, rows, allocate)
+        for block in rows.blocks(turned=True):
+            run.add_gradients(self.plan, gradients, block)
+
+    def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
+        """Shapes of the memory of one step that a pass takes besides its arrays."""
+        module = self.backward_module if backward else self.forward_module
+        steps = (*module.before, module.loop, *module.after) if module else ()
+        return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
+
+
+class _Run:
+    """One pass over one batch: the memory it fills, and what to call with it, block of time by block."""
+
+    def __init__(self, side: _Side, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
+        self.side, self.arrays, self.weights, self.rows, self.allocate = side, arrays, weights, rows, allocate
+        self.label = f"{rows.label} gradients" if side.turned else rows.label
+        for name, place in side.arrays.items():
+            if name not in arrays and name not in side.local:
+                arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), side.dtype)
+                if name in side.cleared_once and not rows.whole:
+                    clear_ended(arrays[name], rows.lengths, rows.threads)
+        self.scratch: Arrays = {}
+        self.tables: dict[str, Table] = {}
+
+    @contextmanager
+    def block_memory(self) -> Iterator[None]:
+        """Memory for what lives in a block of time, as long as the pass lasts: the next one takes the same again."""
+        with self.allocate.temporary():
+            self.take_block_memory()
+            yield
+        for name in self.side.local:
+            del self.arrays[name]
+
+    def take_block_memory(self) -> None:
+        """Memory for what lives in a block of time."""
+        for name in self.side.local:
+            shape = self.rows.block_steps, *shape_of_step(self.side.arrays[name], self.rows)
+            self.arrays[name] = self.allocate(shape, self.side.dtype)
+
+    def launches(self, block: Block) -> Iterator[Launch]:
+        """The programs for one block of time, in order; each is to be run before the next is asked for, or all of them
+        where rows are whole."""
+        for name in () if self.rows.ordered else self.side.cleared:
+            left = np.clip(self.rows.lengths - block.low, 0, None)
+            clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
+        for step, program, phase in self.side.steps:
+            if isinstance(step, Product):
+                yield self._product(step, program.places, block, phase)
+            else:
+                yield self._function(step, program, block, phase)
+
+    def add_gradients(self, plan: Plan, gradients: Arrays, block: Block) -> None:
+        """Add to all gradients that are there, for one block of time."""
+        for placed in plan.sinks:
+            if placed.sink.name in gradients:
+                self._add_gradient(placed, gradients[placed.sink.name], block)
+
+    def _add_gradient(self, placed: PlacedSink, target: np.ndarray, block: Block) -> None:
+        """Add one sink's share of a parameter's gradient for one block of time."""
+        sink, threads = placed.sink, self.rows.threads
+        G = self._rows_of(placed.right, block)
+        segments = row_segments(self.rows, placed.right.source_axis, block, exact=True)
+        N = sink.right.width or 0
+        if placed.left is None:
+            with operation(self.label, ": sums for ", sink.name):
+                run_parallel(sum_rows, threads, G, placed.right_offset, N, segments, target, 1)
+            return
+        X = self._rows_of(placed.left, block)
+        K = (sink.left.width if sink.left else 0) or 0
+        part = target[sink.start : sink.start + (sink.rows or 0)]
+        operands = (X, placed.left_offset, K, G, placed.right_offset, N)
+        sum_products = weight_gradient_bf16 if self.side.packed == PAIRS else weight_gradient
+        with operation(self.label, ": weights ", sink.name, multiply_adds=_product_size(segments, K, N)):
+            run_parallel(sum_products, threads, *operands, segments, part, 1)
+
+    def _rows_of(self, place: Place, block: Block) -> np.ndarray:
+        """A [T, B, n] array, or one slot of a state stack for every step, as a matrix of the block's rows."""
+        array = self.arrays[place.name]
+        if place.name in self.side.local:
+            array = array[: block.high - block.low]
+        else:
+            if place.kind in ("before", "after"):
+                first = (place.kind == "after") != self.rows.reverse
+                array = array[1:] if first else array[:-1]
+            array = array[block.low : block.high]
+        return array.reshape(-1, array.shape[-1])
+
+    def _function(self, step: Function, program: Program, block: Block, phase: str) -> Launch:
+        """A launch of a generated function for one block of time; the rest of its table is made once a pass."""
+        rows = self.rows
+        if step.name not in self.tables:
+            self.tables[step.name] = self._table(step, program)
+        elif not rows.ordered:
+            self._clear_scratch(step)
+        table = self.tables[step.name].of(block)
+        is_loop = phase == "time loop"
+        work: Any = (lambda: _loop_size(program, rows, block)) if is_loop else 0
+        name = (self.label, ": " if is_loop else ": row work ", phase)
+        args = (self.side.addresses[step.name], table.parts, address_of(table.numbers), table)
+        return Launch(name, work, run_team, args)
+
+    def _table(self, step: Function, program: Program) -> Table:
+        """All a function reads, but the block of time."""
+        rows, side = self.rows, self.side
+        packed = [packed_weight(self.weights, *w, threads=rows.threads, dtype=side.packed) for w in step.weights]
+        sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), _row_size(program))
+        size = _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) if packed else 0
+        units, bounds = sharing.of(rows.B, size, rows.T, rows.bounds)
+        for place in step.scratch.values():
+            if place.name not in self.scratch:
+                self.scratch[place.name] = self.allocate(shape_of_step(place, rows), side.dtype)
+        if not rows.ordered:
+            self._clear_scratch(step)
+        integers = [bounds, side.dims, rows.lengths, rows.source_lengths, rows.owner]
+        operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
+        operands += [self.scratch[name] for name in step.scratch]
+        sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
+        directions = int(rows.reverse != side.turned), int(rows.reverse)
+        names = [*INTEGERS, *step.arrays, *step.scratch]
+        numbers = int(units), 0, 0, *sizes, *directions
+        return Table(numbers, names, [*integers, *operands, *packed], len(bounds) - 1, sharing)
+
+    def _clear_scratch(self, step: Function) -> None:
+        """Products also run over rows that have ended: their results are dropped, but must be numbers."""
+        for name in step.scratch:
+            self.scratch[name][...] = 0
+
+    def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> Launch:
+        """A launch of a product outside the loop, over the rows of one block of time that take part."""
+        x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
+        source, target, threads = places[x.id], places[step.out.id], self.rows.threads
+        A, C = self._rows_of(source, block), self._rows_of(target, block)
+        packed = packed_weight(self.weights, *weight_key(step), threads=threads, dtype=self.side.packed)
+        segments = row_segments(self.rows, source.source_axis, block)
+        K, N = step.x.width or 0, step.out.width or 0
+        size = _product_size(segments, K, N)
+        parts = 1 if size() < tuning.ALONE_BELOW else threads
+        operands = A, packed, C, segments
+        table = product_table(operands, offset, 0, K, N, 0)
+        return Launch((self.label, ": products ", phase), size, run_product, (parts, table, operands))
+
+
+def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
+    """Counts the multiply-adds of a product over the rows in `segments`."""
+    return lambda: int(segments[:, 1].sum()) * K * N
+
+
+def _loop_size(program: Program, rows: Rows, block: Block) -> int:
+    """The multiply-adds of a time loop's products in a block of time."""
+    steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
+    return int(steps) * _row_size(program)
+
+
+def _row_size(program: Program) -> int:
+    """The multiply-adds of its products for one row."""
+    products = (step for step in program.steps if isinstance(step, Product))
+    return sum((step.x.width or 0) * (step.out.width or 0) for step in products)
+
+
+def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:
+    """The array that a generated function knows by this name."""
+    if name in arrays:
+        return arrays[name]
+    if name.startswith(INDEX):
+        return rows.owner
+    if name.startswith(PARAMETER):
+        return weights[name.removeprefix(PARAMETER)]
+    raise RuntimeError(f"no memory for {name}")

@@ -1,0 +1,1 @@
+"""Compile functions to machine code, store it, and load it again."""

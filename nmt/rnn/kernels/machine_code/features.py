@@ -1,0 +1,206 @@
+"""What this machine's vector unit can hold, and the register tile that fits it. Imports no Numba.
+
+The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or
+`generic`) forces a smaller target, and `native` code for this very processor instead of all of its level; it is read
+once, here.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from llvmlite import binding
+from numpy.typing import DTypeLike
+
+from nmt.errors import DeviceError
+
+ByteSums = Literal["vnni", "sdot", "pairs", "bytes"]
+"""How four products of bytes are added to an int32: one instruction of x86 (unsigned by signed) or Arm (signed by
+signed), two products of pairs of 16 bits, or four plain ones."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A vector unit: `lanes` float32 in a register, `vectors` registers across a panel, row tiles
+    up to `max_rows`; `has_bf16`: instructions for pairs of bfloat16, without which they are computed as float32;
+    `has_amx`: a matrix unit for them (see amx.py), which the system lets us use; `byte_sums`: what products of int8
+    are made of. `cpu` and `features` are what LLVM compiles for: no more than every processor of this level has, so
+    that its code runs on all of them, and gives the same bits."""
+
+    name: str
+    lanes: int
+    vectors: int
+    max_rows: int
+    has_fma: bool
+    has_bf16: bool = False
+    has_amx: bool = False
+    byte_sums: ByteSums = "bytes"
+    cpu: str = ""
+    features: str = ""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The heights of the register tiles, largest first."""
+        return tuple(range(self.max_rows, 0, -1))
+
+    @property
+    def pairs_at_a_time(self) -> int:
+        """Pairs of bfloat16 that a product takes along K at a time; operands are filled up to a multiple of them."""
+        return 16 if self.has_amx else 1
+
+    def panel_width(self, dtype: DTypeLike) -> int:
+        """Columns in one packed panel: as many float32, or half as many float64, as `vectors`
+        registers hold."""
+        return self.lanes * self.vectors * 4 // np.dtype(dtype).itemsize
+
+
+# max_rows * vectors accumulators, `vectors` panel registers and one broadcast must fit the register
+# file: a tile that spills loses more than half of the speed. x86 has 16 registers before AVX-512,
+# everything else 32.
+_IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
+# The levels of the x86-64 psABI (section 3.1.1), and what some of their processors have besides.
+_V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+_BF16, _VNNI = "avx512bf16", "avx512vnni"
+# LLVM schedules for a processor of the level, which gains up to a tenth over its "x86-64-v4" (benchmarks/levels.py),
+# and uses none of what that one has more. Loops take whole registers: LLVM would otherwise halve them there.
+_NOT_OF_V3 = "-fsgsbase,-invpcid,-pclmul,-rdrnd,-xsaveopt"
+_NOT_OF_V4 = (
+    f"-prefer-256-bit,{_NOT_OF_V3},-adx,-aes,-clflushopt,-clwb,-pku,-rdseed,-xsavec,-xsaves,-avx512ifma,-avx512vbmi,"
+    "-avx512vbmi2,-avx512bitalg,-avx512vpopcntdq,-gfni,-vaes,-vpclmulqdq,-sha,-rdpid"
+)
+_NOT_OF_AMX = (
+    f"{_NOT_OF_V4},-amx-int8,-avx512fp16,-avxvnni,-cldemote,-enqcmd,-movdir64b,-movdiri,-pconfig,"
+    "-ptwrite,-serialize,-shstk,-tsxldtrk,-uintr,-waitpkg,-wbnoinvd"
+)
+_NOT_OF_BF16 = f"{_NOT_OF_AMX},-amx-bf16,-amx-tile"
+_AVX512 = Target(
+    name="avx512",
+    lanes=16,
+    vectors=2,
+    max_rows=10,
+    has_fma=True,
+    byte_sums="pairs",
+    cpu="skylake-avx512",
+    features=_NOT_OF_V4,
+)
+_AVX512_VNNI = replace(_AVX512, name="avx512_vnni", byte_sums="vnni", cpu="icelake-server")
+_AVX512_BF16 = replace(_AVX512_VNNI, name="avx512_bf16", has_bf16=True, cpu="sapphirerapids", features=_NOT_OF_BF16)
+_AVX512_AMX = replace(_AVX512_BF16, name="avx512_amx", has_amx=True, features=_NOT_OF_AMX)
+_AVX2 = Target(
+    "avx2", lanes=8, vectors=2, max_rows=6, has_fma=True, byte_sums="pairs", cpu="haswell", features=_NOT_OF_V3
+)
+_AVX2_VNNI = replace(_AVX2, name="avx2_vnni", byte_sums="vnni", features=f"{_NOT_OF_V3},+avxvnni")
+_NEON = Target("neon", lanes=4, vectors=3, max_rows=8, has_fma=True)
+_NEON_DOT = replace(_NEON, name="neon_dot", byte_sums="sdot")
+_GENERIC = Target(
+    "generic", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="pairs" if _IS_X86 else "bytes",
+    cpu="x86-64" if _IS_X86 else "generic",
+)  # fmt: skip
+LEVELS = {t.name: t for t in (_AVX512_AMX, _AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2, _GENERIC)}
+"""Targets that may be forced, and whose code is made for all processors alike."""
+
+
+def _may_use_tiles() -> bool:
+    """Whether the system lets this process, and those it forks, use the tiles of AMX. Linux wants to be asked, as they
+    are 8 KB that it keeps for each thread (arch_prctl(2), ARCH_REQ_XCOMP_PERM); of others nothing is known."""
+    if not sys.platform.startswith("linux"):
+        return False
+    arch_prctl, ask_for_state, tile_data = (ctypes.c_long(number) for number in (158, 0x1023, 18))
+    try:
+        answer: int = ctypes.CDLL(None).syscall(arch_prctl, ask_for_state, tile_data)
+    except (OSError, AttributeError):  # a C library that cannot be asked
+        return False
+    return answer == 0
+
+
+def _host_target() -> Target:
+    """The most that this processor has."""
+    features = binding.get_host_cpu_features()
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        target = _NEON_DOT if features.get("dotprod") else _NEON
+        return replace(target, cpu=binding.get_host_cpu_name(), features=features.flatten())
+    if all(features.get(name) for name in _V4):
+        if not features.get(_VNNI):
+            return _AVX512
+        if not features.get(_BF16):
+            return _AVX512_VNNI
+        return _AVX512_AMX if features.get("amx-bf16") and _may_use_tiles() else _AVX512_BF16
+    if all(features.get(name) for name in _V3):
+        return _AVX2_VNNI if features.get("avxvnni") else _AVX2
+    return _GENERIC
+
+
+def _is_part_of(target: Target, host: Target) -> bool:
+    """Whether the host has all that a target of the same family needs."""
+    return (
+        target.lanes <= host.lanes
+        and target.has_bf16 <= host.has_bf16
+        and target.has_amx <= host.has_amx
+        and (target.byte_sums != "vnni" or host.byte_sums == "vnni")
+    )
+
+
+# Numba finds out by errors what fits a call; to colour their text takes a tenth of compiling.
+_PLAIN = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
+TOLD = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", _PLAIN)
+"""Settings of Numba's that are made here."""
+
+
+def _tell_numba(target: Target) -> None:
+    """Make Numba compile for the target, whether or not it has been imported already."""
+    os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = target.cpu, target.features
+    os.environ.setdefault(_PLAIN, "1")
+    numba_config = sys.modules.get("numba.core.config")
+    if numba_config is not None:
+        vars(numba_config).update(CPU_NAME=target.cpu, CPU_FEATURES=target.features)
+
+
+def _choose_target() -> Target:
+    host, forced = _host_target(), os.environ.get("NMT_CPU", "")
+    if not forced:
+        # Someone who told Numba itself to hold back gets the tile that every machine can run.
+        return _GENERIC if os.environ.get("NUMBA_CPU_NAME") == "generic" else host
+    if forced == "native":
+        return replace(host, cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten())
+    if forced not in LEVELS:
+        choices = ", ".join((*LEVELS, "native"))
+        raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
+    target = LEVELS[forced]
+    if os.environ.get("NMT_CPU_UNCHECKED") == "1" and _IS_X86:
+        return target  # what is made here is not run here (see nmt/precompile)
+    if forced != "generic" and not (_IS_X86 and _is_part_of(target, host)):
+        raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
+    if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):
+        # On a processor that has it for AVX-512 only, VNNI on half a register is an instruction of AVX-512 VL.
+        return replace(target, features=f"{_NOT_OF_V3},+avx512vl,+avx512vnni")
+    return target
+
+
+def multiplies_pairs_fast() -> bool:
+    """Whether products of bfloat16 take less time than those of float32: by AMX, or by AMD's vector instruction, of
+    which Intel's needs twice the time."""
+    return TARGET.has_amx or (TARGET.has_bf16 and binding.get_host_cpu_name().startswith("znver"))
+
+
+def fingerprint(folder: Path = Path(__file__).parents[1]) -> str:
+    """Return a digest of all sources of the processor's kernels: any may be compiled into another's machine code."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        name = path.relative_to(folder)
+        if name.parts[0] != "cuda":
+            digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+TARGET = _choose_target()
+_tell_numba(TARGET)
+# Code compiled from one file into another's stored function would go stale unnoticed when the first
+# changes; code is therefore named by all those sources at once.
+FINGERPRINT = fingerprint()

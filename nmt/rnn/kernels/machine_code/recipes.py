@@ -1,0 +1,60 @@
+"""How another process makes the same function of machine code: in words that JSON can hold."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from nmt.rnn.kernels.machine_code.generated import generated_loop
+from nmt.rnn.kernels.machine_code.native import Jitted, Native
+
+Recipe = list[Any]
+
+
+def family(make: Callable[..., Native]) -> Callable[..., Native]:
+    """For functions of a module that make a task for dtypes and such: the same arguments give the same task, which
+    other processes can make."""
+
+    @cache
+    def member(*args: Any, **named: Any) -> Native:
+        native = make(*args, **named)
+        plain = [str(value) if isinstance(value, np.dtype) else value for value in args]
+        native.recipe = ["family", make.__module__, make.__qualname__, plain, named]
+        return native
+
+    return member
+
+
+def recipe_of(native: Native) -> Recipe | None:
+    """How it is made; None where only this process knows: its function is not that of a module."""
+    if native.recipe is not None:
+        return list(native.recipe)
+    if not isinstance(native, Jitted):
+        return None
+    module = native.function.__module__
+    for name, value in vars(sys.modules.get(module, sys)).items():
+        if value is native or getattr(value, "native", None) is native:
+            return ["named", module, name]
+        if native.by_table and getattr(value, "function", None) is native.function:
+            return ["kernel", module, name, list(native.argument_types)]
+    return None
+
+
+def native_of(recipe: Recipe) -> Native:
+    """What a recipe makes."""
+    kind, module, name, *more = recipe
+    if kind == "generated":
+        return generated_loop(module, name)
+    value = getattr(import_module(module), name)
+    if kind == "kernel":
+        made: Native = value.native(tuple(more[0]))
+        return made
+    if kind == "family":
+        args, named = more
+        return value(*(np.dtype(text) if isinstance(text, str) else text for text in args), **named)
+    return value if isinstance(value, Native) else value.native

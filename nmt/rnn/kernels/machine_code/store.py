@@ -1,0 +1,281 @@
+"""Machine code on disk: one folder of files, each under the name of all that its code is made of. Imports no Numba.
+
+A file is written aside and renamed, so that two processes which compile the same at once both leave it whole. It is
+read only from a folder and a file that nobody else may write to, and only while its bytes are those that were written:
+a file that is damaged counts as missing. What nobody has read for a month is removed: code of sources that have changed
+since. Where nothing can be read or written all works as well, compiled anew in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from time import time
+from typing import Any, NamedTuple
+
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.system.files import TEMPORARY_SUFFIX, replacing
+
+_logger = logging.getLogger("nmt")
+_MAGIC = b"nmt code 1\n"
+_DIGEST = 32
+_SUFFIX = ".code"
+_FOLDER = "nmt-code"
+_DAY = 24 * 3600
+_KEPT = 30 * _DAY
+"""Seconds for which a file is kept that nobody reads."""
+
+
+class Record(NamedTuple):
+    """Code, and facts about it that JSON can hold."""
+
+    facts: dict[str, Any]
+    code: bytes
+
+
+class StoredFile(NamedTuple):
+    """A file in a store: the name of its code, its bytes, and when it was last used, in seconds since 1970."""
+
+    name: str
+    size: int
+    used: float
+
+
+class Store:
+    """The files in a folder; in none where it is None."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._said = self._swept = False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether something can be written."""
+        return self.folder is not None and os.access(self.folder, os.W_OK)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name, whatever is in it."""
+        return self.folder is not None and self._path(name).exists()
+
+    def read(self, name: str) -> Record | None:
+        """What was written under a name; None where it is not there as it was written."""
+        if self.folder is None:
+            return None
+        path = self._path(name)
+        try:
+            content = _read_own(path)
+        except OSError:
+            return None
+        found = None if content is None else _unpacked(content)
+        if found is not None and _age(path) > _DAY:
+            with suppress(OSError):
+                os.utime(path)
+        if found is None and not self._said:
+            self._said = True
+            fact = "a file of somebody else" if content is None else "other bytes"
+            _logger.warning("machine code: %s must be as it was written, got %s; it is compiled anew", path, fact)
+        return found
+
+    def write(self, name: str, record: Record) -> None:
+        """Keep it for later processes, where that can be done."""
+        if self.folder is None:
+            return
+        with suppress(OSError), replacing(self._path(name)) as aside:
+            # Whatever the umask is: others may not write to it.
+            handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(_packed(record))
+        if not self._swept:
+            self._swept = True
+            self._sweep(self.folder)
+
+    def files(self) -> list[StoredFile]:
+        """All that is there, by name."""
+        found = []
+        for path in sorted(self.folder.glob(f"*{_SUFFIX}")) if self.folder is not None else ():
+            with suppress(OSError):
+                state = path.stat()
+                found.append(StoredFile(path.name.removesuffix(_SUFFIX), state.st_size, state.st_mtime))
+        return found
+
+    def clear(self) -> None:
+        """Remove all that can be removed."""
+        for file in self.files():
+            with suppress(OSError):
+                self._path(file.name).unlink()
+
+    def _sweep(self, folder: Path) -> None:
+        """Remove what has not been read for long, and what processes that were killed have left."""
+        with suppress(OSError):
+            for path in [*folder.glob(f"*{_SUFFIX}"), *folder.glob(f".*{_SUFFIX}.*{TEMPORARY_SUFFIX}")]:
+                if _age(path) > _KEPT:
+                    with suppress(OSError):
+                        path.unlink()
+
+    def _path(self, name: str) -> Path:
+        return Path(self.folder or "", f"{name}{_SUFFIX}")
+
+
+def _age(path: Path) -> float:
+    """Seconds since a file was written, or read as the last one; 0 where it is gone."""
+    try:
+        return time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _packed(record: Record) -> bytes:
+    facts = json.dumps(record.facts, sort_keys=True).encode()
+    content = len(facts).to_bytes(8, "little") + facts + record.code
+    return _MAGIC + hashlib.sha256(content).digest() + content
+
+
+def _unpacked(content: bytes) -> Record | None:
+    digest, body = content[len(_MAGIC) :][:_DIGEST], content[len(_MAGIC) + _DIGEST :]
+    if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != digest:
+        return None
+    end = 8 + int.from_bytes(body[:8], "little")
+    return Record(json.loads(body[8:end]), body[end:])
+
+
+def _read_own(path: Path) -> bytes | None:
+    """All bytes of a file; None where it is not ours alone."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    with os.fdopen(handle, "rb") as file:
+        return file.read() if _is_own(os.fstat(handle)) else None
+
+
+def _is_own(found: os.stat_result) -> bool:
+    """Whether nobody else, but for the system's owner, may change it."""
+    if not hasattr(os, "geteuid"):
+        return True
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def cache_folders() -> list[Path]:
+    """Where generated things may be kept, best first: `NMT_CACHE_DIR`, else `nmt` in the user's cache folder; a folder
+    for temporary files."""
+    named = os.environ.get("NMT_CACHE_DIR")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    owner = os.getuid() if hasattr(os, "getuid") else "user"
+    return [Path(named) if named else home / "nmt", Path(tempfile.gettempdir()) / f"nmt-{owner}"]
+
+
+@lru_cache(maxsize=1)
+def store() -> Store:
+    """The store of this process: in the first folder that is ours, or can be made."""
+    for folder in cache_folders():
+        path = folder / _FOLDER
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
+        except OSError:
+            pass  # it may be there all the same, on a disk that nobody can write to
+        with suppress(OSError):
+            if _is_own(path.stat()):
+                return Store(path)
+            _logger.warning(
+                "machine code: %s must belong to you and be writable for nobody else, got a folder of user %d with mode"
+                " %o; it is not read: remove it, or set NMT_CACHE_DIR",
+                path,
+                path.stat().st_uid,
+                stat.S_IMODE(path.stat().st_mode),
+            )
+    return Store(None)
+
+
+class Pack:
+    """Code that was made beforehand for one level of processors: a file beside the sources, which is read as far as it
+    is used. It is trusted as they are; what is damaged in it counts as missing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._said = False
+        self._index: dict[str, tuple[dict[str, Any], int, int, str]] | None = None
+
+    @property
+    def index(self) -> dict[str, tuple[dict[str, Any], int, int, str]]:
+        """By name: facts, where its code begins, how long it is, and its digest."""
+        if self._index is None:
+            self._index = self._read_index()
+        return self._index
+
+    def has(self, name: str) -> bool:
+        """Whether there is code of that name, whatever it is."""
+        return name in self.index
+
+    def read(self, name: str) -> Record | None:
+        """What was packed under a name; None where it is not there as it was packed."""
+        if self.path is None or name not in self.index:
+            return None
+        facts, start, size, digest = self.index[name]
+        code = b""
+        with suppress(OSError), self.path.open("rb") as file:
+            file.seek(start)
+            code = file.read(size)
+        if hashlib.sha256(code).hexdigest() != digest:
+            self._say()
+            return None
+        return Record(facts, code)
+
+    def _read_index(self) -> dict[str, tuple[dict[str, Any], int, int, str]]:
+        if self.path is None:
+            return {}
+        try:
+            with self.path.open("rb") as file:
+                head = file.read(len(_PACK_MAGIC) + _DIGEST + 8)
+                digest, size = head[len(_PACK_MAGIC) : -8], int.from_bytes(head[-8:], "little")
+                text = file.read(min(size, _MOST_INDEX))
+        except FileNotFoundError:
+            return {}
+        except OSError:
+            head, digest, text = b"", b"", b""
+        if not head.startswith(_PACK_MAGIC) or hashlib.sha256(text).digest() != digest:
+            self._say()
+            return {}
+        begin = len(head) + len(text)
+        return {name: (facts, begin + at, size, code) for name, (facts, at, size, code) in json.loads(text).items()}
+
+    def _say(self) -> None:
+        if not self._said:
+            self._said = True
+            _logger.warning(
+                "machine code: %s must be as it was installed, got other bytes; what is missing is compiled", self.path
+            )
+
+
+_PACK_MAGIC = b"nmt pack 1\n"
+_MOST_INDEX = 1 << 26
+
+
+def write_pack(path: Path, records: dict[str, Record]) -> None:
+    """A file for `Pack`: the same records give the same bytes."""
+    index, codes, at = {}, [], 0
+    for name, record in sorted(records.items()):
+        index[name] = record.facts, at, len(record.code), hashlib.sha256(record.code).hexdigest()
+        codes.append(record.code)
+        at += len(record.code)
+    text = json.dumps(index, sort_keys=True).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as aside:
+        head = _PACK_MAGIC + hashlib.sha256(text).digest() + len(text).to_bytes(8, "little")
+        aside.write_bytes(b"".join([head, text, *codes]))
+
+
+PACKS = Path(__file__).parents[1] / "packs"
+"""Where the packs of an installed package are; a checkout has none."""
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Pack:
+    """The pack of this process' level. None is read where the environment variable NMT_SHIPPED_CODE is 0."""
+    if os.environ.get("NMT_SHIPPED_CODE") == "0":
+        return Pack(None)
+    return Pack(PACKS / f"{TARGET.name}.pack")

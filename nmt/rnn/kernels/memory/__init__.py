@@ -1,0 +1,1 @@
+"""Arrays in compiled code: tables of addresses, moves, copies, runs and segments of rows."""

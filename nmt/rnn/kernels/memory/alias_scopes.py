@@ -1,0 +1,100 @@
+"""What compiled code reads from tables, and which rows take part at a step."""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, intrinsic, kernel, numba_types
+
+
+@intrinsic
+def number_in(typing_context: Any, table: Any, index: Any) -> Any:
+    """The int64 at a place of a table (see `jit.task`)."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
+        return builder.load(builder.gep(numbers, [args[1]]))
+
+    return numba_types.int64(numba_types.voidptr, numba_types.int64), codegen
+
+
+def pointers_after(words: int) -> Any:
+    """`get(table, index)`: the address at a place of a table, counted from behind so many numbers."""
+
+    def get(typing_context: Any, table: Any, index: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            pointers = builder.bitcast(args[0], ir.IntType(8).as_pointer().as_pointer())
+            place = builder.add(args[1], ir.Constant(ir.IntType(64), words))
+            return builder.load(builder.gep(pointers, [place]))
+
+        return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
+
+    return intrinsic(get)
+
+
+@kernel
+def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
+    """Zero the rows of [T, B, n] beyond each length."""
+    T, B, _ = array.shape
+    for b in range(B * part // parts, B * (part + 1) // parts):
+        for t in range(lengths[b], T):
+            array[t, b, :] = 0
+
+
+@inner_kernel
+def active_prefix(lengths, first, last, t):  # type: ignore[no-untyped-def]
+    """The fewest rows from `first` on that hold every row below `last` still active at step t."""
+    for n in range(last - 1, first - 1, -1):
+        if lengths[n] > t:
+            return n - first + 1
+    return 0
+
+
+@kernel
+def _prefix_rows(lengths, bounds, T, runs, found):  # type: ignore[no-untyped-def]
+    B = lengths.shape[0]
+    parts = bounds.shape[0] - 1
+    count = 0
+    for t in range(T):
+        for part in range(parts):
+            rows = active_prefix(lengths, bounds[part], bounds[part + 1], t)
+            if rows > 0:
+                start = t * B + bounds[part]
+                if count > 0 and runs[count - 1, 0] + runs[count - 1, 1] == start:
+                    runs[count - 1, 1] += rows
+                else:
+                    runs[count, 0], runs[count, 1] = start, rows
+                    count += 1
+    found[0] = count
+
+
+def prefix_rows(lengths: np.ndarray, bounds: np.ndarray, T: int) -> np.ndarray:
+    """Runs of rows [n, 2] of a [T * B] array: for every step and part the shortest prefix that holds all its active
+    rows. lengths [B] and bounds [parts + 1] are int64."""
+    runs, found = np.empty((T * (len(bounds) - 1), 2), np.int64), np.zeros(1, np.int64)
+    _prefix_rows(lengths, bounds, T, runs, found)
+    return runs[: found[0]]
+
+
+@kernel
+def _active_rows(lengths, T, runs, found):  # type: ignore[no-untyped-def]
+    B = lengths.shape[0]
+    count = 0
+    for t in range(T):
+        for n in range(B):
+            if lengths[n] > t:
+                row = t * B + n
+                if count > 0 and runs[count - 1, 0] + runs[count - 1, 1] == row:
+                    runs[count - 1, 1] += 1
+                else:
+                    runs[count, 0], runs[count, 1] = row, 1
+                    count += 1
+    found[0] = count
+
+
+def active_rows(lengths: np.ndarray, T: int) -> np.ndarray:
+    """Runs of rows [n, 2] of a [T * B] array: exactly the active ones, step by step. lengths [B] are int64."""
+    runs, found = np.empty((T * ((len(lengths) + 1) // 2), 2), np.int64), np.zeros(1, np.int64)
+    _active_rows(lengths, T, runs, found)
+    return runs[: found[0]]

@@ -1,0 +1,99 @@
+"""Arrays inside compiled code: by the address of their numbers, and memory for the time of a call.
+
+Nobody counts references: an array from `scratch` is given back with `release`, once, by the function that took it.
+"""
+
+from functools import reduce
+from importlib import import_module
+from typing import Any
+
+from llvmlite import ir
+
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
+from nmt.rnn.kernels.machine_code.operating_system import ON_WINDOWS, call_system
+
+_INT64, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
+
+
+def allocate(builder: ir.IRBuilder, count: ir.Value, size: int) -> ir.Value:
+    """A pointer to so many elements of a size in bytes, on cache lines of their own; what is in them is not known."""
+    line = ir.Constant(_INT64, LINE_BYTES)
+    lines = builder.udiv(builder.mul(count, ir.Constant(_INT64, size)), line)
+    total = builder.mul(builder.add(lines, ir.Constant(_INT64, 1)), line)  # whole lines, and at least one
+    return call_system(builder, "nmt_allocate", *((total, line) if ON_WINDOWS else (line, total)))
+
+
+def free(builder: ir.IRBuilder, pointer: ir.Value) -> None:
+    """Give back what `allocate` gave."""
+    call_system(builder, "nmt_free", builder.bitcast(pointer, _BYTES))
+
+
+def _array_type(shape: Any, dtype: Any) -> tuple[Any, Any]:
+    """Of an array with elements of `dtype`: Numba's type of its shape, and its own."""
+    axes = len(shape) if isinstance(shape, numba_types.BaseTuple) else 0
+    shape_type = numba_types.UniTuple(numba_types.int64, axes) if axes else numba_types.int64
+    return shape_type, numba_types.Array(dtype.dtype, axes or 1, "C")
+
+
+def _extents(builder: Any, shape: Any) -> list[Any]:
+    if isinstance(shape.type, ir.IntType):
+        return [shape]
+    return [builder.extract_value(shape, n) for n in range(shape.type.count)]
+
+
+def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value, shape: list[ir.Value]) -> ir.Value:
+    """A C-contiguous array of a type at an address, a number or a pointer; nobody counts references to it."""
+    array = context.make_array(kind)(context, builder)
+    element = array.data.type
+    data = builder.inttoptr(start, element) if isinstance(start.type, ir.IntType) else builder.bitcast(start, element)
+    size = context.get_constant(numba_types.intp, context.get_abi_sizeof(element.pointee))
+    strides = [size]
+    for extent in shape[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], extent))
+    populate_array = import_module("numba.np.arrayobj").populate_array
+    populate_array(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
+    return array._getvalue()
+
+
+@intrinsic
+def array_at(typing_context: Any, pointer: Any, shape: Any, dtype: Any) -> Any:
+    """The C-contiguous array of a shape, a number or a tuple, that lies at a pointer or an address."""
+    shape_type, kind = _array_type(shape, dtype)
+    place = numba_types.int64 if isinstance(pointer, numba_types.Integer) else numba_types.voidptr
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return array_value(context, builder, kind, args[0], _extents(builder, args[1]))
+
+    return kind(place, shape_type, dtype), codegen
+
+
+@intrinsic
+def scratch(typing_context: Any, shape: Any, dtype: Any) -> Any:
+    """A C-contiguous array of a shape, on a cache line of its own; what is in it is not known."""
+    shape_type, kind = _array_type(shape, dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        extents = _extents(builder, args[0])
+        size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+        return array_value(context, builder, kind, allocate(builder, reduce(builder.mul, extents), size), extents)
+
+    return kind(shape_type, dtype), codegen
+
+
+@intrinsic
+def release(typing_context: Any, array: Any) -> Any:
+    """Give back the memory of an array from `scratch`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        free(builder, context.make_array(signature.args[0])(context, builder, args[0]).data)
+        return context.get_dummy_value()
+
+    return numba_types.void(array), codegen
+
+
+@inner_kernel
+def clear(array):  # type: ignore[no-untyped-def]
+    """Zeros into an array [n]."""
+    for i in range(array.shape[0]):
+        array[i] = 0

@@ -1,0 +1,183 @@
+"""Machine code by Numba: imported, and Numba with it, when there is something to compile.
+
+An object has one symbol, its entrance, and else private names: what Numba counts while it compiles is not in it, and
+two processes make the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+from itertools import count
+from typing import Any
+
+from nmt.errors import DeviceError
+from nmt.rnn.kernels.machine_code import features as features  # first: Numba's settings come from it
+from nmt.system.interruption import forkable, uninterrupted
+
+with uninterrupted():  # an import of compiled modules that was cut short cannot be done again
+    import numba
+    from llvmlite import ir
+    from numba import types
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import Flags, compile_extra
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import cpu_target
+    from numba.core.types import unliteral
+    from numba.extending import typeof_impl
+
+from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
+from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
+from nmt.rnn.kernels.machine_code.objects import object_of
+from nmt.rnn.kernels.machine_code.store import Record
+from nmt.rnn.kernels.memory import table_types as table_types  # what Numba has to know of tables
+from nmt.rnn.kernels.memory.arrays import array_value
+
+if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    raise DeviceError("NUMBA_DISABLE_JIT: must be 0 or unset, got 1, with which nothing is compiled; unset it")
+if hasattr(global_compiler_lock, "_lock"):
+    forkable(global_compiler_lock._lock)
+
+# `_nrt`: nothing counts references; compiled code asks the system for memory and gives it back (see arrays.py).
+_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_NO_ENTRANCES: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INT64, _POINTER = ir.IntType(64), ir.IntType(8).as_pointer()
+
+
+@typeof_impl.register(Compilable)
+def _type_of(value: Compilable, context: Any) -> Any:
+    """What Numba takes for one of ours that compiled code mentions."""
+    is_new = "numba" not in vars(value)
+    known = value.numba
+    if is_new:
+        for contexts in (cpu_target.typing_context, cpu_target.target_context):
+            contexts.refresh()  # what has been registered since counts from now on
+    return cpu_target.typing_context.resolve_value_type(known)
+
+
+def dispatcher(function: Any, fastmath: frozenset[str]) -> Any:
+    """What compiled code calls a function by that becomes part of its callers.
+
+    It is compiled for the types of its arguments, not once more for each number that is written there: what is
+    constant is found when it has become part of them.
+    """
+    compiled: Any = numba.njit(**_OPTIONS, **_NO_ENTRANCES, fastmath=set(fastmath))(function)
+    choose_it = compiled.get_call_template
+
+    @wraps(choose_it)
+    def get_call_template(args: Any, named: Any) -> Any:
+        return choose_it(tuple(map(unliteral, args)), {name: unliteral(kind) for name, kind in named.items()})
+
+    compiled.get_call_template = get_call_template
+    return compiled
+
+
+def compile_native(native: Jitted) -> Record:
+    """Its machine code, and the symbols of the process that it calls."""
+    with global_compiler_lock, _as_parts():
+        flags = Flags()
+        cpu_target.options.parse_as_flags(
+            flags, _OPTIONS | _NO_ENTRANCES | {"nopython": True, "fastmath": set(native.fastmath)}
+        )
+        setattr(flags, "no_compile", True)  # noqa: B010 - Numba makes its options while it is imported
+        shares = (types.int64,) * (2 * native.has_parts)
+        argument_types = (*shares, *map(_type_named, native.argument_types))
+        contexts = cpu_target.typing_context, cpu_target.target_context
+        made = compile_extra(*contexts, native.function, argument_types, _type_named(native.result), flags, {})
+        library = made.library
+        library.add_ir_module(_entrance(made.fndesc, native))
+        library._link_all()
+        return object_of(library._final_module, native.entry)
+
+
+class _Part(JITCodeLibrary):
+    """What Numba compiles besides, to be linked into something of ours: nobody calls it by its address, so it is
+    neither optimised nor made to machine code by itself, which takes as long as all the rest."""
+
+    def finalize(self) -> None:
+        """Take in all that it calls; nothing more."""
+        self._raise_if_finalized()
+        self._link_all()
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def _link_all(self) -> None:
+        for other in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(other._get_module_for_linking(), preserve=True)
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """A number that Numba knows the function by, which nobody calls."""
+        self._ensure_finalized()
+        return next(_numbers)
+
+
+_numbers = count(1)
+
+
+@contextmanager
+def _as_parts() -> Iterator[None]:
+    """Have Numba make such libraries."""
+    codegen = cpu_target.target_context.codegen()
+    former = codegen._library_class, codegen.set_env  # of whoever compiles what it calls, too
+    codegen._library_class, codegen.set_env = _Part, lambda name, environment: None
+    try:
+        yield
+    finally:
+        codegen._library_class, codegen.set_env = former
+
+
+def _type_named(name: str) -> Any:
+    elements, _, axes = name.partition(" ")
+    kind = getattr(types, elements)
+    return types.Array(kind, int(axes), "C") if axes else kind
+
+
+def _entrance(description: Any, native: Jitted) -> ir.Module:
+    """A function of C that calls a compiled one. Numba's own would drag in Python, to report what is never raised."""
+    context = cpu_target.target_context
+    module = context.create_module(native.entry)
+    kind = context.call_conv.get_function_type(description.restype, description.argtypes)
+    inner = ir.Function(module, kind, description.llvm_func_name)
+    if native.by_table:
+        given = [_INT64, _INT64, _POINTER]
+    else:
+        given = [context.get_value_type(argument) for argument in description.argtypes]
+    has_result = description.restype != types.void
+    result = context.get_value_type(description.restype) if has_result else ir.VoidType()
+    outer = ir.Function(module, ir.FunctionType(result, given), native.entry)
+    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    values = _from_table(builder, description.argtypes, outer.args, native) if native.by_table else outer.args
+    _, value = context.call_conv.call_function(
+        builder, inner, description.restype, description.argtypes, values, attrs=("noinline",)
+    )
+    if has_result:
+        builder.ret(value)
+    else:
+        builder.ret_void()
+    return module
+
+
+def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Jitted) -> list[ir.Value]:
+    """The arguments of a kernel: (part, parts) where it has them, and what `kernel.Kernel` put into its table."""
+    context = cpu_target.target_context
+    part, parts, table = given
+    words = builder.bitcast(table, _INT64.as_pointer())
+    values = [part, parts] if native.has_parts else []
+    at = LINE_BYTES // 8
+
+    def word(n: int) -> ir.Value:
+        return builder.gep(words, [ir.Constant(_INT64, n)])
+
+    for kind in kinds[len(values) :]:
+        if isinstance(kind, types.Array):
+            shape = [builder.load(word(at + 1 + n)) for n in range(kind.ndim)]
+            values.append(array_value(context, builder, kind, builder.load(word(at)), shape))
+            at += 1 + kind.ndim
+            continue
+        if kind == types.boolean:
+            values.append(builder.icmp_signed("!=", builder.load(word(at)), ir.Constant(_INT64, 0)))
+        else:
+            values.append(builder.load(builder.bitcast(word(at), context.get_value_type(kind).as_pointer())))
+        at += 1
+    return values

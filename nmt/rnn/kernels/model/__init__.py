@@ -1,0 +1,1 @@
+"""Kernels around the recurrence: embedding, output layer, softmax, optimizer."""

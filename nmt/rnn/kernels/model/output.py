@@ -1,0 +1,295 @@
+"""The output layer and its cross entropy as one operation that never holds the logits of more than
+a chunk of rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.errors import ShapeError
+from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.weights import PAIRS
+from nmt.rnn.kernels.loops.activations import exp
+from nmt.rnn.kernels.machine_code.jit import kernel
+from nmt.rnn.kernels.memory.arrays import release, scratch
+from nmt.rnn.kernels.model.softmax import row_loss
+from nmt.rnn.kernels.products.product import product, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.threads.pool import run_parallel
+from nmt.rnn.profile import operation
+
+__all__ = ["chunk_rows", "output_loss", "row_losses", "weighted_gradients"]
+
+Array = NDArray[Any]
+
+
+def chunk_rows(packed: np.dtype) -> int:
+    """Rows whose logits exist at a time, by the elements of packed weights: as many as the gradient of a weight sums
+    in one visit of its tiles, which are a row each in float32 and two in a pair of bfloat16."""
+    return 512 if packed == PAIRS else 256
+
+
+@kernel
+def _loss_rows(  # type: ignore[no-untyped-def]
+    part,
+    parts,
+    logits,
+    bias,
+    targets,
+    label_smoothing,
+    scale,
+    want_gradient,
+    nll,
+    smoothed,
+    correct,
+):
+    """Turn this part's rows of logits (bias not yet added) into losses and, where wanted, into
+    gradients."""
+    for r in range(targets.size * part // parts, targets.size * (part + 1) // parts):
+        row = logits[r]
+        for j in range(row.size):
+            row[j] += bias[j]
+        nll[r], smoothed[r], correct[r] = row_loss(row, targets[r], label_smoothing, scale, want_gradient)
+
+
+@kernel
+def _loss_pairs(  # type: ignore[no-untyped-def]
+    part,
+    parts,
+    logits,
+    bias,
+    targets,
+    label_smoothing,
+    scale,
+    weight,
+    nll,
+    smoothed,
+    correct,
+    divergences,
+):
+    """`_loss_rows` with gradients and, for rows 2 i and 2 i + 1, `weight` times the divergence of their distributions P
+    and Q: half of KL(P || Q) + KL(Q || P) (Liang et al., R-Drop (2021), equation 3)."""
+    pairs, V, number = targets.size // 2, bias.size, logits.dtype.type
+    likelihood, shares = scratch((2, V), logits.dtype), scratch((2, V), logits.dtype)
+    half = number(0.5 * weight * scale)
+    for i in range(pairs * part // parts, pairs * (part + 1) // parts):
+        for n in range(2):
+            r, row = 2 * i + n, logits[2 * i + n]
+            for j in range(V):
+                row[j] += bias[j]
+                likelihood[n, j] = row[j]
+            nll[r], smoothed[r], correct[r] = row_loss(likelihood[n], targets[r], label_smoothing, scale, True)
+            log_total = number(nll[r] + np.float64(row[targets[r]]))
+            for j in range(V):
+                row[j] -= log_total
+                shares[n, j] = exp(row[j])
+        one, other, p, q = logits[2 * i], logits[2 * i + 1], shares[0], shares[1]
+        of_one, of_other = number(0), number(0)
+        for j in range(V):
+            of_one += p[j] * (one[j] - other[j])
+            of_other += q[j] * (other[j] - one[j])
+        divergences[i] = weight * 0.5 * (np.float64(of_one) + np.float64(of_other))
+        for j in range(V):
+            difference, excess = one[j] - other[j], p[j] - q[j]
+            one[j] = likelihood[0, j] + half * (p[j] * (difference - of_one) + excess)
+            other[j] = likelihood[1, j] - half * (q[j] * (difference + of_other) + excess)
+    release(shares)
+    release(likelihood)
+
+
+@kernel
+def _weigh_rows(part, parts, logits, bias, targets, weights):  # type: ignore[no-untyped-def]
+    """Turn this part's rows of logits into the derivative that `weighted_gradients` says."""
+    number = logits.dtype.type
+    for r in range(targets.size * part // parts, targets.size * (part + 1) // parts):
+        row = logits[r]
+        for j in range(row.size):
+            row[j] += bias[j]
+        row_loss(row, targets[r], 0.0, 1.0, True)
+        row[targets[r]] += number(1)
+        for j in range(row.size):
+            row[j] = weights[0, r] * row[j] - weights[1, r]
+        row[targets[r]] += weights[2, r]
+
+
+def _check(h: Array, b: Array, targets: Array) -> None:
+    """Refuse what compiled code would read past its end."""
+    if h.ndim != 2 or not h.flags.c_contiguous:
+        raise ShapeError(f"output_loss: h must be C-contiguous [R, H], got shape {h.shape}; copy it first")
+    if b.dtype != h.dtype or b.ndim != 1:
+        raise ShapeError(f"output_loss: b must be {h.dtype} [V], got {b.dtype} {b.shape}; convert it")
+    if targets.dtype != np.int32 or targets.shape != h.shape[:1]:
+        raise ShapeError(
+            f"output_loss: targets must be int32 [{h.shape[0]}], one for each row of h, "
+            f"got {targets.dtype} {targets.shape}; convert them"
+        )
+    if targets.size and not 0 <= targets.min() <= targets.max() < b.size:
+        raise ShapeError(
+            f"output_loss: targets must be classes from 0 and below {b.size}, "
+            f"got {targets.min()} to {targets.max()}; check the vocabulary"
+        )
+
+
+@dataclass(frozen=True)
+class _Output:
+    """An output layer with the rows it reads, and where gradients go, each None where they are not wanted; arrays as in
+    `output_loss`."""
+
+    h: Array
+    W_packed: Array
+    Wt_packed: Array | None
+    b: Array
+    d_h: Array | None
+    d_weights: Array | None
+    d_bias: Array | None
+    threads: int
+    transposed: bool
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether there are any."""
+        return self.d_h is not None or self.d_weights is not None or self.d_bias is not None
+
+    def each_chunk(self, fill: Callable[[Array, slice], None], chunk: int | None = None) -> None:
+        """Compute logits, let `fill` make of them what is multiplied further, and add to the gradients.
+
+        fill: is given logits [n, V] without the bias, which exist for this call alone, and which rows they are of. What
+            it leaves there is the loss's derivative by the logits, where there are gradients.
+        chunk: rows at a time; None for `chunk_rows`.
+        """
+        (rows, hidden), vocab, threads = self.h.shape, self.b.shape[0], self.threads
+        sum_products = weight_gradient_bf16 if self.W_packed.dtype == PAIRS else weight_gradient
+        chunk = chunk_rows(self.W_packed.dtype) if chunk is None else chunk
+        logits = aligned((min(chunk, rows), vocab), self.h.dtype)
+        for r0 in range(0, rows, chunk):
+            part = slice(r0, min(rows, r0 + chunk))
+            count = part.stop - r0
+            h, block, segments = self.h[part], logits[:count], np.array([[0, count]], np.int64)
+            size = count * hidden * vocab
+            with operation("output layer: logits", multiply_adds=size):
+                run_parallel(product, threads, h, 0, self.W_packed, block, 0, hidden, vocab, segments, 0)
+            fill(block, part)
+            if self.d_h is not None:
+                d_h = self.d_h[part]
+                with operation("output layer gradients: h", multiply_adds=size):
+                    run_parallel(product, threads, block, 0, self.Wt_packed, d_h, 0, vocab, hidden, segments, 0)
+            if self.d_weights is not None:
+                sides = (block, 0, vocab, h, 0, hidden) if self.transposed else (h, 0, hidden, block, 0, vocab)
+                with operation("output layer gradients: weights", multiply_adds=size):
+                    run_parallel(sum_products, threads, *sides, segments, self.d_weights, 1)
+            if self.d_bias is not None:
+                with operation("output layer gradients: sums for b"):
+                    run_parallel(sum_rows, threads, block, 0, vocab, segments, self.d_bias, 1)
+
+
+def output_loss(
+    h: Array,
+    W_packed: Array,
+    Wt_packed: Array | None,
+    b: Array,
+    targets: Array,
+    label_smoothing: float,
+    d_h: Array | None,
+    dW: Array | None,
+    db: Array | None,
+    scale: float,
+    num_threads: int,
+    chunk: int | None = None,
+    *,
+    transposed: bool = False,
+    divergence: float = 0.0,
+) -> tuple[float, float, int]:
+    """The cross entropy of `softmax(h @ W + b)` against `targets`, and its gradients.
+
+    Args:
+        h: [R, H], C-contiguous, float32 or float64; all arrays but targets are of this dtype.
+        W_packed: W [H, V] packed (for a tied embedding [V, H]: pack_transposed of it). Where it is packed in
+            bfloat16, all three products are computed so, from float32 and to float32.
+        Wt_packed: its transpose [V, H] packed (for a tied embedding: pack of it); needed for d_h.
+        b: [V].
+        targets: int32 [R], each below V.
+        label_smoothing: the share of the probability that is spread evenly over all V classes.
+        d_h: [R, H], overwritten, or None.
+        dW: [H, V], or [V, H] where `transposed`; added to, or None.
+        db: [V]; added to, or None.
+        scale: factor of the gradients, not of the losses.
+        chunk: rows whose logits exist at a time; None for `chunk_rows`.
+        divergence: how much of the divergence between rows 2 i and 2 i + 1 is added to the smoothed loss, and to the
+            gradients; 0 for nothing. With it there are gradients, R and chunk are even.
+
+    Returns:
+        Sums over the rows, in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
+        number of rows whose target is the first largest logit. The same bits for any number of
+        threads.
+
+    Raises:
+        ShapeError: an array has another shape, dtype or layout, or a target is no class; rows are no pairs.
+    """
+    _check(h, b, targets)
+    if divergence and (len(h) % 2 or (chunk or 0) % 2):
+        raise ShapeError(f"output_loss: with a divergence of pairs rows must be even, got {len(h)}, chunk {chunk}")
+    rows, smoothing, factor = len(h), float(label_smoothing), float(scale)
+    output = _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed)
+    nll, smoothed, correct = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
+    divergences = np.zeros(rows // 2)
+
+    def fill(logits: Array, part: slice) -> None:
+        given, sums = (logits, b, targets[part], smoothing, factor), (nll[part], smoothed[part], correct[part])
+        with operation("output layer: loss"):
+            if divergence and output.has_gradients:
+                extra = divergences[part.start // 2 : part.stop // 2]
+                run_parallel(_loss_pairs, num_threads, *given, float(divergence), *sums, extra)
+            else:
+                run_parallel(_loss_rows, num_threads, *given, output.has_gradients, *sums)
+
+    output.each_chunk(fill, chunk)
+    return float(nll.sum()), float(smoothed.sum()) + float(divergences.sum()), int(correct.sum())
+
+
+def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads: int) -> tuple[Array, Array, Array]:
+    """At each row, of arguments as in `output_loss`: negative log-probability of the target, the mean of those of all
+    classes (float64 [R]), and whether the target is the first largest logit (int64 [R]). Raises ShapeError."""
+    _check(h, b, targets)
+    nll, mean, correct = np.empty(len(h)), np.empty(len(h)), np.empty(len(h), np.int64)
+
+    def fill(logits: Array, part: slice) -> None:
+        with operation("output layer: loss"):
+            sums = nll[part], mean[part], correct[part]
+            run_parallel(_loss_rows, num_threads, logits, b, targets[part], 1.0, 1.0, False, *sums)
+
+    _Output(h, W_packed, None, b, None, None, None, num_threads, False).each_chunk(fill)
+    return nll, mean, correct
+
+
+def weighted_gradients(
+    h: Array,
+    W_packed: Array,
+    Wt_packed: Array,
+    b: Array,
+    targets: Array,
+    weights: Array,
+    d_h: Array,
+    dW: Array,
+    db: Array,
+    num_threads: int,
+    *,
+    transposed: bool = False,
+) -> None:
+    """Gradients of a loss whose derivative by the logits of row r is weights[0, r] * p, less weights[1, r] everywhere,
+    plus weights[2, r] at the target; p is the distribution of the row.
+
+    weights: [3, R], of h's dtype. All else as in `output_loss`. Raises ShapeError.
+    """
+    _check(h, b, targets)
+    if weights.dtype != h.dtype or weights.shape != (3, len(h)):
+        raise ShapeError(
+            f"weighted_gradients: weights must be {h.dtype} [3, {len(h)}], got {weights.dtype} {list(weights.shape)}; "
+            "convert them"
+        )
+
+    def fill(logits: Array, part: slice) -> None:
+        with operation("output layer: weighing"):
+            run_parallel(_weigh_rows, num_threads, logits, b, targets[part], np.ascontiguousarray(weights[:, part]))
+
+    _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed).each_chunk(fill)

@@ -1,0 +1,172 @@
+"""What happens to parameters and their gradients one by one: optimizer steps, norms, embedding
+rows, dropout.
+
+Every function does one thread's share of flat arrays: see pool.run_parallel.
+"""
+
+import math
+
+import numpy as np
+
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
+
+# A share begins on a cache line, so that two threads never write to the same one.
+_ALIGN = 64
+
+
+@inner_kernel
+def _bounds(part, parts, size):  # type: ignore[no-untyped-def]
+    blocks = (size + _ALIGN - 1) // _ALIGN
+    return min(size, blocks * part // parts * _ALIGN), min(size, blocks * (part + 1) // parts * _ALIGN)
+
+
+@kernel
+def adam_step(  # type: ignore[no-untyped-def]
+    part,
+    parts,
+    p,
+    g,
+    m,
+    v,
+    lr,
+    beta1,
+    beta2,
+    eps,
+    weight_decay,
+    bias_correction1,
+    bias_correction2,
+    gradient_scale,
+):
+    """One step of Adam on flat arrays, in place: parameters p, gradients g, moments m and v.
+
+    The gradient counts `gradient_scale` times; bias_correction is 1 - beta**t. Weight decay is
+    decoupled: Kingma and Ba, Adam (2015), algorithm 1; Loshchilov and Hutter, Decoupled Weight
+    Decay Regularization (2019), algorithm 2.
+    """
+    low, high = _bounds(part, parts, p.size)
+    p, g, m, v = p[low:high], g[low:high], m[low:high], v[low:high]
+    number = p.dtype.type
+    step, keep = number(lr / bias_correction1), number(1.0 - lr * weight_decay)
+    b1, c1, b2, c2 = number(beta1), number(1.0 - beta1), number(beta2), number(1.0 - beta2)
+    root, tiny, scale = (
+        number(1.0 / math.sqrt(bias_correction2)),
+        number(eps),
+        number(gradient_scale),
+    )
+    for i in range(p.size):
+        gradient = g[i] * scale
+        first = b1 * m[i] + c1 * gradient
+        second = b2 * v[i] + c2 * gradient * gradient
+        m[i] = first
+        v[i] = second
+        p[i] = keep * p[i] - step * first / (np.sqrt(second) * root + tiny)
+
+
+@kernel
+def sgd_step(part, parts, p, g, velocity, lr, momentum, weight_decay, gradient_scale):  # type: ignore[no-untyped-def]
+    """One step of gradient descent, in place: velocity = momentum * velocity + g; p -= lr *
+    (velocity + decay * p).
+
+    `velocity` may be empty where momentum is 0.
+    """
+    low, high = _bounds(part, parts, p.size)
+    p, g, velocity = p[low:high], g[low:high], velocity[low:high]
+    number = p.dtype.type
+    rate, keep = number(lr), number(1.0 - lr * weight_decay)
+    scale, inertia = number(gradient_scale), number(momentum)
+    if velocity.size == 0:
+        for i in range(p.size):
+            p[i] = keep * p[i] - rate * (g[i] * scale)
+    else:
+        for i in range(p.size):
+            speed = inertia * velocity[i] + g[i] * scale
+            velocity[i] = speed
+            p[i] = keep * p[i] - rate * speed
+
+
+@kernel
+def square_norm(part, parts, g, out_parts):  # type: ignore[no-untyped-def]
+    """out_parts[part] = the sum of squares of this share in float64; NaN and infinity come
+    through."""
+    low, high = _bounds(part, parts, g.size)
+    total = 0.0
+    share = g[low:high]
+    for i in range(share.size):
+        wide = np.float64(share[i])
+        total += wide * wide
+    out_parts[part] = total
+
+
+@kernel
+def clear_all(part, parts, array):  # type: ignore[no-untyped-def]
+    """Zeros into an array [n]."""
+    low, high = _bounds(part, parts, array.size)
+    array[low:high] = 0
+
+
+@kernel
+def embedding_rows(part, parts, ids, table, out, scale):  # type: ignore[no-untyped-def]
+    """out[i] = table[ids[i]] * scale; ids [N], table [V, E], out [N, E]. Parts divide the rows."""
+    factor = out.dtype.type(scale)
+    for i in range(ids.size * part // parts, ids.size * (part + 1) // parts):
+        source, target = table[ids[i]], out[i]
+        for j in range(target.size):
+            target[j] = source[j] * factor
+
+
+@kernel
+def embedding_rows_int8(part, parts, ids, numbers, scales, out, scale):  # type: ignore[no-untyped-def]
+    """`embedding_rows` of a table int8 [V, E] with the scales [V] of its rows."""
+    for i in range(ids.size * part // parts, ids.size * (part + 1) // parts):
+        source, target = numbers[ids[i]], out[i]
+        factor = scales[ids[i]] * out.dtype.type(scale)
+        for j in range(target.size):
+            target[j] = out.dtype.type(source[j]) * factor
+
+
+@kernel
+def embedding_gradient(part, parts, ids, d_out, d_table, scale):  # type: ignore[no-untyped-def]
+    """d_table[ids[i]] += d_out[i] * scale for every i in order; parts divide the columns, so the
+    bits never depend on them."""
+    factor = d_table.dtype.type(scale)
+    low, high = _bounds(part, parts, d_table.shape[1])
+    for i in range(ids.size):
+        source, target = d_out[i, low:high], d_table[ids[i], low:high]
+        for j in range(target.size):
+            target[j] += source[j] * factor
+
+
+_GAMMA, _MIX_1, _MIX_2 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
+_S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+
+
+@inner_kernel
+def _mix(z):  # type: ignore[no-untyped-def]
+    z = (z ^ (z >> _S30)) * _MIX_1
+    z = (z ^ (z >> _S27)) * _MIX_2
+    return z ^ (z >> _S31)
+
+
+@kernel
+def dropout_mask(part, parts, out, keep_probability, seed, offset):  # type: ignore[no-untyped-def]
+    """Fill the flat `out` with 0 or 1/keep_probability, drawn for element i from (seed, offset + i)
+    alone.
+
+    Random numbers by counter, so that neither threads nor their order matter: the output function
+    of SplitMix64, in Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014),
+    section 6.
+    """
+    low, high = _bounds(part, parts, out.size)
+    target = out[low:high]
+    kept, dropped = out.dtype.type(1.0 / keep_probability), out.dtype.type(0.0)
+    threshold = np.uint64(keep_probability * 4294967296.0)
+    # The seed is mixed first: neighbouring seeds would otherwise begin at neighbouring places of
+    # one sequence.
+    start = _mix(np.uint64(seed) + _GAMMA) + (np.uint64(offset) + np.uint64(low)) * _GAMMA
+    for i in range(target.size):
+        bits = _mix(start + np.uint64(i) * _GAMMA) >> _S32
+        target[i] = kept if bits < threshold else dropped

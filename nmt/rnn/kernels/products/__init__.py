@@ -1,0 +1,1 @@
+"""Matrix products: the micro-kernel, packed weights, bfloat16, int8, AMX."""

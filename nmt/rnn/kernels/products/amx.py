@@ -1,0 +1,180 @@
+"""Products of bfloat16 by the processor's matrix unit: Intel's Advanced Matrix Extensions.
+
+The unit has eight tiles of 16 rows of 64 bytes. Here four of them are sums, a block of 32 rows and 32 columns of C; two
+hold 32 rows of A, 16 pairs each, and two 16 rows of a panel. One instruction multiplies 16 rows of 16 pairs with 16
+columns, where a vector instruction does one row (Intel, Instruction Set Reference, TDPBF16PS). Operands lie as they do
+for vectors (see packing.py), but for their length: rows of A and panels have a multiple of 16 pairs, zeros at the end
+(`bfloat16.pair_words`).
+
+The unit adds the products of earlier numbers of pairs, and of later ones, over 16 pairs, and the sum of both to C. So
+its results differ in last places from those of vectors, and not by how rows were grouped.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
+from nmt.rnn.kernels.memory.moves import address, advance, prefetch
+
+TILE_ROWS = 32
+"""Rows of C that the tiles hold."""
+
+_SIDE, _ROW_BYTES = 16, 64
+_WIDTH = 2 * _SIDE
+_SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
+_INT64, _INT16, _INT8 = ir.IntType(64), ir.IntType(16), ir.IntType(8)
+_BYTES = _INT8.as_pointer()
+ROW_BLOCK = 8 * TILE_ROWS
+"""Rows of A that go through all panels before the next rows: they stay in the second cache meanwhile."""
+
+
+def _call(b: ir.IRBuilder, name: str, *arguments: ir.Value | int) -> None:
+    """One instruction of the unit; a tile is told by its number."""
+    values = [ir.Constant(_INT8, one) if isinstance(one, int) else one for one in arguments]
+    kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
+    b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.{name}"), values)
+
+
+@intrinsic
+def _set_tiles(typing_context: Any, memory: Any, upper: Any, lower: Any) -> Any:
+    """Give the tiles their sizes: those of the first 16 rows of C and A have `upper` rows, the others `lower`, which
+    may be 0; then they are not used. `memory` are 64 bytes of zeros."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        memory, *heights = args
+        used = [ir.Constant(ir.IntType(1), 1), builder.icmp_signed(">", heights[1], ir.Constant(_INT64, 0))]
+
+        def put(offset: int, value: ir.Value) -> None:
+            place = builder.gep(memory, [ir.Constant(_INT64, offset)])
+            builder.store(value, builder.bitcast(place, value.type.as_pointer())).align = 1
+
+        def put_tile(tile: int, height: ir.Value, in_use: ir.Value) -> None:
+            nothing, whole = ir.Constant(_INT16, 0), ir.Constant(_INT16, _ROW_BYTES)
+            put(16 + 2 * tile, builder.select(in_use, whole, nothing))
+            put(48 + tile, builder.trunc(height, _INT8))
+
+        put(0, ir.Constant(_INT8, 1))  # the palette: eight tiles
+        for half, height in enumerate(heights):
+            for tile in (*_SUMS[half], _LEFT[half]):
+                put_tile(tile, height, used[half])
+        for tile in _RIGHT:
+            put_tile(tile, ir.Constant(_INT64, _SIDE), used[0])
+        _call(builder, "ldtilecfg", memory)
+        return context.get_dummy_value()
+
+    size = numba_types.int64
+    return numba_types.void(numba_types.voidptr, size, size), codegen
+
+
+@intrinsic
+def _free_tiles(typing_context: Any) -> Any:
+    """Tell the system that it need not keep the tiles when it changes threads."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        _call(builder, "tilerelease")
+        return context.get_dummy_value()
+
+    return numba_types.void(), codegen
+
+
+def _make_tile(halves: int) -> Any:
+    """tile(c, ldc, a, lda, panel, K, accumulate): C (+)= A @ panel for 16 or 32 rows, by `halves`, or as many as the
+    tiles were set to, and all columns of a panel."""
+
+    def tile(typing_context: Any, c: Any, ldc: Any, a: Any, lda: Any, panel: Any, K: Any, accumulate: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            c, ldc, a, lda, panel, K, accumulate = args
+            four = ir.Constant(_INT64, 4)
+            c_stride, a_stride, panel_stride = builder.mul(ldc, four), builder.mul(lda, four), _number(4 * _WIDTH)
+
+            # C is wanted only after the sums: asked for now, it has arrived by then.
+            for row in range(_SIDE * halves):
+                at = builder.gep(c, [builder.mul(c_stride, _number(row))])
+                prefetch(builder, at)
+                prefetch(builder, builder.gep(at, [_number(_ROW_BYTES)]))
+
+            def each_sum(action: Any) -> None:
+                for half in range(halves):
+                    row = builder.gep(c, [builder.mul(c_stride, _number(_SIDE * half))])
+                    for column, number in enumerate(_SUMS[half]):
+                        action(number, builder.gep(row, [_number(_ROW_BYTES * column)]))
+
+            with builder.if_else(builder.icmp_signed("!=", accumulate, _number(0))) as (then, otherwise):
+                with then:
+                    each_sum(lambda number, at: _call(builder, "tileloadd64", number, at, c_stride))
+                with otherwise:
+                    each_sum(lambda number, at: _call(builder, "tilezero", number))
+            with cgutils.for_range_slice(builder, _number(0), K, _number(_SIDE)) as (k, _):
+                rows, lines = builder.gep(a, [builder.mul(k, four)]), builder.gep(panel, [builder.mul(k, panel_stride)])
+                for column, number in enumerate(_RIGHT):
+                    at = builder.gep(lines, [_number(_ROW_BYTES * column)])
+                    _call(builder, "tileloadd64", number, at, panel_stride)
+                for half in range(halves):
+                    at = builder.gep(rows, [builder.mul(a_stride, _number(_SIDE * half))])
+                    _call(builder, "tileloadd64", _LEFT[half], at, a_stride)
+                    for column, number in enumerate(_SUMS[half]):
+                        _call(builder, "tdpbf16ps", number, _LEFT[half], _RIGHT[column])
+            each_sum(lambda number, at: _call(builder, "tilestored64", number, at, c_stride))
+            return context.get_dummy_value()
+
+        size, place = numba_types.int64, numba_types.voidptr
+        return numba_types.void(place, size, place, size, place, size, size), codegen
+
+    return intrinsic(tile)
+
+
+def _number(value: int) -> ir.Constant:
+    return ir.Constant(_INT64, value)
+
+
+_tile_16, _tile_32 = _make_tile(1), _make_tile(2)
+
+
+@inner_kernel
+def _tile(c, ldc, a, lda, panel, K, accumulate, rows):  # type: ignore[no-untyped-def]
+    if rows > _SIDE:
+        _tile_32(c, ldc, a, lda, panel, K, accumulate)
+    else:
+        _tile_16(c, ldc, a, lda, panel, K, accumulate)
+
+
+@inner_kernel
+def _copy_columns(target, target_stride, source, source_stride, rows, columns):  # type: ignore[no-untyped-def]
+    """Strides in elements, places as addresses."""
+    for m in range(rows):
+        to = array_at(advance(target, m * target_stride * 4), columns, np.float32)
+        row = array_at(advance(source, m * source_stride * 4), columns, np.float32)
+        for j in range(columns):
+            to[j] = row[j]
+
+
+def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+    """C[M, N] (+)= A[M, K] @ B as in products.py; lda and K count pairs, K is a multiple of 16."""
+    sizes = scratch(_ROW_BYTES, np.uint8)
+    sizes[:] = 0
+    edge = scratch(TILE_ROWS * _WIDTH, np.float32)
+    m0 = 0
+    while m0 < M:
+        rows = min(TILE_ROWS, M - m0)
+        block = min(ROW_BLOCK, (M - m0) // rows * rows)
+        _set_tiles(address(sizes, 0), min(rows, _SIDE), rows - min(rows, _SIDE))
+        for n0 in range(0, N, _WIDTH):
+            panel, columns = advance(b, n0 * K * 4), min(_WIDTH, N - n0)
+            for m in range(m0, m0 + block, rows):
+                left, target = advance(a, m * lda * 4), advance(c, (m * ldc + n0) * 4)
+                if columns == _WIDTH:
+                    _tile(target, ldc, left, lda, panel, K, accumulate, rows)
+                else:
+                    # What lies beside these columns of C is not to be touched.
+                    if accumulate:
+                        _copy_columns(address(edge, 0), _WIDTH, target, ldc, rows, columns)
+                    _tile(address(edge, 0), _WIDTH, left, lda, panel, K, accumulate, rows)
+                    _copy_columns(target, ldc, address(edge, 0), _WIDTH, rows, columns)
+        m0 += block
+    if M:
+        _free_tiles()
+    release(edge)
+    release(sizes)

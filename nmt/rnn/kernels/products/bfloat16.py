@@ -1,0 +1,236 @@
+"""bfloat16 numbers in pairs, as the products want them: rounding from float32, and products of pairs.
+
+A bfloat16 is the upper half of a float32. A pair is one uint32, the earlier number in its lower half;
+products multiply pairs with pairs and add both results to a float32, the later number's first.
+Rounding is to the nearest, ties to even; numbers too small for a normal float32 become zero, as the
+processor's own instructions have it (Intel, Instruction Set Reference, VCVTNE2PS2BF16 and VDPBF16PS).
+Where it has none, the same is written with integer and float32 vectors.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import cgutils, external, inlined, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.memory.arrays import array_at
+from nmt.rnn.kernels.memory.moves import advance, swap_lanes
+
+__all__ = [
+    "PAIR_LANES",
+    "add_products",
+    "holds_pairs",
+    "pair_block",
+    "pair_columns",
+    "pair_rows",
+    "pair_words",
+    "to_pairs",
+]
+
+PAIR_LANES = TARGET.lanes
+_AT_A_TIME = TARGET.pairs_at_a_time
+_INT64, _INT32, _INT16, _BIT = (ir.IntType(n) for n in (64, 32, 16, 1))
+_POINTER, _SIZE = "voidptr", "int64"
+
+
+class _BFloat(ir.Type):  # type: ignore[misc]
+    """The element type of the processor's own instructions, which llvmlite does not know."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+def _vector(element: ir.Type, lanes: int) -> ir.Type:
+    return ir.VectorType(element, lanes) if lanes > 1 else element
+
+
+def _whole(lanes: int, value: int) -> ir.Constant:
+    """The same integer in every lane."""
+    return ir.Constant(_vector(_INT32, lanes), [value] * lanes if lanes > 1 else value)
+
+
+def _shuffle(b: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: list[int]) -> ir.Value:
+    return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(_INT32, len(lanes)), lanes))
+
+
+def _upper_half(b: ir.IRBuilder, x: ir.Value, lanes: int) -> ir.Value:
+    """float32 -> the bits of the bfloat16 in the lower half of an integer, by integer arithmetic."""
+    bits = b.bitcast(x, _vector(_INT32, lanes))
+    half = b.lshr(bits, _whole(lanes, 16))
+    odd = b.and_(half, _whole(lanes, 1))
+    rounded = b.lshr(b.add(bits, b.add(odd, _whole(lanes, 0x7FFF))), _whole(lanes, 16))
+    magnitude = b.and_(bits, _whole(lanes, 0x7FFFFFFF))
+    is_nan = b.icmp_unsigned(">", magnitude, _whole(lanes, 0x7F800000))
+    is_tiny = b.icmp_unsigned("<", magnitude, _whole(lanes, 0x00800000))
+    rounded = b.select(is_nan, b.or_(half, _whole(lanes, 0x40)), rounded)
+    return b.select(is_tiny, b.and_(half, _whole(lanes, 0x8000)), rounded)
+
+
+def _convert(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    """Two vectors of float32 -> all numbers of the first, then of the second, as int16."""
+    floats = ir.VectorType(ir.FloatType(), 16)
+    kind = ir.FunctionType(ir.VectorType(_BFloat(), 32), [floats, floats])
+    function = cgutils.get_or_insert_function(b.module, kind, "llvm.x86.avx512bf16.cvtne2ps2bf16.512")
+    return b.bitcast(b.call(function, [second, first]), ir.VectorType(_INT16, 32))
+
+
+def _zip(b: ir.IRBuilder, earlier: ir.Value, later: ir.Value, lanes: int) -> ir.Value:
+    """Pairs of equal lanes."""
+    if TARGET.has_bf16 and lanes == TARGET.lanes:
+        halves = _convert(b, earlier, later)
+        mixed = _shuffle(b, halves, halves, [n // 2 + lanes * (n % 2) for n in range(2 * lanes)])
+        return b.bitcast(mixed, ir.VectorType(_INT32, lanes))
+    low, high = _upper_half(b, earlier, lanes), _upper_half(b, later, lanes)
+    return b.or_(low, b.shl(high, _whole(lanes, 16)))
+
+
+def _neighbours(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    """Pairs of neighbouring lanes of two vectors, one after the other."""
+    lanes = TARGET.lanes
+    if TARGET.has_bf16:
+        return b.bitcast(_convert(b, first, second), ir.VectorType(_INT32, lanes))
+    even, odd = (_shuffle(b, first, second, list(range(start, 2 * lanes, 2))) for start in (0, 1))
+    return _zip(b, even, odd, lanes)
+
+
+def _load(b: ir.IRBuilder, at: ir.Value, kind: ir.Type, offset: int = 0) -> ir.Value:
+    value = b.load(b.bitcast(b.gep(at, [ir.Constant(_INT64, offset)]), kind.as_pointer()))
+    value.align = 4
+    return value
+
+
+def _store(b: ir.IRBuilder, value: ir.Value, at: ir.Value) -> None:
+    b.store(value, b.bitcast(at, value.type.as_pointer())).align = 4
+
+
+@intrinsic
+def holds_pairs(typing_context: Any, array: Any) -> Any:
+    """Whether an array's elements are pairs: known when compiling."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return ir.Constant(_BIT, int(signature.args[0].dtype == numba_types.uint32))
+
+    return numba_types.boolean(array), codegen
+
+
+def _make_zip(lanes: int) -> Any:
+    def zip_lanes(typing_context: Any, target: Any, earlier: Any, later: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            x, y = (_load(builder, at, _vector(ir.FloatType(), lanes)) for at in args[1:])
+            _store(builder, _zip(builder, x, y, lanes), args[0])
+            return context.get_dummy_value()
+
+        return numba_types.void(numba_types.voidptr, numba_types.voidptr, numba_types.voidptr), codegen
+
+    return intrinsic(zip_lanes)
+
+
+# zip(target, earlier, later): pairs of one column's numbers in two rows, a vector or one at a time.
+_zip_vector, _zip_one = _make_zip(TARGET.lanes), _make_zip(1)
+
+
+@intrinsic
+def _pair_vector(typing_context: Any, target: Any, source: Any) -> Any:
+    """Pairs of neighbours in a row, a vector of pairs at a time."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        kind = _vector(ir.FloatType(), TARGET.lanes)
+        x, y = (_load(builder, args[1], kind, 4 * TARGET.lanes * n) for n in (0, 1))
+        _store(builder, _neighbours(builder, x, y), args[0])
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.voidptr, numba_types.voidptr), codegen
+
+
+@intrinsic
+def _pair_last(typing_context: Any, target: Any, source: Any) -> Any:
+    """The last number of an odd row, and zero."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        number = _load(builder, args[1], ir.FloatType())
+        _store(builder, _upper_half(builder, number, 1), args[0])
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.voidptr, numba_types.voidptr), codegen
+
+
+@intrinsic
+def pair_block(typing_context: Any, target: Any, target_stride: Any, source: Any, source_stride: Any) -> Any:
+    """Transpose a block of PAIR_LANES rows and twice as many columns: pairs of neighbours in a row
+    become columns. Strides in elements (pairs, numbers)."""
+    lanes = TARGET.lanes
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        kind, vectors = _vector(ir.FloatType(), lanes), []
+        for row in range(lanes):
+            at = builder.gep(args[2], [builder.mul(args[3], ir.Constant(_INT64, 4 * row))])
+            vectors.append(_neighbours(builder, _load(builder, at, kind), _load(builder, at, kind, 4 * lanes)))
+        distance = lanes // 2
+        while distance:
+            vectors = swap_lanes(builder, vectors, distance)
+            distance //= 2
+        for row, vector in enumerate(vectors):
+            _store(builder, vector, builder.gep(args[0], [builder.mul(args[1], ir.Constant(_INT64, 4 * row))]))
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.voidptr, numba_types.int64, numba_types.voidptr, numba_types.int64), codegen
+
+
+@inner_kernel
+def pair_rows(target, earlier, later, count):  # type: ignore[no-untyped-def]
+    """target[j] = the pair of earlier[j] and later[j], `count` of them; all three are addresses."""
+    whole = count // PAIR_LANES * PAIR_LANES
+    for j in range(0, whole, PAIR_LANES):
+        _zip_vector(advance(target, j * 4), advance(earlier, j * 4), advance(later, j * 4))
+    for j in range(whole, count):
+        _zip_one(advance(target, j * 4), advance(earlier, j * 4), advance(later, j * 4))
+
+
+@inner_kernel
+def pair_columns(target, source, count):  # type: ignore[no-untyped-def]
+    """The pairs of neighbours among `count` numbers; after an odd last one comes a zero."""
+    pairs = count // 2
+    whole = pairs // PAIR_LANES * PAIR_LANES
+    for j in range(0, whole, PAIR_LANES):
+        _pair_vector(advance(target, j * 4), advance(source, j * 8))
+    for j in range(whole, pairs):
+        _zip_one(advance(target, j * 4), advance(source, j * 8), advance(source, j * 8 + 4))
+    if 2 * pairs < count:
+        _pair_last(advance(target, pairs * 4), advance(source, pairs * 8))
+
+
+@inlined
+def pair_words(K):  # type: ignore[no-untyped-def]
+    """Pairs in a row of K numbers as products take it: zeros fill it up to a multiple of what they take at a time."""
+    return (K + 2 * _AT_A_TIME - 1) // (2 * _AT_A_TIME) * _AT_A_TIME
+
+
+def _to_pairs(a, lda, M, K, out):  # type: ignore[no-untyped-def]
+    half, words = (K + 1) // 2, pair_words(K)
+    for m in range(M):
+        row = advance(out, m * words * 4)
+        pair_columns(row, advance(a, m * lda * 4), K)
+        if half < words:
+            rest = array_at(advance(row, half * 4), words - half, np.uint32)
+            for j in range(words - half):
+                rest[j] = 0
+
+
+# to_pairs(a, lda, M, K, out), inside compiled code: M rows of K float32 at address `a` become rows of
+# pair_words(K) pairs at `out`, one after the other.
+to_pairs = external(_to_pairs, (_POINTER, _SIZE, _SIZE, _SIZE, _POINTER))
+
+
+def add_products(b: ir.IRBuilder, sums: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """sums + the later numbers' products + the earlier ones', on vectors of pairs: one instruction."""
+    operand = ir.VectorType(_BFloat(), 2 * TARGET.lanes)
+    kind = ir.FunctionType(sums.type, [sums.type, operand, operand])
+    function = cgutils.get_or_insert_function(b.module, kind, "llvm.x86.avx512bf16.dpbf16ps.512")
+    return b.call(function, [sums, b.bitcast(x, operand), b.bitcast(y, operand)])

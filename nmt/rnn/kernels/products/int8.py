@@ -1,0 +1,234 @@
+"""Products of whole numbers of 8 bits: rows as quads, exact sums of their products, and both scaled back.
+
+A number is q * scale with q from -127 to 127. A weight has one scale for each output channel; a row that is to be
+multiplied gets its own when it comes, from its largest magnitude. So a row's bits do not depend on its batch, nobody
+has to find out ranges beforehand, and one pass over K numbers is little beside K * N multiply-adds. Sums of products
+of q are whole numbers and exact in int32, in any order and on any processor: all targets give the same bits. (Jacob
+et al. 2018, section 2, has the arithmetic; Wu et al. 2016, section 6, what it does to translation.)
+
+A quad is four neighbours along k as bytes of one int32, the first lowest; behind the last number come zeros. Bytes of
+a row hold q + OFFSET, for x86 multiplies unsigned by signed bytes; a product starts at minus OFFSET times the sum of
+its column, which takes that out again. After the quads comes a tail of TAIL words: of a row its scale and one that
+nobody reads, of a panel (see packing.py) a row of those starts and a row of scales.
+
+A row with an infinity or NaN gives NaN everywhere. One whose largest magnitude is below 2**-119 counts as zero.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import cgutils, external, intrinsic, numba_types
+from nmt.rnn.kernels.memory.moves import advance
+
+__all__ = ["OFFSET", "TAIL", "ByteSum", "byte_sums", "holds_quads", "quad_words", "to_quads"]
+
+TAIL = 2
+OFFSET = 0 if TARGET.byte_sums == "sdot" else 128
+
+_INT64, _INT32, _INT16, _INT8, _BIT = (ir.IntType(n) for n in (64, 32, 16, 8, 1))
+_FLOAT = ir.FloatType()
+_POINTER, _SIZE = "voidptr", "int64"
+# Added to a float it leaves the rounded integer in the lowest bits, see activations.py.
+_ROUND = 12582912.0
+_MAGNITUDE, _INFINITY, _LEAST = 0x7FFFFFFF, 0x7F800000, 0x04000000
+
+
+def quad_words(K: int) -> int:
+    """Words of a row of K numbers, and rows of words of a panel: quads and tail."""
+    return (K + 3) // 4 + TAIL
+
+
+@intrinsic
+def holds_quads(typing_context: Any, array: Any) -> Any:
+    """Whether an array's elements are quads: known when compiling."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return ir.Constant(_BIT, int(signature.args[0].dtype == numba_types.int32))
+
+    return numba_types.boolean(array), codegen
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _vector(element: ir.Type, lanes: int) -> ir.Type:
+    return ir.VectorType(element, lanes) if lanes > 1 else element
+
+
+def _whole(kind: ir.Type, value: float) -> ir.Constant:
+    """The same number in every lane."""
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+
+
+def _spread(b: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
+    if lanes == 1:
+        return scalar
+    vector = ir.VectorType(scalar.type, lanes)
+    first = b.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(_INT32, 0))
+    return b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), _whole(ir.VectorType(_INT32, lanes), 0))
+
+
+def _each(b: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value, int], None]) -> None:
+    """Write body(k, lanes) for whole vectors, then for the numbers that remain."""
+    lanes = ir.Constant(_INT64, TARGET.lanes)
+    vectors = b.mul(b.sdiv(count, lanes), lanes)
+    for start, stop, step in ((ir.Constant(_INT64, 0), vectors, TARGET.lanes), (vectors, count, 1)):
+        with cgutils.for_range_slice(b, start, stop, ir.Constant(_INT64, step)) as (k, _):
+            body(k, step)
+
+
+def _at(b: ir.IRBuilder, pointer: ir.Value, offset: ir.Value, kind: ir.Type) -> ir.Value:
+    return b.bitcast(b.gep(pointer, [offset]), kind.as_pointer())
+
+
+def _load(b: ir.IRBuilder, source: ir.Value, k: ir.Value, kind: ir.Type) -> ir.Value:
+    value = b.load(_at(b, source, b.mul(k, ir.Constant(_INT64, 4)), kind))
+    value.align = 4
+    return value
+
+
+def _largest(b: ir.IRBuilder, source: ir.Value, count: ir.Value) -> ir.Value:
+    """The bits of the largest magnitude; bits of floats without their sign are ordered as whole numbers, with
+    infinity and then NaN at the top."""
+    best = {n: cgutils.alloca_once_value(b, _whole(_vector(_INT32, n), 0)) for n in {TARGET.lanes, 1}}
+
+    def larger(x: ir.Value, y: ir.Value) -> ir.Value:
+        return b.select(b.icmp_signed(">", x, y), x, y)
+
+    def body(k: ir.Value, lanes: int) -> None:
+        kind = _vector(_INT32, lanes)
+        bits = b.and_(_load(b, source, k, kind), _whole(kind, _MAGNITUDE))
+        b.store(larger(bits, b.load(best[lanes])), best[lanes])
+
+    _each(b, count, body)
+    vector = b.load(best[TARGET.lanes])
+    name = f"llvm.vector.reduce.smax.v{TARGET.lanes}i32"
+    reduce = cgutils.get_or_insert_function(b.module, ir.FunctionType(_INT32, [vector.type]), name)
+    return larger(b.call(reduce, [vector]), b.load(best[1]))
+
+
+@intrinsic
+def _write_row(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
+    """Round `count` numbers to bytes, and write the row's scale behind the last quad."""
+
+    def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        target, source, count = args
+        bits = _largest(b, source, count)
+        largest = b.bitcast(bits, _FLOAT)
+        is_finite = b.icmp_signed("<", bits, ir.Constant(_INT32, _INFINITY))
+        is_plain = b.and_(is_finite, b.icmp_signed(">=", bits, ir.Constant(_INT32, _LEAST)))
+        steps = ir.Constant(_FLOAT, 127.0)
+        scale = b.select(is_plain, b.fdiv(largest, steps), ir.Constant(_FLOAT, 0.0))
+        scale = b.select(is_finite, scale, ir.Constant(_FLOAT, float("nan")))
+        inverse = b.select(is_plain, b.fdiv(steps, largest), ir.Constant(_FLOAT, 0.0))
+        # All bytes of the last quad first: behind the row's end nothing must be left as it was.
+        quads = b.sdiv(b.add(count, ir.Constant(_INT64, 3)), ir.Constant(_INT64, 4))
+        last = b.mul(b.sub(quads, ir.Constant(_INT64, 1)), ir.Constant(_INT64, 4))
+        zero = ir.Constant(_INT32, OFFSET * 0x01010101)
+        b.store(zero, _at(b, target, last, _INT32)).align = 4
+
+        def body(k: ir.Value, lanes: int) -> None:
+            numbers = _load(b, source, k, _vector(_FLOAT, lanes))
+            # No flags, here and above: a fused multiply-add rounds once where other processors round twice.
+            scaled = b.fmul(numbers, _spread(b, inverse, lanes))
+            rounded = b.fadd(scaled, _whole(scaled.type, _ROUND + OFFSET))
+            whole = b.trunc(b.bitcast(rounded, _vector(_INT32, lanes)), _vector(_INT8, lanes))
+            b.store(whole, _at(b, target, k, whole.type)).align = 1
+
+        _each(b, count, body)
+        tail = b.mul(quads, ir.Constant(_INT64, 4))
+        b.store(scale, _at(b, target, tail, _FLOAT)).align = 4
+        unread = b.add(tail, ir.Constant(_INT64, 4))
+        b.store(ir.Constant(_INT32, 0), _at(b, target, unread, _INT32)).align = 4
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.voidptr, numba_types.voidptr, numba_types.int64), codegen
+
+
+def _to_quads(a, lda, M, K, out):  # type: ignore[no-untyped-def]
+    words = (K + 3) // 4 + TAIL
+    for m in range(M):
+        _write_row(advance(out, m * words * 4), advance(a, m * lda * 4), K)
+
+
+# to_quads(a, lda, M, K, out), inside compiled code: M rows of K float32 at address `a` become rows of
+# quad_words(K) words at `out`, one after the other.
+to_quads = external(_to_quads, (_POINTER, _SIZE, _SIZE, _SIZE, _POINTER))
+
+
+# ---------------------------------------------------------------- sums of products
+
+
+class ByteSum(NamedTuple):
+    """One step towards sums + four products a lane: what of quads of rows and of weights it takes, and how it adds."""
+
+    of_rows: Callable[[ir.IRBuilder, ir.Value], ir.Value]
+    of_weights: Callable[[ir.IRBuilder, ir.Value], ir.Value]
+    add: Callable[[ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
+
+
+_WORDS = ir.VectorType(_INT32, TARGET.lanes)
+_HALVES = ir.VectorType(_INT16, 2 * TARGET.lanes)
+_QUARTERS = ir.VectorType(_INT8, 4 * TARGET.lanes)
+
+
+def _same(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
+    return b.bitcast(words, _QUARTERS)
+
+
+def _instruction(name: str) -> Any:
+    """sums + the products of all four bytes, by a processor that can."""
+
+    def add(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Value) -> ir.Value:
+        kind = ir.FunctionType(_WORDS, [_WORDS, _QUARTERS, _QUARTERS])
+        return b.call(cgutils.get_or_insert_function(b.module, kind, name), [sums, rows, weights])
+
+    return add
+
+
+def _add_pairs(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Value) -> ir.Value:
+    """sums + the products of pairs of 16 bits, which cannot overflow as pairs of bytes in 16 bits would."""
+    name = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[TARGET.lanes]
+    kind = ir.FunctionType(_WORDS, [_HALVES, _HALVES])
+    multiply = cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.{name}")
+    return b.add(sums, b.call(multiply, [rows, weights]))
+
+
+def _add_plain(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Value) -> ir.Value:
+    return b.add(sums, b.mul(rows, weights))
+
+
+def _part_of_rows(kind: ir.Type, shift: int) -> Any:
+    """The unsigned byte at `shift` of every lane."""
+
+    def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
+        lanes = b.bitcast(words, kind)
+        return b.and_(b.lshr(lanes, _whole(kind, shift)), _whole(kind, 0xFF))
+
+    return part
+
+
+def _part_of_weights(kind: ir.Type, shift: int) -> Any:
+    """The signed byte at `shift` of every lane."""
+    top = kind.element.width - 8
+
+    def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
+        lanes = b.bitcast(words, kind)
+        return b.ashr(b.shl(lanes, _whole(kind, top - shift)), _whole(kind, top))
+
+    return part
+
+
+def byte_sums() -> list[ByteSum]:
+    """The steps of this target, to be taken one after another."""
+    if TARGET.byte_sums == "vnni":
+        bits = 32 * TARGET.lanes
+        return [ByteSum(_same, _same, _instruction(f"llvm.x86.avx512.vpdpbusd.{bits}"))]
+    if TARGET.byte_sums == "sdot":
+        return [ByteSum(_same, _same, _instruction("llvm.aarch64.neon.sdot.v4i32.v16i8"))]
+    if TARGET.byte_sums == "pairs":
+        return [ByteSum(_part_of_rows(_HALVES, n), _part_of_weights(_HALVES, n), _add_pairs) for n in (0, 8)]
+    return [ByteSum(_part_of_rows(_WORDS, n), _part_of_weights(_WORDS, n), _add_plain) for n in (0, 8, 16, 24)]

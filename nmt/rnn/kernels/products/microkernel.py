@@ -1,0 +1,347 @@
+"""The inner loop of every product, as vector instructions: a register tile of C += A @ panel.
+
+    C[rows, P] (+)= A[rows, K] @ panel[K, P]        P = TARGET.panel_width(dtype)
+
+Every element of the product is one chain of multiply-adds in the order of k, whatever the height of
+the tile, and is added to C at the end: results do not depend on how rows were grouped. Of bfloat16,
+A and the panel hold pairs along k (see bfloat16.py), and K counts pairs; of int8 they hold quads and
+a tail (see int8.py), K counts both, and the chain is a whole number. The idea of panels and register
+tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (2008).
+"""
+
+from typing import Any
+
+from llvmlite import ir
+
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import cgutils, external, intrinsic, numba_types
+from nmt.rnn.kernels.memory.moves import prefetch
+from nmt.rnn.kernels.products.bfloat16 import add_products
+from nmt.rnn.kernels.products.int8 import TAIL, byte_sums
+
+_INT64, _INT32, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
+_BYTES = ir.IntType(8).as_pointer()
+_POINTER, _SIZE = "voidptr", "int64"
+# C, its row stride; A, its row stride, its stride along k (all strides in elements); panel; K,
+# columns, accumulate.
+_TILE_TYPE = ir.FunctionType(ir.VoidType(), [_BYTES, _INT64, _BYTES, _INT64, _INT64, _BYTES, _INT64, _INT64, _INT64])
+_TILE_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE)
+
+
+class _Tile:
+    """Writes one LLVM function: the tile of a given height for float32 or float64."""
+
+    def __init__(self, function: ir.Function, rows: int, double: bool) -> None:
+        self.rows, self.vectors = rows, TARGET.vectors
+        self.element = ir.DoubleType() if double else ir.FloatType()
+        self.bytes = 8 if double else 4
+        self.lanes = TARGET.lanes // 2 if double else TARGET.lanes
+        self.vector = ir.VectorType(self.element, self.lanes)
+        self.function = function
+        self.c, self.ldc, self.a, self.row_stride, self.k_stride = function.args[:5]
+        self.panel, self.k, self.columns, self.accumulate = function.args[5:]
+        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        # Accumulators start as memory; LLVM turns them into registers, as it does for any local
+        # variable.
+        self.sums = [[self.b.alloca(self.vector) for _ in range(self.vectors)] for _ in range(rows)]
+
+    def number(self, value: int) -> ir.Constant:
+        return ir.Constant(_INT64, value)
+
+    def emit(self) -> None:
+        b = self.b
+        size = self.number(self.bytes)
+        c_bytes = b.mul(self.ldc, size)
+        self.c_rows = [b.gep(self.c, [b.mul(c_bytes, self.number(i))]) for i in range(self.rows)]
+        self.start_sums()
+        full = b.icmp_signed("==", self.columns, self.number(self.lanes * self.vectors))
+        # C is wanted only after the sums: asked for now, it has arrived by then.
+        self.each(lambda slot, at, j: prefetch(b, at))
+        offsets = self.row_offsets()
+        self.loop(offsets)
+        self.finish_sums(offsets)
+        with b.if_then(b.icmp_signed("!=", self.accumulate, self.number(0))):
+            with b.if_else(full) as (then, otherwise):
+                with then:
+                    self.each(lambda slot, at, j: self.add(slot, self.load(at)))
+                with otherwise:
+                    self.each(lambda slot, at, j: self.add(slot, self.masked_load(at, j)))
+        with b.if_else(full) as (then, otherwise):
+            with then:
+                self.each(lambda slot, at, j: self.store(b.load(slot), at))
+            with otherwise:
+                self.each(lambda slot, at, j: self.masked_store(b.load(slot), at, j))
+        b.ret_void()
+
+    def start_sums(self) -> None:
+        for row in self.sums:
+            for slot in row:
+                self.b.store(ir.Constant(self.vector, None), slot)
+
+    def finish_sums(self, row_offsets: list[ir.Value]) -> None:
+        """Make the sums what is added to C: they are."""
+
+    def row_offsets(self) -> list[ir.Value]:
+        """Bytes from the first row of A to each, as an odd multiple of the stride times 1, 2, 4 or
+        8.
+
+        An address can scale by those, so that five registers reach ten rows. An empty assembly
+        statement hides that the multiples are related: LLVM would otherwise walk from row to row by
+        a chain of additions, which takes as long as the multiply-adds.
+        """
+        b = self.b
+        stride = b.mul(self.row_stride, self.number(self.bytes))
+        hide = ir.FunctionType(_INT64, [_INT64])
+        odd: dict[int, ir.Value] = {}
+        offsets = [self.number(0)]
+        for i in range(1, self.rows):
+            power = i & -i
+            if i // power not in odd:
+                multiple = b.mul(stride, self.number(i // power))
+                odd[i // power] = b.asm(hide, "", "=r,0", [multiple], side_effect=False)
+            offsets.append(b.mul(odd[i // power], self.number(power)))
+        return offsets
+
+    def loop(self, row_offsets: list[ir.Value]) -> None:
+        b, function = self.b, self.function
+        head, body, done = (function.append_basic_block(name) for name in ("head", "body", "done"))
+        step = b.mul(self.k_stride, self.number(self.bytes))
+        before = b.block
+        b.branch(head)
+        b.position_at_end(head)
+        k, a, panel = b.phi(_INT64), b.phi(_BYTES), b.phi(_BYTES)
+        for phi, start in ((k, self.number(0)), (a, self.a), (panel, self.panel)):
+            phi.add_incoming(start, before)
+        b.cbranch(b.icmp_signed("<", k, self.k), body, done)
+        b.position_at_end(body)
+        self.multiply_add(a, panel, row_offsets)
+        width = self.number(self.vectors * self.lanes * self.bytes)
+        k.add_incoming(b.add(k, self.number(1)), b.block)
+        a.add_incoming(b.gep(a, [step]), b.block)
+        panel.add_incoming(b.gep(panel, [width]), b.block)
+        b.branch(head)
+        b.position_at_end(done)
+
+    def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
+        b = self.b
+        columns = [self.load(b.gep(panel, [self.number(j * self.lanes * self.bytes)])) for j in range(self.vectors)]
+        for offset, row in zip(row_offsets, self.sums, strict=True):
+            operand = self.broadcast(b.gep(a, [offset]), self.vector)
+            for slot, column in zip(row, columns, strict=True):
+                b.store(self.fma(operand, column, b.load(slot)), slot)
+
+    def broadcast(self, at: ir.Value, vector: ir.Type) -> ir.Value:
+        """One element of A in every lane."""
+        b = self.b
+        scalar = b.load(b.bitcast(at, vector.element.as_pointer()))
+        undefined = ir.Constant(vector, ir.Undefined)
+        first = b.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
+        zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
+        return b.shuffle_vector(first, undefined, zeros)
+
+    def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        b = self.b
+        # Its own flag keeps Numba from adding reassociation, which would free the order of the sum.
+        if not TARGET.has_fma:
+            return b.fadd(z, b.fmul(x, y, flags=("nsz",)), flags=("nsz",))
+        name = f"llvm.fma.v{self.lanes}f{self.bytes * 8}"
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        return b.call(cgutils.get_or_insert_function(b.module, kind, name), [x, y, z])
+
+    def each(self, action: Any) -> None:
+        for row, start in zip(self.sums, self.c_rows, strict=True):
+            for j, slot in enumerate(row):
+                action(slot, self.b.gep(start, [self.number(j * self.lanes * self.bytes)]), j)
+
+    def load(self, at: ir.Value) -> ir.Value:
+        value = self.b.load(self.b.bitcast(at, self.vector.as_pointer()))
+        value.align = self.bytes
+        return value
+
+    def add(self, slot: ir.Value, value: ir.Value) -> None:
+        self.b.store(self.b.fadd(value, self.b.load(slot), flags=("nsz",)), slot)
+
+    def store(self, value: ir.Value, at: ir.Value) -> None:
+        self.b.store(value, self.b.bitcast(at, self.vector.as_pointer())).align = self.bytes
+
+    def mask(self, j: int) -> ir.Value:
+        b = self.b
+        lanes = ir.Constant(ir.VectorType(_INT64, self.lanes), [j * self.lanes + lane for lane in range(self.lanes)])
+        undefined = ir.Constant(lanes.type, ir.Undefined)
+        first = b.insert_element(undefined, self.columns, ir.Constant(_INT32, 0))
+        zeros = ir.Constant(ir.VectorType(_INT32, self.lanes), None)
+        return b.icmp_signed("<", lanes, b.shuffle_vector(first, undefined, zeros))
+
+    def masked_load(self, at: ir.Value, j: int) -> ir.Value:
+        pointer = self.vector.as_pointer()
+        bits = ir.VectorType(_BIT, self.lanes)
+        kind = ir.FunctionType(self.vector, [pointer, _INT32, bits, self.vector])
+        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.load.{self.suffix}")
+        align, nothing = ir.Constant(_INT32, self.bytes), ir.Constant(self.vector, None)
+        return self.b.call(function, [self.b.bitcast(at, pointer), align, self.mask(j), nothing])
+
+    def masked_store(self, value: ir.Value, at: ir.Value, j: int) -> None:
+        pointer = self.vector.as_pointer()
+        bits = ir.VectorType(_BIT, self.lanes)
+        kind = ir.FunctionType(ir.VoidType(), [self.vector, pointer, _INT32, bits])
+        function = cgutils.get_or_insert_function(self.b.module, kind, f"llvm.masked.store.{self.suffix}")
+        align = ir.Constant(_INT32, self.bytes)
+        self.b.call(function, [value, self.b.bitcast(at, pointer), align, self.mask(j)])
+
+    @property
+    def suffix(self) -> str:
+        return f"v{self.lanes}f{self.bytes * 8}.p0"
+
+
+class _PairTile(_Tile):
+    """The tile of bfloat16: A and the panel are pairs, C is float32."""
+
+    def __init__(self, function: ir.Function, rows: int) -> None:
+        super().__init__(function, rows, double=False)
+        self.words = ir.VectorType(_INT32, self.lanes)
+
+    def columns_at(self, panel: ir.Value) -> list[ir.Value]:
+        """One row of the panel."""
+        b, vectors = self.b, range(self.vectors)
+        at = [b.gep(panel, [self.number(j * self.lanes * self.bytes)]) for j in vectors]
+        return [b.bitcast(self.load(place), self.words) for place in at]
+
+    def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
+        b = self.b
+        columns = self.columns_at(panel)
+        if TARGET.has_bf16:
+            self.each_row(a, row_offsets, columns, lambda x, y, z: add_products(b, z, x, y))
+            return
+        # The later numbers' products first, as the instruction does it: one half of the panel at a
+        # time fits the registers.
+        for half in (self.later, self.earlier):
+            halves = [half(column) for column in columns]
+            self.each_row(a, row_offsets, halves, lambda x, y, z, half=half: self.fma(half(x), y, z))
+
+    def each_row(self, a: ir.Value, row_offsets: list[ir.Value], columns: list[ir.Value], add: Any) -> None:
+        b = self.b
+        for offset, row in zip(row_offsets, self.sums, strict=True):
+            operand = self.broadcast(b.gep(a, [offset]), self.words)
+            for slot, column in zip(row, columns, strict=True):
+                b.store(add(operand, column, b.load(slot)), slot)
+
+    def later(self, pairs: ir.Value) -> ir.Value:
+        upper = ir.Constant(self.words, [0xFFFF0000] * self.lanes)
+        return self.b.bitcast(self.b.and_(pairs, upper), self.vector)
+
+    def earlier(self, pairs: ir.Value) -> ir.Value:
+        return self.b.bitcast(self.b.shl(pairs, ir.Constant(self.words, [16] * self.lanes)), self.vector)
+
+
+class _QuadTile(_PairTile):
+    """The tile of int8: A and the panel are quads, sums are whole numbers until they are scaled to C's float32."""
+
+    def __init__(self, function: ir.Function, rows: int) -> None:
+        super().__init__(function, rows)
+        b = self.b
+        self.sums = [[b.alloca(self.words) for _ in range(self.vectors)] for _ in range(rows)]
+        self.k = b.sub(self.k, self.number(TAIL))
+        self.tail = b.mul(self.k, self.number(self.bytes))  # from the begin of a row of A
+        self.starts = b.gep(self.panel, [b.mul(self.tail, self.number(self.lanes * self.vectors))])
+
+    def start_sums(self) -> None:
+        b = self.b
+        for j in range(self.vectors):
+            start = b.bitcast(self.of_columns(j), self.words)
+            for row in self.sums:
+                b.store(start, row[j])
+
+    def of_columns(self, j: int) -> ir.Value:
+        """Vector j behind the quads of the panel: starts, then scales."""
+        return self.load(self.b.gep(self.starts, [self.number(j * self.lanes * self.bytes)]))
+
+    def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
+        b = self.b
+        columns = self.columns_at(panel)
+        for step in byte_sums():
+            weights = [step.of_weights(b, column) for column in columns]
+            self.each_row(a, row_offsets, weights, lambda x, y, z, step=step: step.add(b, z, step.of_rows(b, x), y))
+
+    def finish_sums(self, row_offsets: list[ir.Value]) -> None:
+        b = self.b
+        scales = [self.of_columns(self.vectors + j) for j in range(self.vectors)]
+        tail = b.gep(self.a, [self.tail])
+        numbers = []
+        for offset, row in zip(row_offsets, self.sums, strict=True):
+            of_row = self.broadcast(b.gep(tail, [offset]), self.vector)
+            numbers.append([b.alloca(self.vector) for _ in row])
+            for slot, whole, scale in zip(numbers[-1], row, scales, strict=True):
+                number = b.sitofp(b.load(whole), self.vector)
+                b.store(b.fmul(b.fmul(number, scale, flags=("nsz",)), of_row, flags=("nsz",)), slot)
+        self.sums = numbers
+
+
+_TILES: dict[str, Any] = {
+    "f4": lambda function, rows: _Tile(function, rows, double=False),
+    "f8": lambda function, rows: _Tile(function, rows, double=True),
+    "bf16": _PairTile,
+    "int8": _QuadTile,
+}
+
+
+def _tile_function(module: ir.Module, rows: int, kind: str) -> ir.Function:
+    name = f"nmt_tile_{TARGET.name}_{kind}_{rows}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, _TILE_TYPE, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    _TILES[kind](function, rows).emit()
+    return function
+
+
+def _make_tile(kind: str) -> Any:
+    # The parameters are those of _TILE_ARGUMENTS below; Numba wants them by name.
+    def tile(  # type: ignore[no-untyped-def]
+        typing_context, c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows
+    ):
+        signature = numba_types.void(*(getattr(numba_types, name) for name in _TILE_ARGUMENTS))
+
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            *operands, height = args
+            done = builder.append_basic_block("tile_done")
+            switch = builder.switch(height, done)
+            for rows in TARGET.rows:
+                block = builder.append_basic_block(f"tile_{rows}")
+                switch.add_case(ir.Constant(_INT64, rows), block)
+                builder.position_at_end(block)
+                builder.call(_tile_function(builder.module, rows, kind), operands)
+                builder.branch(done)
+            builder.position_at_end(done)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return intrinsic(tile)
+
+
+_tile_code_f4, _tile_code_f8, _tile_code_bf16, _tile_code_int8 = (_make_tile(kind) for kind in _TILES)
+
+
+def _tile_f4(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    _tile_code_f4(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
+
+
+def _tile_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    _tile_code_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
+
+
+def _tile_bf16(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    _tile_code_bf16(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
+
+
+def _tile_int8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+    _tile_code_int8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
+
+
+# tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to
+# TARGET.max_rows, columns at most the panel's width; more columns than that in C stay untouched.
+tile_f4 = external(_tile_f4, _TILE_ARGUMENTS)
+tile_f8 = external(_tile_f8, _TILE_ARGUMENTS)
+tile_bf16 = external(_tile_bf16, _TILE_ARGUMENTS)
+tile_int8 = external(_tile_int8, _TILE_ARGUMENTS)

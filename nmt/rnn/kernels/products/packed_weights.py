@@ -1,0 +1,73 @@
+"""Parameters as the processor's products read them: packed when first used, and again after a change."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.quantised import quantise
+from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights
+from nmt.rnn.device import OutputLayer
+from nmt.rnn.kernels.machine_code.kernel import Call, Kernel
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.threads.pool import run_parallel
+from nmt.rnn.kernels.threads.team import run_calls
+from nmt.rnn.profile import operation
+
+
+def packed_weight(
+    weights: Weights,
+    name: str,
+    start: int,
+    rows: int,
+    transposed: bool,
+    *,
+    threads: int = 1,
+    dtype: np.dtype | None = None,
+) -> Packed:
+    """Rows [start, start + rows) of a matrix (or the transpose of them) laid out for the products.
+
+    dtype: of the elements, see `weights.packed_dtype`; None for the matrix's own. Kept with the weights.
+    """
+    elements = weights[name].dtype if dtype is None else dtype
+    form = start, rows, transposed, elements
+    ready = weights.ready(name, form)
+    if ready is not None:
+        return ready
+
+    def pack(out: Packed | None) -> Packed:
+        columns = weights.shape(name)[1]
+        K, N = (columns, rows) if transposed else (rows, columns)
+        out = aligned((products.packed_size(K, N, elements),), elements) if out is None else out
+        with operation("packing"):
+            source = _to_pack(weights, name, transposed, elements)
+            run_parallel(products.PACKING[elements, transposed], threads, *source, start, start + rows, out)
+        return out
+
+    def job(out: Packed) -> Call:
+        return kernel.with_arguments((weights[name], start, start + rows, out))
+
+    def run(calls: list[Call]) -> None:
+        with operation("packing"):
+            run_calls(threads, calls)
+
+    kernel: Kernel = products.PACKING[elements, transposed]
+    again = Again(job, run) if elements != QUADS and weights.quantised(name) is None else None
+    return weights.derived(name, form, pack, again)
+
+
+def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+    """The arrays that packing reads: the matrix, or numbers and scales of int8, quantised here unless they are held."""
+    if dtype != QUADS:
+        return (weights[name],)
+    held = weights.quantised(name)
+    if held is None or held.by_rows != transposed:
+        held = quantise(weights[name], by_rows=transposed)
+    return held.numbers, held.scales
+
+
+def packed_output(layer: OutputLayer, threads: int, *, transposed: bool = False) -> Packed:
+    """The matrix [H, V] of an output layer, or its transpose, as the products read it."""
+    rows = layer.weights.shape(layer.matrix)[0]
+    turned = layer.tied != transposed
+    return packed_weight(layer.weights, layer.matrix, 0, rows, turned, threads=threads, dtype=layer.packed)

@@ -1,0 +1,200 @@
+"""Matrix products on packed weights, and the weight gradients they need.
+
+Arrays are C-contiguous; float32 or float64, one kind in a call. A weight packed in pairs of bfloat16
+(uint32, see bfloat16.py) or in quads of int8 (int32, see int8.py) multiplies float32 rows, which are rounded on the
+way in; results are float32.
+`segments` is int64 [n, 2]: start
+row and number of rows of each run of rows that takes part. Functions with (part, parts, ...) do one
+thread's share: see pool.run_parallel. Results are the same bits for any number of parts and any
+division into segments, weight gradients included.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import external_by_elements, kernel, task
+from nmt.rnn.kernels.machine_code.recipes import family
+from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
+from nmt.rnn.kernels.memory.moves import address, advance
+from nmt.rnn.kernels.memory.segments import by_panels, rows_in, share
+from nmt.rnn.kernels.products.bfloat16 import holds_pairs, pair_words, to_pairs
+from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.products.int8 import TAIL, holds_quads, to_quads
+from nmt.rnn.kernels.products.packing import (
+    PANEL_BYTES,
+    pack,
+    pack_bf16,
+    pack_int8,
+    pack_transposed,
+    pack_transposed_bf16,
+    pack_transposed_int8,
+    packed_size,
+    words_of,
+)
+from nmt.rnn.kernels.products.row_products import (
+    ROW_BLOCK,
+    product_rows_bf16,
+    product_rows_f4,
+    product_rows_f8,
+    product_rows_int8,
+)
+from nmt.rnn.kernels.threads.pool import run_team
+from nmt.rnn.kernels.threads.team import address_of, given_array, numbers_of, task_table
+
+__all__ = [
+    "PACKING",
+    "address",
+    "advance",
+    "pack",
+    "pack_bf16",
+    "pack_int8",
+    "pack_transposed",
+    "pack_transposed_bf16",
+    "pack_transposed_int8",
+    "packed_size",
+    "product",
+    "product_table",
+    "product_rows_bf16",
+    "product_rows_f4",
+    "product_rows_f8",
+    "product_rows_int8",
+    "round_rows",
+    "rows_product",
+    "run_product",
+    "sum_rows",
+    "to_pairs",
+    "to_quads",
+    "words_of",
+    "weight_gradient",
+    "weight_gradient_bf16",
+]
+
+
+_MAX_ROWS = TARGET.max_rows
+# By the dtype of packed weights, and whether the transpose is packed.
+PACKING: dict[tuple[np.dtype, bool], Any] = {
+    (np.dtype(np.float32), False): pack,
+    (np.dtype(np.float32), True): pack_transposed,
+    (np.dtype(np.float64), False): pack,
+    (np.dtype(np.float64), True): pack_transposed,
+    (np.dtype(np.uint32), False): pack_bf16,
+    (np.dtype(np.uint32), True): pack_transposed_bf16,
+    (np.dtype(np.int32), False): pack_int8,
+    (np.dtype(np.int32), True): pack_transposed_int8,
+}
+
+
+_OF_ELEMENTS = {
+    "float32": product_rows_f4,
+    "float64": product_rows_f8,
+    "uint32": product_rows_bf16,
+    "int32": product_rows_int8,
+}
+# rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate): the product_rows of what `packed` holds; b is an address
+# in it.
+rows_product = external_by_elements("rows_product", _OF_ELEMENTS)
+# round_rows(packed, a, lda, M, K, out): M rows of K float32 at address `a` as the pairs or quads that multiply what
+# `packed` holds; other elements are multiplied as they are.
+_ROUNDED = {"uint32": to_pairs, "int32": to_quads}
+round_rows = external_by_elements("round_rows", _ROUNDED, optional=True)
+
+
+@kernel
+def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # type: ignore[no-untyped-def]
+    """C[r, c_col:c_col+N] (+)= A[r, a_col:a_col+K] @ B for the rows r in `segments`; B packed,
+    other rows untouched."""
+    width = PANEL_BYTES // A.itemsize
+    panels = (N + width - 1) // width
+    total = rows_in(segments)
+    low, high, first_panel, last_panel = 0, total, 0, panels
+    if by_panels(panels, parts) or total < 8 * _MAX_ROWS * parts:
+        first_panel, last_panel = panels * part // parts, panels * (part + 1) // parts
+    else:
+        low, high = total * part // parts, total * (part + 1) // parts
+    pieces, count = share(segments, low, high, ROW_BLOCK)
+    lda, ldc = A.shape[1], C.shape[1]
+    rounding = holds_pairs(B) or holds_quads(B)
+    steps = pair_words(K) if holds_pairs(B) else (K + 3) // 4 + TAIL if holds_quads(B) else K
+    rounded = scratch(ROW_BLOCK * steps if rounding else 0, np.uint32)
+    begin = 0
+    while begin < count:
+        end, rows = begin, 0
+        while end < count and (end == begin or rows + pieces[end, 1] <= ROW_BLOCK):
+            rows += pieces[end, 1]
+            end += 1
+        if rounding:
+            at = 0
+            for i in range(begin, end):
+                source = address(A, pieces[i, 0] * lda + a_col)
+                round_rows(B, source, lda, pieces[i, 1], K, address(rounded, at * steps))
+                at += pieces[i, 1]
+        for p in range(first_panel, last_panel):
+            panel, columns = address(B, p * steps * width), min(width, N - p * width)
+            at = 0
+            for i in range(begin, end):
+                a, stride = address(A, pieces[i, 0] * lda + a_col), lda
+                if rounding:
+                    a, stride = address(rounded, at * steps), steps
+                    at += pieces[i, 1]
+                c = address(C, pieces[i, 0] * ldc + c_col + p * width)
+                rows_product(B, a, stride, panel, c, ldc, pieces[i, 1], columns, steps, accumulate)
+        begin = end
+    release(rounded)
+    release(pieces)
+
+
+@family
+def _product_task(number: np.dtype, packed: np.dtype) -> Any:
+    """`product` of arrays of `number`s with a weight of these elements, on the table that `product_table` makes."""
+    X, W = number.type, packed.type
+
+    def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]
+        given = array_at(numbers_of(table), 8, np.int64)
+        a_col, lda, c_col, ldc = given[0], given[1], given[2], given[3]
+        K, N, count, accumulate = given[4], given[5], given[6], given[7]
+        A, B = array_at(given_array(table, 8), (1, lda), X), array_at(given_array(table, 9), 1, W)
+        C = array_at(given_array(table, 10), (1, ldc), X)
+        segments = array_at(given_array(table, 11), (count, 2), np.int64)
+        product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate)
+
+    return task(product_of_table)
+
+
+Operands = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, accumulate: int) -> np.ndarray:
+    """The arguments of a `product` of the operands A, B, C and segments, for `run_product`."""
+    A, _, C, segments = operands
+    return task_table((a_col, A.shape[1], c_col, C.shape[1], K, N, len(segments), accumulate), operands)
+
+
+def run_product(parts: int, table: np.ndarray, operands: Operands) -> None:
+    """Do all parts of a product at once: a team takes them sooner than threads that have to be woken."""
+    A, B, _, _ = operands
+    run_team(_product_task(A.dtype, B.dtype).address, parts, address_of(table), (table, operands))
+
+
+@kernel
+def sum_rows(part, parts, G, g_col, N, segments, out, accumulate):  # type: ignore[no-untyped-def]
+    """out[N] (+)= the sum of G[r, g_col:g_col+N] over the rows r in `segments`."""
+    low, high = N * part // parts, N * (part + 1) // parts
+    target = out[low:high]
+    if not accumulate:
+        target[:] = 0
+    pieces, count = share(segments, 0, rows_in(segments), 64)
+    block = scratch(high - low, out.dtype)
+    # Blocks of rows first: the rounding error of the sum then grows with the blocks, not with the
+    # rows.
+    for p in range(count):
+        block[:] = 0
+        for r in range(pieces[p, 0], pieces[p, 0] + pieces[p, 1]):
+            row = G[r, g_col + low : g_col + high]
+            for j in range(high - low):
+                block[j] += row[j]
+        for j in range(high - low):
+            target[j] += block[j]
+    release(block)
+    release(pieces)

@@ -1,0 +1,52 @@
+"""Products of rows with a packed matrix on one thread, inside compiled code: by register tiles, or by tiles of AMX.
+
+    product_rows(a, lda, b, c, ldc, M, N, K, accumulate)
+
+is C[M, N] (+)= A[M, K] @ B; a and c are addresses with row strides in elements, b that of the packed matrix (see
+packing.py), accumulate 0 or 1.
+"""
+
+import numpy as np
+
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import external
+from nmt.rnn.kernels.memory.moves import advance
+from nmt.rnn.kernels.products import amx
+from nmt.rnn.kernels.products.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
+
+_MAX_ROWS = TARGET.max_rows
+_PANEL_F4, _PANEL_F8 = TARGET.panel_width(np.float32), TARGET.panel_width(np.float64)
+ROW_BLOCK = amx.ROW_BLOCK if TARGET.has_amx else 24 * _MAX_ROWS
+"""Rows of A that go through all panels before the next rows: they stay in the second cache meanwhile."""
+
+_POINTER, _SIZE = "voidptr", "int64"
+
+
+def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
+    """A product of rows by tiles; panels are `width` columns of elements of `size` bytes."""
+
+    def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+        for m0 in range(0, M, ROW_BLOCK):
+            block = min(ROW_BLOCK, M - m0)
+            # Tiles of nearly equal height: a lone last row would cost as much time as five.
+            tiles = (block + _MAX_ROWS - 1) // _MAX_ROWS
+            height, taller = block // tiles, block % tiles
+            for n0 in range(0, N, width):
+                columns, panel, m = min(width, N - n0), advance(b, n0 * K * size), m0
+                for n in range(tiles):
+                    rows = height + (1 if n < taller else 0)
+                    target = advance(c, (m * ldc + n0) * size)
+                    tile(target, ldc, advance(a, m * lda * size), lda, 1, panel, K, columns, accumulate, rows)
+                    m += rows
+
+    return product_rows
+
+
+_ROWS_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
+product_rows_f4 = external(_product_rows(tile_f4, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_f4")
+product_rows_f8 = external(_product_rows(tile_f8, _PANEL_F8, 8), _ROWS_ARGUMENTS, name="product_rows_f8")
+# Of pairs: lda and K count pairs.
+_of_pairs = amx.product_rows if TARGET.has_amx else _product_rows(tile_bf16, _PANEL_F4, 4)
+product_rows_bf16 = external(_of_pairs, _ROWS_ARGUMENTS, name="product_rows_bf16")
+# Of quads: lda and K count words, tails included.
+product_rows_int8 = external(_product_rows(tile_int8, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_int8")

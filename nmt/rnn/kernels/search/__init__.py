@@ -1,0 +1,1 @@
+"""Kernels of beam search: the loop, its rules, the choice of candidates."""

@@ -1,0 +1,129 @@
+"""Beam search as one compiled loop: the decoder's step, the output layer, the choice, all without the interpreter.
+
+What is divided among threads are the step and the output layer; the last thread alone does the rest (see
+beam_steps.py).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from nmt.rnn.kernels.loops.loop_tables import resize_table
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
+from nmt.rnn.kernels.machine_code.recipes import family
+from nmt.rnn.kernels.memory.moves import address
+from nmt.rnn.kernels.model.embedding import EMBEDDING
+from nmt.rnn.kernels.search.beam_steps import (
+    choose,
+    extend,
+    gather,
+    keep,
+    next_status,
+    number_words,
+    prune_beam,
+    step_part_at,
+)
+from nmt.rnn.kernels.search.beam_table import GO, SEARCH
+from nmt.rnn.kernels.search.output_task import OUTPUT
+from nmt.rnn.kernels.threads.barrier import barrier_reset, barrier_wait
+from nmt.rnn.kernels.threads.clock import read_clock
+from nmt.rnn.kernels.threads.team import run_share
+from nmt.rnn.kernels.threads.workers import call_task
+
+_embedding_at, _output_at = EMBEDDING.reader(), OUTPUT.reader()
+
+
+@inner_kernel
+def _lap(search):  # type: ignore[no-untyped-def]
+    """Nanoseconds since the last lap; 0 where no profile is wanted."""
+    if search.timed == 0:
+        return 0
+    moments = search.moments
+    read_clock(address(moments, 0))
+    now = moments[0] * 1_000_000_000 + moments[1]
+    lap = now - moments[2]
+    moments[2] = now
+    return lap
+
+
+@inner_kernel
+def _step_parts(search):  # type: ignore[no-untyped-def]
+    """The parts of a step, and the rows of each."""
+    inputs, states, step = step_part_at(search.inputs), step_part_at(search.states), step_part_at(search.step)
+    return (inputs, search.num_words), (states, search.num_parents), (step, search.num_rows)
+
+
+@inner_kernel
+def _prepare_step(search):  # type: ignore[no-untyped-def]
+    """The next step's inputs, and the sizes of all that is computed."""
+    number_words(search)
+    _embedding_at(search.embedding_table).rows = search.num_words
+    call_task(search.embedding_code, 0, 1, search.embedding_table)
+    gather(search)
+    for one, rows in _step_parts(search):
+        if one.code != 0:
+            resize_table(one.table, one.divisions, rows)
+    output = _output_at(search.output_table)
+    output.rows, output.places = search.num_rows, search.tokens_wanted
+    output.first_token = search.first_token
+    output.y_address = search.outputs + search.num_rows * search.output_step
+
+
+@inner_kernel
+def _run_part(one, rows, part, parts):  # type: ignore[no-untyped-def]
+    """This thread's part of a part of the step."""
+    run_share(one.code, part, parts, one.divisions[rows, 1], one.table)
+
+
+@inner_kernel
+def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
+    """Wait for all threads; the goal of the next meeting."""
+    if parts > 1:
+        barrier_wait(table, part, parts, goal)
+    return goal + parts
+
+
+@family
+def search_task(number: np.dtype) -> Any:
+    """The task of a whole search whose scores are these numbers."""
+    search_at = SEARCH.reader(F=number)
+
+    def beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
+        """Search until a status says why not on. Every thread runs it with its part."""
+        search, last, goal, stepped = search_at(table), part == parts - 1, parts, False
+        if last:
+            _lap(search)
+        while True:
+            if last:
+                if stepped:
+                    choose(search)
+                    keep(search, prune_beam(search))
+                extend(search)
+                search.status = next_status(search)
+                if search.status == GO:
+                    search.budget -= 1
+                    _prepare_step(search)
+                search.search_time += _lap(search)
+            stepped = True
+            goal = _meet(table, part, parts, goal)
+            if search.status != GO:
+                break
+            inputs, states, step = _step_parts(search)
+            _run_part(inputs[0], inputs[1], part, parts)
+            _run_part(states[0], states[1], part, parts)
+            goal = _meet(table, part, parts, goal)
+            _run_part(step[0], step[1], part, parts)
+            goal = _meet(table, part, parts, goal)
+            if last:
+                # Whoever runs a task leaves its table as if nobody had met: others may run it next.
+                for one, rows in (inputs, states, step):
+                    if one.code != 0:
+                        barrier_reset(one.table, one.divisions[rows, 1])
+                search.step_time += _lap(search)
+            run_share(search.output_code, part, parts, search.output_parts, search.output_table)
+            goal = _meet(table, part, parts, goal)
+            if last:
+                barrier_reset(search.output_table, search.output_parts)
+                search.output_time += _lap(search)
+
+    return task(beam_loop)

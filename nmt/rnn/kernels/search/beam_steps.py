@@ -1,0 +1,202 @@
+"""The steps of the compiled beam search, as those of `decode.beam.BeamCell` with its plain selector and by the same
+rules (see search_rules.py). Each works on the memory of a search (see beam_table.py); one thread calls it."""
+
+import numpy as np
+
+from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, inner_kernel
+from nmt.rnn.kernels.memory.moves import copy_bytes
+from nmt.rnn.kernels.search import search_rules
+from nmt.rnn.kernels.search.beam_table import DONE, GO, PAUSED, STEP_PART, WANTS_MORE, WANTS_READING, WANTS_WIDTH
+from nmt.rnn.kernels.search.best_tokens import best_continuations
+
+_best_length = inlined(search_rules.best_length)
+_best_score = inlined(search_rules.best_score)
+_can_improve = inlined(search_rules.can_improve)
+_ends = inlined(search_rules.ends)
+_rewarded_tokens = inlined(search_rules.rewarded_tokens)
+_room_left = inlined(search_rules.room_left)
+_score = inlined(search_rules.score)
+_score_to_beat = inlined(search_rules.score_to_beat)
+_tokens_wanted = inlined(search_rules.tokens_wanted)
+
+step_part_at = STEP_PART.reader()
+
+
+@inner_kernel
+def extend(search):  # type: ignore[no-untyped-def]
+    """Let waiting sentences take part, as many as there is room for, with one empty hypothesis each."""
+    waiting, slots, rows, continued = search.waiting, search.slots, search.rows, search.continued
+    while search.taken < search.num_waiting and search.working < search.size and search.num_free > 0:
+        n, r, parent = search.taken, search.num_rows, search.num_parents
+        search.num_free -= 1
+        s = search.free[search.num_free]
+        slots.sentence[s], slots.list[s] = waiting.sentence[n], waiting.list[n]
+        slots.sentence_id[s] = waiting.sentence_id[n]
+        slots.steps[s], slots.limit[s], slots.expected[s] = 0, waiting.limit[n], waiting.expected[n]
+        slots.room[s], slots.num_ended[s], slots.to_beat[s] = search.beam_size, 0, -np.inf
+        rows.token[r], rows.sum[r], rows.slot[r], rows.parent[r] = waiting.token[n], 0.0, s, parent
+        for m in range(search.num_states):
+            size = continued.num_bytes[m]
+            copy_bytes(continued.target[m] + parent * size, continued.waiting[m] + n * size, size)
+        search.taken, search.num_rows, search.num_parents, search.working = n + 1, r + 1, parent + 1, search.working + 1
+
+
+@inner_kernel
+def choose(search):  # type: ignore[no-untyped-def]
+    """The best continuations of each sentence, from the best tokens of each row."""
+    rows, live, chosen = search.rows, search.live, search.chosen
+    count = 0
+    for r in range(search.num_rows):
+        s = rows.slot[r]
+        if r == 0 or s != rows.slot[r - 1]:
+            live.first_row[count], live.slot[count], live.room[count] = r, s, search.slots.room[s]
+            count += 1
+    live.first_row[count] = search.num_rows
+    search.num_live = count
+    tokens, scores, sums, places = search.tokens, search.scores, rows.sum, search.tokens_wanted
+    bounds, room, never, width = live.first_row, live.room, search.never, search.beam_size
+    best_continuations(
+        tokens, scores, places, sums, bounds, count, room, never, chosen.row, chosen.token, chosen.sum, width
+    )
+
+
+@exact_kernel
+def prune_beam(search):  # type: ignore[no-untyped-def]
+    """Rows become the continuations chosen. Those that have ended leave; sentences that can no longer improve leave
+    altogether. Returns how many rows there are then."""
+    rows, slots, chosen, words = search.rows, search.slots, search.chosen, search.words
+    before, after, going = search.parity, 1 - search.parity, 0
+    for n in range(search.num_live):
+        s, begin, first = search.live.slot[n], going, n * search.beam_size
+        slots.steps[s] += 1
+        steps = slots.steps[s]
+        for c in range(first, first + search.live.room[n]):
+            row, token, total = chosen.row[c], chosen.token[c], chosen.sum[c]
+            if row < 0:
+                break
+            if _ends(token, search.eos_id, steps, slots.limit[s]):
+                _finish_hypothesis(search, s, words[before, row], token, total)
+            else:
+                rows.token[going], rows.sum[going], rows.slot[going], rows.origin[going] = token, total, s, row
+                _append(words[before, row], steps, token, words[after, going])
+                going += 1
+        if going == begin or not _hopeful(search, s, rows.sum[begin]):  # the first continuation is the best
+            going = begin
+            _leave(search, s)
+    search.parity = after
+    return going
+
+
+@exact_kernel
+def _hopeful(search, s, best):  # type: ignore[no-untyped-def]
+    """Whether the sentence in slot s may still find a translation that counts; `best` is the best sum of a live
+    hypothesis."""
+    slots, divisors, word_reward = search.slots, search.divisors, search.word_reward
+    steps, limit = slots.steps[s], slots.limit[s]
+    rewarded = _rewarded_tokens(_best_length(word_reward, steps, limit), slots.expected[s])
+    bound = _best_score(best, divisors[steps + 1], divisors[limit], word_reward, rewarded)
+    return _can_improve(bound, slots.to_beat[s])
+
+
+@exact_kernel
+def _finish_hypothesis(search, s, words, token, total):  # type: ignore[no-untyped-def]
+    """The continuation by a token of a row that has these words, ended or cut off, becomes a translation of the
+    sentence in slot s."""
+    slots, hypotheses = search.slots, search.hypotheses
+    k, steps = slots.num_ended[s], slots.steps[s]
+    finished = token == search.eos_id
+    rewarded = _rewarded_tokens(steps, slots.expected[s])
+    hypotheses.sum[s, k] = total
+    hypotheses.score[s, k] = _score(total, search.divisors[steps], search.word_reward, rewarded)
+    hypotheses.steps[s, k], hypotheses.finished[s, k] = steps, int(finished)
+    _append(words, steps, token, hypotheses.words[s, k])
+    slots.num_ended[s], slots.room[s] = k + 1, _room_left(slots.room[s], 1)
+    if finished:
+        scores, ended = hypotheses.score[s], hypotheses.finished[s]
+        slots.to_beat[s] = _score_to_beat(scores, ended, 0, k + 1, search.n_best, slots.to_beat[s])
+
+
+@inner_kernel
+def _append(words, steps, token, out):  # type: ignore[no-untyped-def]
+    """The words before, and the token as number `steps`, into `out`."""
+    for i in range(steps - 1):
+        out[i] = words[i]
+    out[steps - 1] = token
+
+
+@inner_kernel
+def _leave(search, s):  # type: ignore[no-untyped-def]
+    """The sentence in slot s has ended."""
+    search.ended[search.num_ended] = s
+    search.num_ended += 1
+    search.working -= 1
+
+
+@inner_kernel
+def keep(search, going):  # type: ignore[no-untyped-def]
+    """The beam has so many rows now; the states that they continue, each once, come from behind the rows before."""
+    rows, continued, count = search.rows, search.continued, 0
+    for r in range(search.num_rows):
+        rows.place[r] = -1
+    for r in range(going):
+        rows.place[rows.origin[r]] = 0
+    for r in range(search.num_rows):
+        if rows.place[r] == 0:
+            for m in range(search.num_states):
+                size = continued.num_bytes[m]
+                source = continued.stepped[m] + (search.num_rows + r) * size
+                copy_bytes(continued.target[m] + count * size, source, size)
+            rows.place[r] = count
+            count += 1
+    for r in range(going):
+        rows.parent[r] = rows.place[rows.origin[r]]
+    search.num_rows, search.num_parents = going, count
+
+
+@inner_kernel
+def next_status(search):  # type: ignore[no-untyped-def]
+    """Whether another step can be taken."""
+    if search.working < search.size and search.taken < search.num_waiting:
+        return WANTS_READING
+    if search.num_rows == 0:
+        return DONE
+    if search.working < search.size and search.more != 0:
+        return WANTS_MORE
+    for r in range(search.num_rows):
+        if search.slots.steps[search.rows.slot[r]] >= search.width:
+            return WANTS_WIDTH
+    return GO if search.budget > 0 else PAUSED
+
+
+@inner_kernel
+def number_words(search):  # type: ignore[no-untyped-def]
+    """What the rows of the next step read: tokens that are the same are one word."""
+    rows, slots, numbering, count, most = search.rows, search.slots, search.numbering, 0, 0
+    for r in range(search.num_rows):
+        s, token = rows.slot[r], rows.token[r]
+        if numbering[token] < 0:
+            numbering[token] = count
+            search.distinct[count] = token
+            count += 1
+        rows.word[r] = numbering[token]
+        if search.num_ids > 0:
+            rows.source[r] = search.starts[slots.sentence_id[s] - search.first_id]
+        rows.list[r] = slots.list[s]
+        most = max(most, slots.room[s])
+    for u in range(count):
+        numbering[search.distinct[u]] = -1
+    search.num_words, search.tokens_wanted = count, min(_tokens_wanted(most), search.vocab_size)
+    search.inputs_run += count
+    search.states_run += search.num_parents
+    search.steps_run += search.num_rows
+
+
+@inner_kernel
+def gather(search):  # type: ignore[no-untyped-def]
+    """What the step reads itself of inputs and states."""
+    gathered, rows = search.gathered, search.rows
+    for m in range(search.num_gathered):
+        size = gathered.num_bytes[m]
+        for r in range(search.num_rows):
+            place = rows.word[r] if gathered.by_word[m] != 0 else rows.parent[r]
+            copy_bytes(gathered.target[m] + r * size, gathered.source[m] + place * size, size)

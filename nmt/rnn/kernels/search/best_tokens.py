@@ -1,0 +1,357 @@
+"""What beam search does with the decoder's outputs: the best tokens of each row, and the best continuations of each
+sentence."""
+
+from threading import local
+from typing import Any
+
+import numpy as np
+
+from nmt.rnn.kernels.loops.activations import exp, log
+from nmt.rnn.kernels.machine_code.jit import external, external_by_elements, inlined, inner_kernel, kernel, task
+from nmt.rnn.kernels.machine_code.recipes import family
+from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
+from nmt.rnn.kernels.memory.table_layout import arrays, constants
+from nmt.rnn.kernels.model.softmax import row_max
+from nmt.rnn.kernels.products.packing import PANEL_BYTES
+from nmt.rnn.kernels.products.product import address, round_rows, rows_product, words_of
+from nmt.rnn.kernels.search import search_rules
+from nmt.rnn.kernels.search.output_task import OUTPUT, OutputTask, output_sizes
+from nmt.rnn.kernels.threads.barrier import barrier_wait
+from nmt.rnn.kernels.threads.pool import run_parallel
+
+# Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
+_ROWS = 240
+_COLUMNS = 128
+
+
+def _chunk_columns(itemsize):  # type: ignore[no-untyped-def]
+    """Whole panels of the packed weights, about _COLUMNS wide."""
+    width = PANEL_BYTES // itemsize
+    return max(1, _COLUMNS // width) * width
+
+
+_columns_in_chunk = inner_kernel(_chunk_columns)
+
+
+@inner_kernel
+def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
+    """Put token v with score x among the best so far, behind equal ones; returns how many there are."""
+    room = tokens.shape[0]
+    if count == room and not x > scores[room - 1]:
+        return count
+    place = min(count, room - 1)
+    while place > 0 and x > scores[place - 1]:
+        scores[place], tokens[place] = scores[place - 1], tokens[place - 1]
+        place -= 1
+    scores[place], tokens[place] = x, v
+    return min(count + 1, room)
+
+
+@kernel
+def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
+    """This part's rows of y as what multiplies `weights`."""
+    low, high = y.shape[0] * part // parts, y.shape[0] * (part + 1) // parts
+    if high > low:
+        source, target = address(y, low * y.shape[1]), address(out, low * out.shape[1])
+        round_rows(weights, source, y.shape[1], high - low, y.shape[1], target)
+
+
+@inner_kernel
+def _round_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
+    _round_share(part, parts, y, weights, rounded)
+    barrier_wait(table, part, parts, parts)
+    return rounded, 2 * parts
+
+
+@inner_kernel
+def _keep_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
+    return y, parts
+
+
+def rows_to_multiply(number: np.dtype, packed: np.dtype) -> Any:
+    """What a task calls at its begin, with its table, y and weights of these elements and memory for what is rounded:
+    it returns what multiplies the weights, which is y, or that memory, filled by all threads; and the goal of their
+    next meeting."""
+    return _keep_all if number == packed else _round_all
+
+
+def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
+    """y as what multiplies `weights`: itself, or rows of pairs or quads."""
+    if weights.dtype == y.dtype:
+        return y
+    out = np.empty((len(y), words_of(y.shape[1], weights.dtype)), weights.dtype)
+    run_parallel(_round_share, parts, y, weights, out)
+    return out
+
+
+@inner_kernel
+def _logits(y, first, rows, weights, column, columns, out):  # type: ignore[no-untyped-def]
+    """out[rows, :columns] = y[first : first + rows] @ weights[:, column : column + columns], packed like y."""
+    K, source, target = y.shape[1], address(y, first * y.shape[1]), address(out, 0)
+    rows_product(weights, source, K, address(weights, column * K), target, out.shape[1], rows, columns, K, 0)
+
+
+@inner_kernel
+def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
+    """row += bias; its largest entry and the sum of exp(row - largest) into the first places of two arrays."""
+    for j in range(row.shape[0]):
+        row[j] += bias[j]
+    top[0] = row_max(row)
+    sum_of_powers = row.dtype.type(0)
+    for j in range(row.shape[0]):
+        sum_of_powers += exp(row[j] - top[0])
+    total[0] = sum_of_powers
+
+
+@inner_kernel
+def _join(tops, totals, norm):  # type: ignore[no-untyped-def]
+    """The logarithm of the sum over a row's chunks in their order, from what `_reduce` found, into norm[0]."""
+    top, total = tops[0], totals.dtype.type(0)
+    for chunk in range(tops.shape[0]):
+        top = max(top, tops[chunk])
+    for chunk in range(tops.shape[0]):
+        total += totals[chunk] * exp(tops[chunk] - top)
+    norm[0] = top + log(total)
+
+
+def _reduce_f4(row, bias, count, top, total):  # type: ignore[no-untyped-def]
+    _reduce(
+        array_at(row, count, np.float32),
+        array_at(bias, count, np.float32),
+        array_at(top, 1, np.float32),
+        array_at(total, 1, np.float32),
+    )
+
+
+def _reduce_f8(row, bias, count, top, total):  # type: ignore[no-untyped-def]
+    _reduce(
+        array_at(row, count, np.float64),
+        array_at(bias, count, np.float64),
+        array_at(top, 1, np.float64),
+        array_at(total, 1, np.float64),
+    )
+
+
+def _join_f4(tops, totals, count, norm):  # type: ignore[no-untyped-def]
+    _join(array_at(tops, count, np.float32), array_at(totals, count, np.float32), array_at(norm, 1, np.float32))
+
+
+def _join_f8(tops, totals, count, norm):  # type: ignore[no-untyped-def]
+    _join(array_at(tops, count, np.float64), array_at(totals, count, np.float64), array_at(norm, 1, np.float64))
+
+
+# Machine code that `best_tokens` and `log_probs` share, so that their bits are the same.
+_POINTER, _SIZE = "voidptr", "int64"
+_reduce_row_f4 = external(_reduce_f4, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
+_reduce_row_f8 = external(_reduce_f8, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
+_join_chunks_f4 = external(_join_f4, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
+_join_chunks_f8 = external(_join_f8, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
+_reduce_in = external_by_elements("reduce_in", {"float32": _reduce_row_f4, "float64": _reduce_row_f8})
+_join_in = external_by_elements("join_in", {"float32": _join_chunks_f4, "float64": _join_chunks_f8})
+
+
+@inner_kernel
+def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ignore[no-untyped-def]
+    """`_reduce` of a row of logits [rows, columns] into place [r, chunk]."""
+    row, share = address(block, i * block.shape[1]), address(bias, low)
+    top, total = address(tops, r * tops.shape[1] + chunk), address(totals, r * tops.shape[1] + chunk)
+    _reduce_in(block, row, share, count, top, total)
+
+
+@inner_kernel
+def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
+    """`_join` of row r; `norm` has one place."""
+    count = tops.shape[1]
+    _join_in(tops, address(tops, r * count), address(totals, r * count), count, address(norm, 0))
+    return norm[0]
+
+
+@inner_kernel
+def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals):  # type: ignore[no-untyped-def]
+    """This part's columns, a chunk after another: best tokens so far, largest entry and sum of every chunk."""
+    columns = _columns_in_chunk(y.itemsize)
+    block = scratch((min(_ROWS, y.shape[0]), columns), bias.dtype)
+    counts[part, :] = 0
+    for chunk in range(tops.shape[1] * part // parts, tops.shape[1] * (part + 1) // parts):
+        low, high = chunk * columns, min(bias.shape[0], (chunk + 1) * columns)
+        for row0 in range(0, y.shape[0], _ROWS):
+            rows = min(_ROWS, y.shape[0] - row0)
+            _logits(y, row0, rows, weights, low, high - low, block)
+            for i in range(rows):
+                r, row = row0 + i, block[i, : high - low]
+                _reduce_row(block, i, high - low, bias, low, tops, totals, r, chunk)
+                count, best, scores = counts[part, r], tokens[part, r], logits[part, r]
+                if count < best.shape[0] or tops[r, chunk] > scores[count - 1]:
+                    for v in range(max(first, low), high):
+                        count = _insert(row[v - low], v, count, best, scores)
+                    counts[part, r] = count
+    release(block)
+
+
+@inner_kernel
+def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[no-untyped-def]
+    """The best of all parts, normalised by the sum over all chunks in their order."""
+    place = scratch(1, tops.dtype)
+    for r in range(best.shape[0]):
+        norm, count = _norm_of(tops, totals, r, place), np.int64(0)
+        for part in range(counts.shape[0]):
+            for k in range(counts[part, r]):
+                count = _insert(logits[part, r, k], np.int64(tokens[part, r, k]), count, best[r], scores[r])
+        for k in range(count):
+            scores[r, k] -= norm
+        for k in range(count, best.shape[1]):
+            best[r, k] = -1
+    release(place)
+
+
+def best_tokens(
+    y: np.ndarray, weights: np.ndarray, bias: np.ndarray, first: int, places: int, threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The K = `places` most probable tokens of each row and their log-probabilities, without logits in memory.
+
+    y [R, H] outputs of the decoder, weights the packed [H, V] matrix of the output layer (in pairs of
+    bfloat16 or quads of int8 y is rounded as well), bias [V]. Returns tokens
+    [R, K] int32 and log-probabilities [R, K], best first; of equal ones the lower token. Tokens below `first`
+    (padding and the like) count for the normalisation but are never chosen; unused places have token -1. A chunk of
+    columns has its own sum, so that the bits are the same for any number of threads.
+    """
+    (R, H), V = y.shape, len(bias)
+    best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
+    task_of_rows = _ready(R, H, V, places, threads, y.dtype, weights.dtype)
+    task_of_rows.give(first, y, weights, bias, best, scores)
+    task_of_rows.run()
+    return best, scores
+
+
+_BEST = OUTPUT.extended(
+    "best_tokens",
+    constants("chunks"),
+    # By part: its best tokens so far, and how many there are.
+    arrays(np.int32, ("parts", "rows", "places"), "part_tokens"),
+    arrays("Y", ("parts", "rows", "places"), "part_logits"),
+    arrays(np.int64, ("parts", "rows"), "counts"),
+    # Largest entry and sum of every chunk. A row's are neighbours: the order of their sum must not depend on how many
+    # rows there are.
+    arrays("Y", ("rows", "chunks"), "tops", "totals"),
+)
+
+
+class BestTokens(OutputTask):
+    """`best_tokens` as an `OutputTask` of V columns."""
+
+    def __init__(self, R: int, H: int, V: int, places: int, threads: int, number: np.dtype, packed: np.dtype) -> None:
+        chunks = -(-V // _chunk_columns(number.itemsize))
+        sizes = output_sizes(R, H, V, places, min(threads, chunks), number, packed) | {"chunks": chunks}
+        super().__init__(_BEST, best_task(number, packed), sizes, Y=number, W=packed)
+        self.table.allocate("rounded", "part_tokens", "part_logits", "counts", "tops", "totals")
+
+
+_FEW, _MOST_KEPT = 16, 64
+_here = local()
+
+
+def _ready(rows: int, *sizes: Any) -> BestTokens:
+    """One that this thread has used before; finding its memory would take as long as little work does."""
+    if rows > _FEW:
+        return BestTokens(rows, *sizes)
+    kept: dict[Any, BestTokens] = _here.__dict__.setdefault("kept", {})
+    found = kept.get((rows, *sizes))
+    if found is None:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        found = kept[(rows, *sizes)] = BestTokens(rows, *sizes)
+    return found
+
+
+@family
+def best_task(number: np.dtype, packed: np.dtype) -> Any:
+    """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
+    best_at, multiplied = _BEST.reader(Y=number, W=packed), rows_to_multiply(number, packed)
+
+    def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
+        given = best_at(table)
+        tokens, logits, counts = given.part_tokens, given.part_logits, given.counts
+        weights, bias, first, tops, totals = given.weights, given.bias, given.first_token, given.tops, given.totals
+        left, goal = multiplied(table, part, parts, given.y, weights, given.rounded)
+        _chunks(part, parts, left, weights, bias, first, tokens, logits, counts, tops, totals)
+        barrier_wait(table, part, parts, goal)
+        if part == parts - 1:
+            _merge(tokens, logits, counts, tops, totals, given.tokens, given.scores)
+
+    return task(best_of_columns)
+
+
+_may_come = inlined(search_rules.may_come)
+_wins = inlined(search_rules.wins)
+
+
+@kernel
+def best_continuations(tokens, scores, places, sums, bounds, count, room, never, parents, chosen, totals, width):  # type: ignore[no-untyped-def]
+    """For each of `count` sentences the best continuations of all its rows together.
+
+    tokens, scores [R * places] from `best_tokens`; sums [R] float64 log-probability so far; bounds [count + 1]: rows
+    [bounds[n], bounds[n + 1]) belong to sentence n, which may take room[n] continuations, at most `width`; `never` is a
+    token to pass over. Writes parents, chosen and totals [count * width]; parent -1 where there are no more. Which of
+    two wins: see search_rules.py.
+    """
+    for n in range(count):
+        start, found = n * width, 0
+        for r in range(bounds[n], bounds[n + 1]):
+            for k in range(places):
+                token = tokens[r * places + k]
+                if not _may_come(token, 0, never):
+                    continue
+                total = sums[r] + scores[r * places + k]
+                if found < room[n]:
+                    at = start + found
+                    found += 1
+                elif _wins(total, totals[start + room[n] - 1]):
+                    at = start + room[n] - 1
+                else:
+                    break  # the rest of this row is no better
+                while at > start and _wins(total, totals[at - 1]):
+                    totals[at], parents[at], chosen[at] = totals[at - 1], parents[at - 1], chosen[at - 1]
+                    at -= 1
+                totals[at], parents[at], chosen[at] = total, r, token
+        for k in range(found, width):
+            parents[start + k] = -1
+
+
+@kernel
+def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ignore[no-untyped-def]
+    """This part's columns of the logits, and what `_chunks` keeps for their sum."""
+    columns = _columns_in_chunk(y.itemsize)
+    block = scratch((min(_ROWS, y.shape[0]), columns), bias.dtype)
+    for chunk in range(tops.shape[1] * part // parts, tops.shape[1] * (part + 1) // parts):
+        low, high = chunk * columns, min(bias.shape[0], (chunk + 1) * columns)
+        for row0 in range(0, y.shape[0], _ROWS):
+            rows = min(_ROWS, y.shape[0] - row0)
+            _logits(y, row0, rows, weights, low, high - low, block)
+            for i in range(rows):
+                _reduce_row(block, i, high - low, bias, low, tops, totals, row0 + i, chunk)
+                source, target = block[i], out[row0 + i, low:high]
+                for j in range(high - low):  # see packing.pack
+                    target[j] = source[j]
+    release(block)
+
+
+@kernel
+def _normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
+    """This part's rows of logits to log-probabilities, summed as `_merge` does."""
+    place = scratch(1, tops.dtype)
+    for r in range(out.shape[0] * part // parts, out.shape[0] * (part + 1) // parts):
+        norm = _norm_of(tops, totals, r, place)
+        for v in range(out.shape[1]):
+            out[r, v] -= norm
+    release(place)
+
+
+def log_probs(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int) -> np.ndarray:
+    """The log-probabilities of all tokens [R, V]; arguments as in `best_tokens`, whose scores are the same bits."""
+    chunks = -(-len(bias) // _chunk_columns(y.itemsize))
+    parts = min(threads, chunks)
+    tops, totals = np.empty((len(y), chunks), y.dtype), np.empty((len(y), chunks), y.dtype)
+    out = np.empty((len(y), len(bias)), y.dtype)
+    run_parallel(_store_chunks, parts, _rounded(y, weights, parts), weights, bias, out, tops, totals)
+    run_parallel(_normalise, parts, out, tops, totals)
+    return out

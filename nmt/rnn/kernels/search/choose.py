@@ -1,0 +1,106 @@
+"""Tokens chosen from rows of scores: the best ones, or one drawn at random."""
+
+import math
+
+import numpy as np
+
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
+from nmt.rnn.kernels.memory.arrays import release, scratch
+from nmt.rnn.kernels.model.softmax import row_max
+from nmt.rnn.kernels.search.best_tokens import _insert
+
+_FIRST_PLACES = 32
+"""Tokens looked at first for a nucleus; four times as many each time that they are too few."""
+
+
+@inner_kernel
+def _best_of_row(row, tokens, scores):  # type: ignore[no-untyped-def]
+    """Fill tokens and scores with the best entries above -inf; returns how many there are."""
+    count = np.int64(0)
+    for v in range(row.shape[0]):
+        if row[v] > -math.inf:
+            count = _insert(row[v], v, count, tokens, scores)
+    return count
+
+
+@kernel
+def _best_of_rows(rows, tokens, scores):  # type: ignore[no-untyped-def]
+    for r in range(rows.shape[0]):
+        for k in range(_best_of_row(rows[r], tokens[r], scores[r]), tokens.shape[1]):
+            tokens[r, k] = -1
+
+
+def top_tokens(rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best tokens of each row of scores [R, V] and their scores, best first, of equal ones the lower token:
+    [R, places]. Scores of -inf are never chosen; unused places have token -1."""
+    places, rows = min(places, rows.shape[1]), np.ascontiguousarray(rows)
+    tokens, scores = np.empty((len(rows), places), np.int32), np.empty((len(rows), places), rows.dtype)
+    _best_of_rows(rows, tokens, scores)
+    return tokens, scores
+
+
+@inner_kernel
+def _draw_from(tokens, scores, count, top, temperature, total, uniform):  # type: ignore[no-untyped-def]
+    """The token at which the running sum of exp((score - top) / temperature) passes `uniform` of the total."""
+    running, chosen = 0.0, -1
+    for k in range(count):
+        if scores[k] > -math.inf:
+            chosen = tokens[k]
+            running += math.exp((scores[k] - top) / temperature)
+            if running > uniform * total:
+                break
+    return chosen
+
+
+@inner_kernel
+def _sum(scores, top, temperature):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for k in range(scores.shape[0]):
+        total += math.exp((scores[k] - top) / temperature)
+    return total
+
+
+@kernel
+def _draw_rows(rows, temperature, top_k, top_p, uniforms, everything, chosen):  # type: ignore[no-untyped-def]
+    for r in range(rows.shape[0]):
+        row = rows[r]
+        top = float(row_max(row))
+        if top == -math.inf:
+            chosen[r] = -1
+            continue
+        if top_k == 0 and top_p >= 1.0:
+            total = _sum(row, top, temperature)
+            chosen[r] = _draw_from(everything, row, row.shape[0], top, temperature, total, uniforms[r])
+            continue
+        whole = 0.0 if top_k else _sum(row, top, temperature)
+        places = min(row.shape[0], top_k if top_k else _FIRST_PLACES)
+        while True:
+            tokens, scores = scratch(places, np.int32), scratch(places, rows.dtype)
+            count = _best_of_row(row, tokens, scores)
+            total = _sum(scores[:count], top, temperature)
+            enough = top_p * (total if top_k else whole)
+            if top_k or total >= enough or count < places or places == row.shape[0]:
+                break
+            release(tokens)
+            release(scores)
+            places = min(row.shape[0], 4 * places)
+        kept, nucleus = 0, 0.0
+        while kept < count and (kept == 0 or nucleus < enough):
+            nucleus += math.exp((scores[kept] - top) / temperature)
+            kept += 1
+        chosen[r] = _draw_from(tokens, scores, kept, top, temperature, nucleus, uniforms[r])
+        release(tokens)
+        release(scores)
+
+
+def draw_tokens(rows: np.ndarray, uniforms: np.ndarray, *, temperature: float, top_k: int, top_p: float) -> np.ndarray:
+    """One token of each row of log-probabilities [R, V] (-inf: never), drawn with the random numbers `uniforms` [R]
+    in [0, 1): int32 [R], -1 where there is none.
+
+    Probabilities go to the power 1 / temperature; of these the top_k largest stay (0: all; Fan et al. 2018, section
+    5.1), of which the fewest whose sum reaches top_p stay (Holtzman et al. 2020, section 3.1).
+    """
+    rows, uniforms, chosen = np.ascontiguousarray(rows), np.ascontiguousarray(uniforms), np.empty(len(rows), np.int32)
+    everything = np.arange(rows.shape[1], dtype=np.int32)
+    _draw_rows(rows, float(temperature), int(top_k), float(top_p), uniforms, everything, chosen)
+    return chosen

@@ -1,0 +1,1 @@
+"""Worker threads of compiled code: atomics, barriers, the pool."""

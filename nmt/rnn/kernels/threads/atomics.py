@@ -1,0 +1,202 @@
+"""Synchronize threads inside compiled code: atomic 64-bit numbers, locks and condition variables.
+
+Addresses are int64. Locks and conditions are those of the system's own threads, so a sleeping thread needs neither the
+interpreter nor its lock.
+"""
+
+import ctypes
+import platform
+from typing import Any
+
+from llvmlite import ir
+
+from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
+from nmt.rnn.kernels.machine_code.operating_system import ON_WINDOWS, call_system, system_function
+
+WORD, LINE = 8, LINE_BYTES
+"""Bytes of a number and of a cache line. What different threads write lies on different lines."""
+
+LOCK_BYTES = 128
+"""Bytes that suffice for a lock or a condition of any system."""
+
+# Spins before a waiting thread yields its core between spins: some microseconds. The thread that it waits for may have
+# been woken on this core and would otherwise not run until this time slice is over.
+SPINS_BEFORE_YIELD = 200
+# Spins that one such system call counts for.
+SPINS_PER_YIELD = 20
+# Spins before a waiting thread sleeps between spins: about a millisecond. The thread that it waits for has no core then
+# because other work is running; yielding this core does not give it one, an idle core does.
+SPINS_BEFORE_SLEEP = 40_000
+SLEEP_MICROSECONDS = 50
+
+_INT64 = ir.IntType(64)
+
+
+def _word(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
+    return builder.inttoptr(place, _INT64.as_pointer())
+
+
+@intrinsic
+def atomic_exchange(typing_context: Any, place: Any, value: Any) -> Any:
+    """Store a number at an address and return the former one (sequentially consistent)."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.atomic_rmw("xchg", _word(builder, args[0]), args[1], "seq_cst")
+
+    return numba_types.int64(numba_types.int64, numba_types.int64), codegen
+
+
+@intrinsic
+def atomic_load(typing_context: Any, place: Any) -> Any:
+    """Return the number at an address (sequentially consistent)."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.load_atomic(_word(builder, args[0]), "seq_cst", WORD)
+
+    return numba_types.int64(numba_types.int64), codegen
+
+
+@intrinsic
+def atomic_increment(typing_context: Any, place: Any) -> Any:
+    """Add 1 to the number at an address and return the new one (acquire and release)."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        one = ir.Constant(_INT64, 1)
+        return builder.add(builder.atomic_rmw("add", _word(builder, args[0]), one, "acq_rel"), one)
+
+    return numba_types.int64(numba_types.int64), codegen
+
+
+@intrinsic
+def atomic_load_acquire(typing_context: Any, place: Any) -> Any:
+    """Return the number at an address (acquire): what was written before its release can be read."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.load_atomic(_word(builder, args[0]), "acquire", WORD)
+
+    return numba_types.int64(numba_types.int64), codegen
+
+
+@intrinsic
+def address_in(typing_context: Any, pointer: Any) -> Any:
+    """Return a pointer as an address."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        return builder.ptrtoint(args[0], _INT64)
+
+    return numba_types.int64(numba_types.voidptr), codegen
+
+
+@intrinsic
+def pause(typing_context: Any) -> Any:
+    """Tell the core that this is a spin loop."""
+    machine = platform.machine().lower()
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        if machine in ("x86_64", "amd64"):
+            name, kinds, operands = "llvm.x86.sse2.pause", [], []
+        else:  # the hint "yield"
+            name, kinds, operands = "llvm.aarch64.hint", [ir.IntType(32)], [ir.Constant(ir.IntType(32), 1)]
+        if machine in ("x86_64", "amd64", "aarch64", "arm64"):
+            kind = ir.FunctionType(ir.VoidType(), kinds)
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), operands)
+        return context.get_dummy_value()
+
+    return numba_types.void(), codegen
+
+
+# ---------------------------------------------------------------- what the system does
+
+
+def make_lock(place: int) -> None:
+    """Make an open lock in zeroed memory at an address."""
+    if not ON_WINDOWS and system_function("pthread_mutex_init")(ctypes.c_void_p(place), None):
+        raise OSError("pthread_mutex_init failed")
+
+
+def make_condition(place: int) -> None:
+    """Make a condition variable in zeroed memory at an address."""
+    if not ON_WINDOWS and system_function("pthread_cond_init")(ctypes.c_void_p(place), None):
+        raise OSError("pthread_cond_init failed")
+
+
+@intrinsic
+def yield_core(typing_context: Any) -> Any:
+    """Let another thread run on this core; return at once if none is waiting for it."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        call_system(builder, "nmt_yield_processor")
+        return context.get_dummy_value()
+
+    return numba_types.void(), codegen
+
+
+@intrinsic
+def sleep_briefly(typing_context: Any) -> Any:
+    """Leave the core for a moment, even if no other thread is waiting for it."""
+    length = 1 if ON_WINDOWS else SLEEP_MICROSECONDS  # milliseconds there
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        call_system(builder, "nmt_sleep", ir.Constant(ir.IntType(32), length))
+        return context.get_dummy_value()
+
+    return numba_types.void(), codegen
+
+
+@intrinsic
+def lock(typing_context: Any, place: Any) -> Any:
+    """Take the lock at an address. Hold it for a few dozen instructions at most."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        call_system(builder, "nmt_lock", args[0])
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.int64), codegen
+
+
+@intrinsic
+def unlock(typing_context: Any, place: Any) -> Any:
+    """Release the lock at an address."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        call_system(builder, "nmt_unlock", args[0])
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.int64), codegen
+
+
+@intrinsic
+def wait(typing_context: Any, condition: Any, lock: Any) -> Any:
+    """Release the lock, sleep until the condition is signalled (or spuriously), and take the lock again."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        forever = [ir.Constant(ir.IntType(32), -1), ir.Constant(ir.IntType(32), 0)] if ON_WINDOWS else []
+        call_system(builder, "nmt_wait", args[0], args[1], *forever)
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.int64, numba_types.int64), codegen
+
+
+@intrinsic
+def wake(typing_context: Any, condition: Any) -> Any:
+    """Wake all threads that wait for a condition."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        call_system(builder, "nmt_wake", args[0])
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.int64), codegen
+
+
+@inner_kernel
+def backoff(spins):  # type: ignore[no-untyped-def]
+    """Wait a little in a spin loop that has spun so often; return how many spins this was worth."""
+    pause()
+    if spins < SPINS_BEFORE_YIELD:
+        return 1
+    if spins < SPINS_BEFORE_SLEEP:
+        yield_core()
+    else:
+        sleep_briefly()
+    return SPINS_PER_YIELD

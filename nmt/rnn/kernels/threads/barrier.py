@@ -1,0 +1,75 @@
+"""The barrier at which the threads of one task wait for one another, inside compiled code.
+
+A step of a recurrent layer takes a fraction of a millisecond and has a few barriers, so a waiting thread spins; it
+yields its core in time, since there may be more threads than cores (`atomics.backoff`).
+
+A task's table begins with the cache line of its barrier: the count of arrivals, and the address of more counters. Up to
+FLAT_BARRIER_THREADS threads count in one place. With more, each increment would take the line away from all the others,
+which read it: they count in groups, each with a line of its own; the last thread of a group counts for it, and the last
+of all releases everybody by one write (a combining tree; Mellor-Crummey and Scott 1991, Algorithms for scalable
+synchronization, section 3).
+"""
+
+from nmt.rnn.kernels.machine_code.jit import external, inner_kernel
+from nmt.rnn.kernels.threads.atomics import (
+    LINE,
+    WORD,
+    address_in,
+    atomic_exchange,
+    atomic_increment,
+    atomic_load,
+    atomic_load_acquire,
+    backoff,
+)
+
+"""int64 numbers at the start of a task's table: the cache line of its barrier."""
+
+GROUPS_WORD = 1
+"""Which of them holds the address of the groups' counters."""
+
+FLAT_BARRIER_THREADS = 8
+"""Most threads that count in one place. Reasoned, not measured: so many cores were not at hand."""
+
+_MOST_GROUPS = 64
+GROUP_COUNTER_BYTES = (_MOST_GROUPS + 1) * LINE
+"""Bytes of the groups' counters, a cache line each; the first line counts the groups."""
+
+_POINTER, _SIZE = "voidptr", "int64"
+
+
+@inner_kernel
+def _group_size(parts):  # type: ignore[no-untyped-def]
+    return max(FLAT_BARRIER_THREADS, (parts + _MOST_GROUPS - 1) // _MOST_GROUPS)
+
+
+@inner_kernel
+def barrier_reset(table, parts):  # type: ignore[no-untyped-def]
+    """Reset the barrier of the table at this address for `parts` threads. No thread may be waiting at it."""
+    atomic_exchange(table, 0)
+    if parts > FLAT_BARRIER_THREADS:
+        size, counters = _group_size(parts), atomic_load(table + GROUPS_WORD * WORD)
+        for line in range((parts + size - 1) // size + 1):
+            atomic_exchange(counters + line * LINE, 0)
+
+
+def _barrier_wait(table, part, parts, goal):  # type: ignore[no-untyped-def]
+    place = address_in(table)
+    if parts <= FLAT_BARRIER_THREADS:
+        atomic_increment(place)
+    else:
+        size, counters = _group_size(parts), atomic_load(place + GROUPS_WORD * WORD)
+        groups, group, count = (parts + size - 1) // size, part // size, goal // parts
+        members = min(size, parts - group * size)
+        if (
+            atomic_increment(counters + (1 + group) * LINE) == count * members
+            and atomic_increment(counters) == count * groups
+        ):
+            atomic_exchange(place, goal)
+    spins = 0
+    while atomic_load_acquire(place) < goal:
+        spins += backoff(spins)
+
+
+# barrier_wait(table, part, parts, goal): wait until all `parts` threads are here. The goal is `parts` at the first
+# barrier of a task, and grows by `parts` from one barrier to the next.
+barrier_wait = external(_barrier_wait, (_POINTER, _SIZE, _SIZE, _SIZE))

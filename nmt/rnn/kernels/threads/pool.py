@@ -1,0 +1,208 @@
+"""The threads of the process: one pool, for compiled tasks and for Python functions, shared by all callers.
+
+After a task, a worker polls its mailbox for some tens of microseconds, in compiled code and without the interpreter's
+lock, before it goes to sleep: calls in a row find the workers awake. The parts of a task with barriers (`run_team`)
+must all run at once: the call takes idle workers, and queues if others hold them. So two callers never share a worker,
+and no part waits for a thread that is not running. The parts of a Python function (`run_parallel`) need not run at
+once: the caller does them one after another, and idle workers help. A worker that runs Python may itself use the pool;
+it is then not counted among the workers that others may have to wait for.
+
+One call of compiled code takes workers, waits for them and gives them back: an exception that interrupts a caller
+(Ctrl-C) comes before or after it, never while a worker writes to its arrays. A forked child has none of its parent's
+threads and starts with a pool of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections import deque
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import NMTError
+from nmt.rnn.cores import default_threads
+from nmt.rnn.kernels.machine_code.kernel import Kernel
+from nmt.rnn.kernels.threads.atomics import LINE, WORD, make_condition, make_lock
+from nmt.rnn.kernels.threads.workers import (
+    HAS_FINISHED,
+    HAS_WORK,
+    LIMIT,
+    PART_COUNT,
+    POOL_BYTES,
+    POOL_CHANGED,
+    POOL_LOCK,
+    WORKER_BYTES,
+    WORKER_LOCK,
+    add_worker,
+    claim_part,
+    close_job,
+    finish_part,
+    return_worker,
+    run_all,
+    run_alone,
+    store_number,
+    wake_helpers,
+    worker_loop,
+)
+from nmt.system.interruption import forkable
+
+
+class _Job:
+    """The parts of a call of a Python function."""
+
+    def __init__(self, function: Callable[..., Any], parts: int, args: tuple[Any, ...]) -> None:
+        self._function, self._parts, self._args = function, parts, args
+        self._state = np.array([0, parts, 0], np.int64)
+        self.address = self._state.ctypes.data
+        self.errors: dict[int, BaseException] = {}
+
+    def work(self, pool: int) -> None:
+        """Do parts until none is left."""
+        while (part := claim_part.call(pool, self.address, 0)) >= 0:
+            self._function(part, self._parts, *self._args)
+
+    def help(self, pool: int) -> None:
+        """Do parts on a worker. Keep an error for the caller, and let no part begin after it."""
+        while (part := claim_part.call(pool, self.address, 1)) >= 0:
+            try:
+                self._function(part, self._parts, *self._args)
+            except BaseException as error:  # noqa: BLE001 - it is raised again where the work was asked for
+                self.errors[part] = error
+                self._state[PART_COUNT // WORD] = 0
+            finally:
+                finish_part.call(pool, self.address)
+
+
+class _Pool:
+    """The pool. Its memory is never freed: workers sleep in it until the process ends."""
+
+    def __init__(self) -> None:
+        self.address = _zeroed(POOL_BYTES)
+        make_lock(self.address + POOL_LOCK)
+        make_condition(self.address + POOL_CHANGED)
+        self._jobs: deque[_Job] = deque()
+        self._making = forkable(Lock())
+        store_number.call(self.address + LIMIT, default_threads() - 1)
+        # Load them now: loading runs Python code, which an exception could interrupt where that must not happen.
+        for function in (run_all, worker_loop, return_worker, claim_part, finish_part, close_job, wake_helpers):
+            _ = function.call
+
+    def make_workers(self, count: int) -> None:
+        """Start `count` more workers and wait until they run. Raises NMTError: The system refuses."""
+        with self._making:
+            for _ in range(count):
+                there = Event()
+                try:
+                    Thread(target=self._serve, args=(there,), name="nmt-worker", daemon=True).start()
+                except RuntimeError as error:
+                    raise NMTError(
+                        f"threads: the system must give {count} more, got '{error}'; ask for fewer threads"
+                    ) from None
+                there.wait()
+
+    def _serve(self, there: Event) -> None:
+        """Run a worker until the process ends."""
+        worker = _zeroed(WORKER_BYTES)
+        make_lock(worker + WORKER_LOCK)
+        make_condition(worker + HAS_WORK)
+        make_condition(worker + HAS_FINISHED)
+        add_worker.call(self.address, worker)
+        there.set()
+        while True:
+            worker_loop.call(worker)
+            try:
+                self._jobs.popleft().help(self.address)
+            except IndexError:
+                pass  # the caller has done it all
+            finally:
+                return_worker.call(self.address, worker)
+
+    def share(self, job: _Job, helpers: int) -> None:
+        """Let up to `helpers` workers help with a job."""
+        self._jobs.extend([job] * helpers)
+        missing = wake_helpers.call(self.address, helpers, 1)
+        if missing > 0:
+            self.make_workers(missing)
+            wake_helpers.call(self.address, helpers, 0)
+
+    def forget(self, job: _Job) -> None:
+        """Withdraw a job from the workers that have not begun to help with it."""
+        for _ in range(self._jobs.count(job)):
+            try:
+                self._jobs.remove(job)
+            except ValueError:
+                return
+
+
+def _zeroed(size: int) -> int:
+    """Return the address of zeroed bytes at the start of a cache line, kept for as long as the process lives."""
+    give = ctypes.CDLL(None if os.name != "nt" else "msvcrt").calloc
+    give.restype, give.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_size_t]
+    place = give(1, size + LINE)
+    if not place:
+        raise MemoryError(f"no memory for {size} bytes")
+    return -(-int(place) // LINE) * LINE
+
+
+_pools: list[_Pool] = []  # none or one
+_making_pool = forkable(Lock())
+
+
+def _pool() -> _Pool:
+    if not _pools:
+        with _making_pool:
+            if not _pools:
+                _pools.append(_Pool())
+    return _pools[0]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)
+
+
+def run_team(function: int, parts: int, table: int, keep: Any) -> None:
+    """Run a `jit.task` for every part below `parts`, all at once, and wait for all; the last runs on this thread.
+
+    Args:
+        function: Address of the task.
+        parts: Number of parts.
+        table: Address of its table of int64. It begins with the cache line of its barrier, which is reset here.
+        keep: The owner of the table and of what its addresses point to; held until the end.
+    """
+    if parts == 1:
+        run_alone.call(function, table)
+        return
+    pool = _pool()
+    while missing := run_all.call(pool.address, function, parts, table):
+        pool.make_workers(missing)
+
+
+def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
+    """Call `function(part, parts, *args)` for every part below `parts` and wait for all; the parts of a kernel run at
+    once, as in `run_team`.
+
+    The calling thread does one part after another, and idle workers help: parts must not wait for one another. After an
+    error in any part no further one begins. The error is raised here once no thread is at work any more, so that none
+    still writes to the arrays when the caller continues.
+    """
+    if isinstance(function, Kernel):
+        call = function.with_arguments(args)
+        run_team(call.native.address, max(1, parts), call.table, call.keep)
+        return
+    if parts <= 1:
+        function(0, 1, *args)
+        return
+    pool, job = _pool(), _Job(function, parts, args)
+    try:
+        pool.share(job, parts - 1)
+        job.work(pool.address)
+    finally:
+        # One call, and the first thing that is done: an interruption cannot come between.
+        close_job.call(pool.address, job.address)
+    pool.forget(job)
+    for part in sorted(job.errors):
+        raise job.errors[part]

@@ -1,0 +1,301 @@
+"""The thread pool in compiled code: its workers, how callers take them, and the parts of Python functions; see pool.py.
+
+No wake-up is lost (Dekker's idea): a worker stores that it is not awake and then reads again whether a task was posted;
+whoever posts a task stores it and then reads whether the worker is awake. All these accesses are sequentially
+consistent, so at least one of the two sees the other's store.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, intrinsic, native_function, numba_types
+from nmt.rnn.kernels.threads.atomics import (
+    LINE,
+    LOCK_BYTES,
+    WORD,
+    atomic_exchange,
+    atomic_load,
+    backoff,
+    lock,
+    unlock,
+    wait,
+    wake,
+)
+from nmt.rnn.kernels.threads.barrier import GROUP_COUNTER_BYTES, GROUPS_WORD, barrier_reset
+
+SPINS_BEFORE_WAIT = 5000
+"""Spins, of some 25 nanoseconds each, before a waiting thread goes to sleep: a tenth of a millisecond."""
+
+# Layout of the pool, in bytes: its lock, the condition for waiting callers, and numbers that the lock guards.
+POOL_LOCK, POOL_CHANGED = 0, LOCK_BYTES
+# The first idle worker (each holds the address of the next); how many are idle, exist, and run Python; the most
+# that are made to serve several callers; the ticket whose caller may take workers now, and the next ticket.
+_IDLE, _IDLE_COUNT, _TOTAL, _HELPING, LIMIT, _NOW_SERVING, _NEXT_TICKET = range(
+    2 * LOCK_BYTES, 2 * LOCK_BYTES + 7 * WORD, WORD
+)
+POOL_BYTES = 2 * LOCK_BYTES + LINE
+
+# Layout of a worker, in bytes: a cache line that it reads, one that it writes, a lock, conditions for its own sleep and
+# for that of a caller that waits for it, and counters for the barriers of a team whose first worker it is.
+_POSTED, _FUNCTION, _PART, _PARTS, _TABLE, _NEXT = range(0, 6 * WORD, WORD)
+_FINISHED, _AWAKE, _WAITED_FOR = range(LINE, LINE + 3 * WORD, WORD)
+WORKER_LOCK, HAS_WORK, HAS_FINISHED = range(2 * LINE, 2 * LINE + 3 * LOCK_BYTES, LOCK_BYTES)
+_GROUP_COUNTERS = 2 * LINE + 3 * LOCK_BYTES
+WORKER_BYTES = _GROUP_COUNTERS + GROUP_COUNTER_BYTES
+
+# The parts of a Python function: the next one, how many there are, and how many workers are at one.
+_NEXT_PART, PART_COUNT, _HELPERS = range(0, 3 * WORD, WORD)
+
+_INT64 = ir.IntType(64)
+
+
+@intrinsic
+def call_task(typing_context: Any, function: Any, part: Any, parts: Any, table: Any) -> Any:
+    """Call a `jit.task` by its address."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        table_type = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [_INT64, _INT64, table_type])
+        callee = builder.inttoptr(args[0], kind.as_pointer())
+        builder.call(callee, [args[1], args[2], builder.inttoptr(args[3], table_type)])
+        return context.get_dummy_value()
+
+    return numba_types.void(numba_types.int64, numba_types.int64, numba_types.int64, numba_types.int64), codegen
+
+
+# ---------------------------------------------------------------- a worker
+
+
+@native_function()
+def worker_loop(worker):  # type: ignore[no-untyped-def]
+    """Run the compiled tasks that are posted to a worker, one after another; return when Python is to run."""
+    atomic_exchange(worker + _AWAKE, 1)
+    spins = 0
+    while True:
+        posted = atomic_load(worker + _POSTED)
+        if posted != atomic_load(worker + _FINISHED):
+            function = atomic_load(worker + _FUNCTION)
+            if function == 0:
+                return
+            call_task(function, atomic_load(worker + _PART), atomic_load(worker + _PARTS), atomic_load(worker + _TABLE))
+            atomic_exchange(worker + _FINISHED, posted)
+            if atomic_exchange(worker + _WAITED_FOR, 0) == 1:
+                lock(worker + WORKER_LOCK)
+                wake(worker + HAS_FINISHED)
+                unlock(worker + WORKER_LOCK)
+            spins = 0
+        elif spins < SPINS_BEFORE_WAIT:
+            spins += backoff(spins)
+        else:
+            atomic_exchange(worker + _AWAKE, 0)
+            lock(worker + WORKER_LOCK)
+            while atomic_load(worker + _POSTED) == posted:
+                wait(worker + HAS_WORK, worker + WORKER_LOCK)
+            unlock(worker + WORKER_LOCK)
+            atomic_exchange(worker + _AWAKE, 1)
+
+
+@inner_kernel
+def _post(worker, function, part, parts, table):  # type: ignore[no-untyped-def]
+    """Post a task to a worker that was taken; function 0 asks for Python."""
+    atomic_exchange(worker + _FUNCTION, function)
+    atomic_exchange(worker + _PART, part)
+    atomic_exchange(worker + _PARTS, parts)
+    atomic_exchange(worker + _TABLE, table)
+    atomic_exchange(worker + _POSTED, atomic_load(worker + _POSTED) + 1)
+    if atomic_load(worker + _AWAKE) == 0:
+        lock(worker + WORKER_LOCK)
+        wake(worker + HAS_WORK)
+        unlock(worker + WORKER_LOCK)
+
+
+@inner_kernel
+def _wait_for(worker):  # type: ignore[no-untyped-def]
+    """Wait until a worker has finished what was posted."""
+    spins = 0
+    while atomic_load(worker + _FINISHED) != atomic_load(worker + _POSTED):
+        spins += backoff(spins)
+        if spins >= SPINS_BEFORE_WAIT:
+            atomic_exchange(worker + _WAITED_FOR, 1)
+            lock(worker + WORKER_LOCK)
+            while atomic_load(worker + _FINISHED) != atomic_load(worker + _POSTED):
+                wait(worker + HAS_FINISHED, worker + WORKER_LOCK)
+            unlock(worker + WORKER_LOCK)
+            atomic_exchange(worker + _WAITED_FOR, 0)
+
+
+# ---------------------------------------------------------------- the pool
+
+
+@inner_kernel
+def _add_to(place, count):  # type: ignore[no-untyped-def]
+    """Add `count` to the number at an address. The lock that guards it must be held."""
+    atomic_exchange(place, atomic_load(place) + count)
+
+
+@inner_kernel
+def _take_workers(pool, count):  # type: ignore[no-untyped-def]
+    """Take `count` workers from the idle list and return the first, 0 for none. The pool's lock must be held."""
+    taken = 0
+    for _ in range(count):
+        worker = atomic_load(pool + _IDLE)
+        atomic_exchange(pool + _IDLE, atomic_load(worker + _NEXT))
+        atomic_exchange(worker + _NEXT, taken)
+        taken = worker
+    _add_to(pool + _IDLE_COUNT, -count)
+    return taken
+
+
+@inner_kernel
+def _return_idle(pool, worker):  # type: ignore[no-untyped-def]
+    """Put a worker on the idle list. The pool's lock must be held."""
+    atomic_exchange(worker + _NEXT, atomic_load(pool + _IDLE))
+    atomic_exchange(pool + _IDLE, worker)
+    _add_to(pool + _IDLE_COUNT, 1)
+
+
+@native_function()
+def store_number(place, value):  # type: ignore[no-untyped-def]
+    """Store a number at an address."""
+    atomic_exchange(place, value)
+
+
+@native_function()
+def add_worker(pool, worker):  # type: ignore[no-untyped-def]
+    """Add a new worker to the pool."""
+    lock(pool + POOL_LOCK)
+    _add_to(pool + _TOTAL, 1)
+    _return_idle(pool, worker)
+    wake(pool + POOL_CHANGED)
+    unlock(pool + POOL_LOCK)
+
+
+@native_function()
+def return_worker(pool, worker):  # type: ignore[no-untyped-def]
+    """Return a worker that has run Python to the pool."""
+    atomic_exchange(worker + _FINISHED, atomic_load(worker + _POSTED))
+    lock(pool + POOL_LOCK)
+    _add_to(pool + _HELPING, -1)
+    _return_idle(pool, worker)
+    wake(pool + POOL_CHANGED)
+    unlock(pool + POOL_LOCK)
+
+
+@inner_kernel
+def _fits(pool, needed):  # type: ignore[no-untyped-def]
+    """Return whether `needed` more workers may compute. The pool's lock must be held.
+
+    No more compute at a time than there are cores, unless one caller alone asks for more. Workers that run Python do
+    not count: otherwise they might wait for themselves.
+    """
+    busy = atomic_load(pool + _TOTAL) - atomic_load(pool + _IDLE_COUNT) - atomic_load(pool + _HELPING)
+    return busy + needed <= max(atomic_load(pool + LIMIT), needed)
+
+
+@native_function("int64")
+def run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
+    """Run all parts at once, the last one in this thread, and wait for all. Return 0; or, if the pool has too few
+    workers, do nothing and return how many are missing."""
+    needed = parts - 1
+    lock(pool + POOL_LOCK)
+    ticket = atomic_load(pool + _NEXT_TICKET)
+    _add_to(pool + _NEXT_TICKET, 1)
+    while atomic_load(pool + _NOW_SERVING) != ticket or not _fits(pool, needed):
+        wait(pool + POOL_CHANGED, pool + POOL_LOCK)
+    missing = needed - atomic_load(pool + _IDLE_COUNT)
+    first = _take_workers(pool, needed) if missing <= 0 else 0
+    _add_to(pool + _NOW_SERVING, 1)
+    if atomic_load(pool + _NOW_SERVING) != atomic_load(pool + _NEXT_TICKET):
+        wake(pool + POOL_CHANGED)
+    unlock(pool + POOL_LOCK)
+    if missing > 0:
+        return missing
+    atomic_exchange(table + GROUPS_WORD * WORD, first + _GROUP_COUNTERS)
+    barrier_reset(table, parts)
+    part, worker = 0, first
+    while worker != 0:
+        _post(worker, function, part, parts, table)
+        part, worker = part + 1, atomic_load(worker + _NEXT)
+    call_task(function, parts - 1, parts, table)
+    worker = first
+    while worker != 0:
+        _wait_for(worker)
+        worker = atomic_load(worker + _NEXT)
+    lock(pool + POOL_LOCK)
+    worker = first
+    while worker != 0:
+        following = atomic_load(worker + _NEXT)
+        _return_idle(pool, worker)
+        worker = following
+    if atomic_load(pool + _NOW_SERVING) != atomic_load(pool + _NEXT_TICKET):
+        wake(pool + POOL_CHANGED)
+    unlock(pool + POOL_LOCK)
+    return 0
+
+
+@native_function()
+def run_alone(function, table):  # type: ignore[no-untyped-def]
+    """Run the only part in this thread."""
+    atomic_exchange(table, 0)
+    call_task(function, 0, 1, table)
+
+
+@native_function("int64")
+def wake_helpers(pool, wanted, make):  # type: ignore[no-untyped-def]
+    """Let up to `wanted` idle workers help with Python functions. With `make`, do nothing if more workers could be made
+    for it, and return how many."""
+    lock(pool + POOL_LOCK)
+    wanted = min(wanted, atomic_load(pool + LIMIT) - atomic_load(pool + _HELPING))
+    missing = min(wanted - atomic_load(pool + _IDLE_COUNT), atomic_load(pool + LIMIT) - atomic_load(pool + _TOTAL))
+    if make and missing > 0:
+        unlock(pool + POOL_LOCK)
+        return missing
+    count = max(0, min(wanted, atomic_load(pool + _IDLE_COUNT)))
+    worker = _take_workers(pool, count)
+    _add_to(pool + _HELPING, count)
+    unlock(pool + POOL_LOCK)
+    while worker != 0:
+        following = atomic_load(worker + _NEXT)
+        _post(worker, 0, 0, 1, 0)
+        worker = following
+    return 0
+
+
+# ---------------------------------------------------------------- parts of a Python function
+
+
+@native_function("int64")
+def claim_part(pool, state, helper):  # type: ignore[no-untyped-def]
+    """Return the next part that no thread has begun, or -1; a helper is counted until `finish_part`."""
+    lock(pool + POOL_LOCK)
+    part = atomic_load(state + _NEXT_PART)
+    if part < atomic_load(state + PART_COUNT):
+        atomic_exchange(state + _NEXT_PART, part + 1)
+        _add_to(state + _HELPERS, helper)
+    else:
+        part = -1
+    unlock(pool + POOL_LOCK)
+    return part
+
+
+@native_function()
+def finish_part(pool, state):  # type: ignore[no-untyped-def]
+    """Note that a helper has finished a part."""
+    lock(pool + POOL_LOCK)
+    _add_to(state + _HELPERS, -1)
+    wake(pool + POOL_CHANGED)
+    unlock(pool + POOL_LOCK)
+
+
+@native_function()
+def close_job(pool, state):  # type: ignore[no-untyped-def]
+    """Let no further part begin, and wait until no helper is at one."""
+    atomic_exchange(state + PART_COUNT, 0)
+    spins = 0
+    while atomic_load(state + _HELPERS) != 0 and spins < SPINS_BEFORE_WAIT:
+        spins += backoff(spins)
+    lock(pool + POOL_LOCK)
+    while atomic_load(state + _HELPERS) != 0:
+        wait(pool + POOL_CHANGED, pool + POOL_LOCK)
+    unlock(pool + POOL_LOCK)

@@ -1,0 +1,1 @@
+"""Processes in which a client's text is parsed, with limits of time and memory."""

@@ -1,0 +1,174 @@
+"""The box in which a stranger's text is parsed: few processes beside the server, each job within limits of processor
+and memory. A job whose client has gone, or whose time is over, ends with its process; another one is forked."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from nmt.serve.box.home import LENGTH, frame
+from nmt.serve.errors import RequestError
+from nmt.serve.limits.turns import Turns
+
+_logger = logging.getLogger("nmt.serve")
+
+_MOST_FRAME = 64 * 2**20
+_WRITTEN = 2**18
+"""Bytes that are handed to a socket at a time."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A function of `text_work` with its arguments. what: the field that messages are about; seconds: of the processor;
+    memory: bytes; output: bytes of its answer. A long one does not keep short ones waiting."""
+
+    name: str
+    args: tuple[Any, ...]
+    what: str
+    seconds: float = 4.0
+    memory: int = 256 * 2**20
+    output: int = 64 * 2**20
+    is_long: bool = False
+
+
+class _Plain(pickle.Unpickler):
+    """Reads plain values: what a worker sends names no class."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Refuse."""
+        raise pickle.UnpicklingError(f"a worker's answer must be plain values, got {module}.{name}")
+
+
+@dataclass
+class _Worker:
+    name: int
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class Box:
+    """Workers for all requests. places: of short jobs at a time, and as many of long ones."""
+
+    def __init__(self, places: int = 2) -> None:
+        each = max(1, places - 1)  # one client never has them all
+        self._short, self._long = Turns(places, each), Turns(places, each)
+        self._names = count()
+        self._home: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._idle: list[_Worker] = []
+
+    def start(self) -> None:
+        """Begin the process from which workers are forked; it is ready when its imports are done."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        code = f"import sys; sys.path[:] = {sys.path!r}; from nmt.serve.box.home import main; main({theirs.fileno()})"
+        single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        with theirs:
+            self._home = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=os.environ | single,
+            )
+        self._control = ours
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._idle:
+            with suppress(RuntimeError):  # their loop is closed
+                worker.writer.transport.abort()
+        self._idle.clear()
+        if self._home is not None and self._control is not None:
+            self._control.close()
+            self._home.wait()
+            self._home = self._control = None
+
+    async def run(self, job: Job, client: str) -> list[Any]:
+        """Return what the job's function yields. Cancelled, its process ends.
+
+        Raises RequestError: The text is refused, or needs more than it may have.
+        """
+        async with (self._long if job.is_long else self._short).of(client):
+            worker = self._idle.pop() if self._idle else await self._fork()
+            is_whole = False
+            try:
+                await self._send(worker, frame((job.name, job.args, job.seconds, job.memory)))
+                pieces, kind, told = await self._answer(worker, job)
+                is_whole = kind == "end"
+            except (asyncio.IncompleteReadError, ConnectionError):
+                pieces, kind, told = [], "ended", None
+            finally:
+                if is_whole and not worker.reader.at_eof():
+                    self._idle.append(worker)
+                else:
+                    self._kill(worker)
+        if is_whole:
+            return pieces
+        raise _refusal(job, kind, told)
+
+    @staticmethod
+    async def _send(worker: _Worker, whole: bytes) -> None:
+        view = memoryview(whole)
+        for at in range(0, len(view), _WRITTEN):
+            worker.writer.write(view[at : at + _WRITTEN])
+            await worker.writer.drain()
+
+    @staticmethod
+    async def _answer(worker: _Worker, job: Job) -> tuple[list[Any], str, Any]:
+        pieces: list[Any] = []
+        size = 0
+        while True:
+            length = LENGTH.unpack(await worker.reader.readexactly(LENGTH.size))[0]
+            size += length
+            if length > _MOST_FRAME or size > job.output:
+                return [], "too much", None
+            kind, value = _Plain(io.BytesIO(await worker.reader.readexactly(length))).load()
+            if kind != "piece":
+                return pieces, kind, value
+            pieces.append(value)
+
+    async def _fork(self) -> _Worker:
+        if self._home is None or self._home.poll() is not None:
+            if self._home is not None:
+                _logger.warning("the process of workers has ended with %d; another one begins", self._home.returncode)
+                self.close()
+            self.start()
+        ours, theirs = socket.socketpair()
+        name = next(self._names)
+        with theirs:
+            if self._control is not None:
+                socket.send_fds(self._control, [f"fork {name}".encode()], [theirs.fileno()])
+        reader, writer = await asyncio.open_connection(sock=ours)
+        return _Worker(name, reader, writer)
+
+    def _kill(self, worker: _Worker) -> None:
+        worker.writer.transport.abort()
+        if self._control is not None:
+            with suppress(OSError):  # the home has ended, and its workers with it
+                self._control.send(f"kill {worker.name}".encode())
+
+
+def _refusal(job: Job, kind: str, told: Any) -> RequestError:
+    if kind == "refused":
+        return RequestError(400, str(told))
+    if kind == "too deep":
+        return RequestError(400, f"{job.what}: must nest less deeply, got too many levels; send simpler markup")
+    if kind == "failed":
+        reason, traceback = told
+        _logger.error("a text could not be handled: %s", reason, extra={"fields": {"traceback": traceback}})
+        return RequestError(400, f"{job.what}: must be one that can be read, got one that fails ({reason}); check it")
+    return RequestError(
+        400,
+        f"{job.what}: must be handled in {job.seconds:g} s of the processor and {job.memory >> 20} MiB of memory, got "
+        "one that needs more; send less, or simpler markup",
+    )

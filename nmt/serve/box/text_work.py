@@ -1,0 +1,172 @@
+"""What is done with a stranger's text in a process of its own (see `box`): cutting, joining, reading and writing files.
+
+Each function yields plain values, a frame each: lists, texts, numbers, bytes. This module imports no compiled code and
+no model, so that its process starts small.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from nmt.data.alignment.attention_alignment import soft_alignment, words_of
+from nmt.documents import Passage, Splitter, read_passage, sentence_splitter
+from nmt.documents.document import Document, read_document
+from nmt.documents.limits import Limits
+from nmt.documents.passage import Markup, Sentence
+from nmt.errors import DataError
+from nmt.inference.translation import Detail, Translation
+
+MOST_SENTENCES = 250_000
+"""Of a file: what is kept of each costs the server memory."""
+_LIMITS = Limits(elements=200_000)
+"""Of a file: a process may have half a gigabyte."""
+_ROWS = 256
+_CHUNK = 2**18
+_MOST_WORDS = 60
+"""Words of a sentence beyond which its attention is not sent: it grows with their square."""
+
+Found = Sequence[Sequence[Translation]]
+"""The translations of each sentence, the best first."""
+
+_splitter = cache(sentence_splitter)
+
+
+def splitter_of(language: str | None) -> Splitter | None:
+    """Return the splitter of a language; None for None, which leaves paragraphs whole."""
+    return None if language is None else _splitter(language)
+
+
+def cut(texts: Sequence[str], markup: Markup, language: str | None, ignored: frozenset[str]) -> Iterator[Any]:
+    """Yield rows (needs detail, what is translated) of the sentences of texts, then the passages as bytes for `join`
+    and `shown`."""
+    splitter = splitter_of(language)
+    passages = [read_passage(text, markup, splitter, ignored) for text in texts]
+    yield from _rows([[one.needs_detail, one.asked] for passage in passages for one in passage.sentences])
+    yield from _chunks(pickle.dumps(passages, pickle.HIGHEST_PROTOCOL))
+
+
+def join(passages: bytes, found: Found, count: int, distinct: bool) -> Iterator[Any]:
+    """Yield for each text its translations of ranks 0 to count; distinct: equal ones once."""
+    yield from joined(pickle.loads(passages), found, count, distinct)
+
+
+def joined(passages: Sequence[Passage], found: Found, count: int, distinct: bool) -> list[list[str]]:
+    """Return each text's translations of each rank; a sentence with fewer than others has its best one there, or where
+    all ranks are wanted its last one."""
+    results, at = [], 0
+    for passage in passages:
+        own = found[at : at + len(passage.sentences)]
+        at += len(own)
+        most = min(count, max(map(len, own), default=1)) if distinct else count
+        ranks = []
+        for rank in range(most):
+            chosen = [ts[rank] if rank < len(ts) else ts[0 if distinct else -1] for ts in own]
+            ranks.append(passage.joined(chosen))
+        results.append(list(dict.fromkeys(ranks)) if distinct else ranks)
+    return results
+
+
+def shown(passages: bytes, found: Found) -> Iterator[Any]:
+    """Yield the parts of a text as the page shows them: sentences with words, probabilities and attention."""
+    rest = iter(found)
+    for passage in pickle.loads(passages):
+        for part in passage.parts:
+            yield {"text": part} if isinstance(part, str) else _shown(part, next(rest))
+
+
+def sample(content: bytes, form: str, name: str) -> Iterator[Any]:
+    """Yield the beginning of a file's text, by which its language is found."""
+    document = read_document(content, form, name, limits=_LIMITS)
+    texts = [one.text for passage in document.passages[:50] for one in passage.sentences[:20]]
+    yield " ".join(texts)[:5000]
+
+
+def read_file(content: bytes, form: str, name: str, language: str | None, pair: tuple[str, str]) -> Iterator[Any]:
+    """Yield rows (what is translated, the sentence as bytes for `finish` where it needs details, else none). language:
+    by whose rules sentences end; pair: the model's languages."""
+    sentences = _sentences(read_document(content, form, name, splitter_of(language), pair, _LIMITS), name)
+    yield from _rows([[one.asked, pickle.dumps(one) if one.needs_detail else b""] for one in sentences])
+
+
+def finish(sentences: Sequence[bytes], translations: Sequence[Translation]) -> Iterator[Any]:
+    """Yield sentences in the other language."""
+    yield [pickle.loads(one).translated(t) for one, t in zip(sentences, translations, strict=True)]
+
+
+def write_file(
+    content: bytes,
+    form: str,
+    name: str,
+    language: str | None,
+    pair: tuple[str, str],
+    answers: Sequence[tuple[bool, str]],
+) -> Iterator[Any]:
+    """Yield the translated file in pieces. answers: for each sentence whether it is finished, and its text. The file is
+    read anew, so that nothing is kept of it while its sentences are translated."""
+    document = read_document(content, form, name, splitter_of(language), pair, _LIMITS)
+    rest = iter(answers)
+    texts = ["".join(_finished(part, rest) for part in passage.parts) for passage in document.passages]
+    yield from _chunks(document.write(texts))
+
+
+def _finished(part: str | Sentence, rest: Iterator[tuple[bool, str]]) -> str:
+    if isinstance(part, str):
+        return part
+    is_done, text = next(rest)
+    return text if is_done else part.translated(Translation(text, 0.0, 0.0))
+
+
+def _sentences(document: Document, name: str) -> list[Sentence]:
+    found = [one for passage in document.passages for one in passage.sentences]
+    if len(found) > MOST_SENTENCES:
+        raise DataError(f"{name}: must have at most {MOST_SENTENCES:,} sentences, got {len(found):,}; split it")
+    return found
+
+
+def _rows(rows: list[Any]) -> Iterator[Any]:
+    for at in range(0, len(rows), _ROWS):
+        yield rows[at : at + _ROWS]
+
+
+def _chunks(whole: bytes) -> Iterator[bytes]:
+    for at in range(0, len(whole), _CHUNK):
+        yield whole[at : at + _CHUNK]
+
+
+def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any]:
+    """Return a sentence as the page shows it: its translation and others, each with its words."""
+    whole = [part.translated(one) for one in translations]
+    bare = [one[len(part.before) : len(one) - len(part.after)] for one in whole]
+    told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after, "translation": bare[0]}
+    told["alternatives"] = [
+        {"translation": text} | _words(part.text, text, one.detail)
+        for n, (text, one) in enumerate(zip(bare, translations, strict=True))
+        if n and text.strip() and text not in bare[:n]
+    ]
+    told["warnings"] = list(translations[0].warnings)
+    return told | _words(part.text, bare[0], translations[0].detail)
+
+
+def _words(source: str, translation: str, detail: Detail | None) -> dict[str, Any]:
+    """Words of both sides, how probable each of the translation is, and how it attends; nothing where the words shown
+    are not those that the model wrote."""
+    words, from_words = translation.split(), source.split()
+    if detail is None or not words or len(words) > _MOST_WORDS or len(from_words) > _MOST_WORDS:
+        return {}
+    tokens = detail.tokens[:-1] if detail.tokens[-1:] == ["</s>"] else detail.tokens
+    of_words, of_source = words_of(tokens), words_of(detail.src_tokens)
+    if max(of_words, default=-1) + 1 != len(words) or max(of_source, default=-1) + 1 != len(from_words):
+        return {}
+    weights = soft_alignment(detail.attention, of_source, of_words)
+    totals = np.bincount(of_words, detail.log_probs[: len(of_words)], minlength=len(words))
+    return {
+        "words": words,
+        "source_words": from_words,
+        "probabilities": [round(float(p), 3) for p in np.exp(totals)],
+        "attention": [[round(float(w), 2) for w in row] for row in weights],
+    }

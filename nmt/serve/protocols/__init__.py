@@ -1,0 +1,1 @@
+"""The protocols of clients, the page, and their description."""

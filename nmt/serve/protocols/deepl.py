@@ -1,0 +1,257 @@
+"""The parts of DeepL's API, version 2, that its clients and CAT tools use (developers.deepl.com/docs)."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nmt.documents.passage import Markup
+from nmt.serve.errors import RequestError
+from nmt.serve.limits.shelf import Shelf
+from nmt.serve.models import base
+from nmt.serve.protocols.libretranslate import enter, service_of
+from nmt.serve.protocols.names import language_name
+from nmt.serve.service import Wanted
+from nmt.serve.web import CompactJSON, name_field, read_fields, text_field, texts_field, while_connected
+
+_MOST_ENTRIES = 10_000
+_MOST_OF_CLIENT, _MOST_BYTES_OF_CLIENT = 100, 8 * 2**20
+_MOST_BYTES = 64 * 2**20
+_MOST_LINE = 2_000
+_BYTES_OF_ENTRY = 160
+"""That an entry takes in memory beyond its letters."""
+
+
+Entries = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Pairs of phrases that a client has stored, until the server ends: for each pair of languages its own."""
+
+    id: str
+    client: str
+    name: str
+    created: str
+    dictionaries: dict[tuple[str, str], Entries]
+
+    def entries_for(self, source: str, target: str) -> Entries:
+        """What holds for a pair of languages, whatever their regions; of all sources where it is auto."""
+        return tuple(
+            entry
+            for (own, other), entries in self.dictionaries.items()
+            if other == base(target) and (own == base(source) or source == "auto")
+            for entry in entries
+        )
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """As version 2 of the API tells of it, which knows one pair of languages: the first."""
+        (source, target), entries = next(iter(self.dictionaries.items()))
+        return {
+            "glossary_id": self.id,
+            "name": self.name,
+            "ready": True,
+            "source_lang": source,
+            "target_lang": target,
+            "creation_time": self.created,
+            "entry_count": len(entries),
+        }
+
+
+class Glossaries:
+    """Those of all clients. A client that has too many must remove some; where all together are too large, the oldest
+    of the client with most goes."""
+
+    def __init__(self) -> None:
+        self._all: Shelf[Glossary] = Shelf(_MOST_BYTES, 10_000)
+
+    def add(self, one: Glossary) -> None:
+        """Keep one, in place of a former one of its id. Raises RequestError where its client has too many, or it has
+        too many entries."""
+        most = max(map(len, one.dictionaries.values()))
+        if most > _MOST_ENTRIES:
+            raise RequestError(400, f"entries: must be 1 to {_MOST_ENTRIES:,}, got {most:,}")
+        pairs = [pair for entries in one.dictionaries.values() for pair in entries]
+        size = sum(2 * len(a) + 2 * len(b) + _BYTES_OF_ENTRY for a, b in pairs)
+        former = self._all.get(one.id)
+        others = [kept for kept in self.of(one.client) if kept is not former]
+        others_bytes = self._all.bytes_of(one.client) - self._all.size_of(one.id)
+        if len(others) >= _MOST_OF_CLIENT or others_bytes + size > _MOST_BYTES_OF_CLIENT:
+            raise RequestError(
+                400,
+                f"glossaries: must be at most {_MOST_OF_CLIENT} of a client, and {_MOST_BYTES_OF_CLIENT >> 20} MiB, "
+                "got more; remove some",
+            )
+        self._all.put(one.client, one.id, one, size)
+
+    def of(self, client: str) -> list[Glossary]:
+        """A client's own."""
+        return self._all.of(client)
+
+    def get(self, client: str, name: str) -> Glossary:
+        """One of a client's own. Raises RequestError."""
+        found = self._all.get(name)
+        if found is None or found.client != client:
+            raise RequestError(404, "glossary_id: must be a glossary of yours, got another; make it first")
+        return found
+
+    def remove(self, client: str, name: str) -> None:
+        """Forget one. Raises RequestError."""
+        self._all.pop(self.get(client, name).id)
+
+
+async def deepl_fields(request: Request) -> tuple[dict[str, Any], str]:
+    """What is given, and the client. Raises RequestError."""
+    fields = await read_fields(request, service_of(request))
+    return fields, enter_deepl(request, fields)
+
+
+def enter_deepl(request: Request, fields: dict[str, Any]) -> str:
+    """The client of a request. Raises RequestError where it may not ask."""
+    return enter(request, fields | {"api_key": fields.get("auth_key")})
+
+
+async def translate(request: Request) -> Response:
+    """POST /v2/translate, and GET as some clients do."""
+    service = service_of(request)
+    fields, client = await deepl_fields(request)
+    texts = texts_field(fields, "text")
+    target = text_field(fields, "target_lang")
+    source = text_field(fields, "source_lang", "auto") or "auto"
+    service.check(texts)
+    markup = text_field(fields, "tag_handling", "") or "text"
+    if markup not in ("text", "html", "xml"):
+        raise RequestError(400, f"tag_handling: must be html or xml, got {markup[:40]!r}")
+    model, _ = await service.pair(source, target, texts, name_field(fields, "model"))
+    entries: Entries = ()
+    if name := fields.get("glossary_id"):
+        entries = request.app.state.glossaries.get(client, str(name)).entries_for(model.source, model.target)
+    split = str(fields.get("split_sentences", "1")).lower() not in ("0", "none")
+    kinds: dict[str, Markup] = {"html": "html", "xml": "xml"}
+    wanted = Wanted(kinds.get(markup, "text"), split, glossary=entries, ignored=_names(fields.get("ignore_tags")))
+    found = await while_connected(request, service.translate(model, texts, wanted, client))
+    request.scope["nmt.texts"] = texts
+    language = model.source.upper()
+    told = [
+        {"detected_source_language": language, "text": one[0], "billed_characters": len(text)}
+        for text, one in zip(texts, found, strict=True)
+    ]
+    return CompactJSON({"translations": told})
+
+
+def _names(given: Any) -> frozenset[str]:
+    """Names of tags: a list, or a text with commas."""
+    parts = given if isinstance(given, list) else str(given or "").split(",")
+    return frozenset(str(part).strip().lower() for part in parts if str(part).strip())
+
+
+async def languages(request: Request) -> Response:
+    """GET /v2/languages."""
+    fields, _ = await deepl_fields(request)
+    targets = service_of(request).models.targets
+    if fields.get("type", "source") != "target":
+        return CompactJSON([{"language": c.upper(), "name": language_name(c)} for c in targets])
+    codes = list(dict.fromkeys(code for to in targets.values() for code in to))
+    return CompactJSON([{"language": c.upper(), "name": language_name(c), "supports_formality": False} for c in codes])
+
+
+async def usage(request: Request) -> Response:
+    """GET /v2/usage: characters since the server began, and no limit that anybody reaches."""
+    _, client = await deepl_fields(request)
+    used = service_of(request).gate.used(client)
+    return CompactJSON({"character_count": used, "character_limit": 10**12})
+
+
+async def glossary_pairs(request: Request) -> Response:
+    """GET /v2/glossary-language-pairs."""
+    await deepl_fields(request)
+    pairs = [(source, target) for source, to in service_of(request).models.targets.items() for target in to]
+    return CompactJSON({"supported_languages": [{"source_lang": s, "target_lang": t} for s, t in pairs]})
+
+
+async def glossaries(request: Request) -> Response:
+    """GET and POST /v2/glossaries."""
+    fields, client = await deepl_fields(request)
+    kept: Glossaries = request.app.state.glossaries
+    if request.method == "GET":
+        return CompactJSON({"glossaries": [one.about for one in kept.of(client)]})
+    one = new_glossary(client, text_field(fields, "name"), dict([dictionary_of(request, fields)]))
+    kept.add(one)
+    return CompactJSON(one.about, status_code=201)
+
+
+def new_glossary(client: str, name: str, dictionaries: dict[tuple[str, str], Entries]) -> Glossary:
+    """One that is made now."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Glossary(secrets.token_hex(16), client, name, now, dictionaries)
+
+
+def dictionary_of(request: Request, fields: dict[str, Any]) -> tuple[tuple[str, str], Entries]:
+    """A pair of languages of this server and what a request gives for it. Raises RequestError."""
+    source, target = base(text_field(fields, "source_lang")), base(text_field(fields, "target_lang"))
+    service_of(request).models.find(source, target)
+    return (source, target), _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
+
+
+def _entries(text: str, form: str) -> Entries:
+    """Pairs of a TSV or CSV. Raises RequestError."""
+    import csv
+
+    if form not in ("tsv", "csv"):
+        raise RequestError(400, f"entries_format: must be tsv or csv, got {form[:40]!r}")
+    lines = text.splitlines()
+    rows = csv.reader(lines) if form == "csv" else (line.split("\t", 2) for line in lines)
+    found = []
+    if any(len(line) > _MOST_LINE for line in lines):
+        raise RequestError(400, f"entries: must have at most {_MOST_LINE:,} characters a line, got a longer one")
+    for number, row in enumerate(rows, start=1):
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) < 2 or not row[0].strip() or not row[1].strip():
+            raise RequestError(400, f"entries: line {number} must be a phrase and its translation, got another")
+        found.append((row[0].strip(), row[1].strip()))
+    if not 0 < len(found) <= _MOST_ENTRIES:
+        raise RequestError(400, f"entries: must be 1 to {_MOST_ENTRIES:,}, got {len(found):,}")
+    return tuple(found)
+
+
+async def glossary(request: Request) -> Response:
+    """GET and DELETE /v2/glossaries/ID."""
+    _, client = await deepl_fields(request)
+    kept: Glossaries = request.app.state.glossaries
+    name = request.path_params["name"]
+    if request.method == "DELETE":
+        kept.remove(client, name)
+        return Response(status_code=204)
+    return CompactJSON(kept.get(client, name).about)
+
+
+async def glossary_entries(request: Request) -> Response:
+    """GET /v2/glossaries/ID/entries."""
+    _, client = await deepl_fields(request)
+    found = request.app.state.glossaries.get(client, request.path_params["name"])
+    text = tsv_of(next(iter(found.dictionaries.values())))
+    return Response(text, media_type="text/tab-separated-values")
+
+
+def tsv_of(entries: Entries) -> str:
+    """Lines of a phrase, a tab and its translation."""
+    return "\n".join("\t".join(pair) for pair in entries)
+
+
+ROUTES = [
+    Route("/v2/translate", translate, methods=["POST", "GET"]),
+    Route("/v2/languages", languages, methods=["GET", "POST"]),
+    Route("/v2/usage", usage, methods=["GET", "POST"]),
+    Route("/v2/glossary-language-pairs", glossary_pairs, methods=["GET"]),
+    Route("/v2/glossaries", glossaries, methods=["GET", "POST"]),
+    Route("/v2/glossaries/{name}", glossary, methods=["GET", "DELETE"]),
+    Route("/v2/glossaries/{name}/entries", glossary_entries, methods=["GET"]),
+]

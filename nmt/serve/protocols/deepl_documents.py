@@ -1,0 +1,167 @@
+"""Documents as DeepL's API has them, version 2: sent in, asked after, fetched (developers.deepl.com/docs)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nmt.documents.document import format_of
+from nmt.errors import NMTError
+from nmt.serve.errors import RequestError
+from nmt.serve.file_translation import FileWish, translate_file
+from nmt.serve.files import attachment
+from nmt.serve.limits.bodies import Room
+from nmt.serve.limits.shelf import Shelf
+from nmt.serve.protocols.deepl import deepl_fields, enter_deepl
+from nmt.serve.protocols.libretranslate import service_of
+from nmt.serve.service import Service
+from nmt.serve.web import CompactJSON, file_field, read_multipart, text_field
+
+_MOST_OF_CLIENT, _MOST_IN_WORK = 8, 64
+_MOST_KEPT = 1000
+
+
+@dataclass
+class _Document:
+    """One that was sent; done: how many characters of text it has, once it is translated. `name` is that of its
+    translation, `error` why there is none."""
+
+    key: str
+    ticket: str
+    client: str
+    began: float
+    characters: int = 0
+    name: str | None = None
+    error: str | None = None
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.name is not None or self.error is not None
+
+
+class Documents:
+    """All of them, those sent first forgotten first; a document is found by who has its key alone."""
+
+    def __init__(self) -> None:
+        self._all: Shelf[_Document] = Shelf(_MOST_KEPT, _MOST_KEPT, lambda one: one.is_over)
+        self._in_work: Counter[str] = Counter()
+
+    def begin(self, service: Service, wish: FileWish, client: str, room: Room) -> tuple[str, str]:
+        """Translate one from now on; its id and its key. room: of its bytes, which is given back when it is over.
+        Raises RequestError: 429 where too many of the client are in work, 503 where too many of all."""
+        if self._in_work[client] >= _MOST_OF_CLIENT:
+            raise RequestError(
+                429, f"documents: must be at most {_MOST_OF_CLIENT} at a time, got more; try again later", 10
+            )
+        if self._in_work.total() >= _MOST_IN_WORK:
+            raise RequestError(503, "server: has more documents in work than it may; try again later", 10)
+        name = secrets.token_hex(16).upper()
+        found = _Document(secrets.token_hex(32).upper(), wish.ticket, client, time.monotonic())
+        self._in_work[client] += 1
+        found.task = asyncio.ensure_future(self._work(found, service, wish, room))
+        self._all.put(client, name, found)
+        return name, found.key
+
+    async def _work(self, found: _Document, service: Service, wish: FileWish, room: Room) -> None:
+        """Translate one; an error is told to whoever asks after it."""
+        client = found.client
+        before = service.gate.used(client)
+        try:
+            found.name = await translate_file(service, wish, client)
+        except RequestError as error:
+            found.error = error.message
+        except BaseException:
+            found.error = "server: has failed; its log says why"
+            raise
+        finally:
+            room.leave()
+            self._in_work[client] -= 1
+            self._in_work += Counter()  # drops clients with none
+        found.characters = service.gate.used(client) - before
+
+    async def end(self) -> None:
+        """Leave those in work: nobody can fetch them any more."""
+        tasks = [one.task for one in self._all if one.task is not None and not one.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def get(self, name: str, key: str) -> _Document:
+        """Raises RequestError: 404 for one that is not there, or has another key."""
+        found = self._all.get(name)
+        if found is None or not secrets.compare_digest(found.key.encode(), key.encode("utf-8", "replace")):
+            raise RequestError(404, "document_id: must be a document of yours with its key, got another; send it first")
+        return found
+
+
+async def send(request: Request) -> Response:
+    """POST /v2/document."""
+    service = service_of(request)
+    fields = await read_multipart(request, service)
+    client = enter_deepl(request, fields)
+    name, content = file_field(fields)
+    name = text_field(fields, "filename", name)
+    try:
+        format_of(name)
+    except NMTError as error:
+        raise RequestError(400, str(error)) from None
+    wanted = text_field(fields, "output_format", "").lower().lstrip(".")
+    if wanted and wanted != PurePath(name).suffix.lower().lstrip("."):
+        raise RequestError(400, f"output_format: must be that of the file, got {wanted[:40]!r}; leave it out")
+    source, target = text_field(fields, "source_lang", "auto") or "auto", text_field(fields, "target_lang")
+    glossary: tuple[tuple[str, str], ...] = ()
+    if given := text_field(fields, "glossary_id", ""):
+        glossary = request.app.state.glossaries.get(client, given).entries_for(source, target)
+    if source != "auto":
+        service.models.find(source, target)
+    wish = FileWish(name, content, source, target, None, glossary, secrets.token_hex(8))
+    document, key = request.app.state.documents.begin(service, wish, client, request.scope["nmt.room"])
+    request.scope["nmt.room"] = None  # the document's from now on
+    return CompactJSON({"document_id": document, "document_key": key})
+
+
+async def _found(request: Request) -> _Document:
+    fields, _ = await deepl_fields(request)
+    kept: Documents = request.app.state.documents
+    return kept.get(request.path_params["name"], text_field(fields, "document_key"))
+
+
+async def status(request: Request) -> Response:
+    """POST /v2/document/ID: how far it is."""
+    found, name = await _found(request), request.path_params["name"]
+    if found.error is not None:
+        return CompactJSON({"document_id": name, "status": "error", "error_message": found.error})
+    if found.name is not None:
+        return CompactJSON({"document_id": name, "status": "done", "billed_characters": found.characters})
+    done, count = service_of(request).files.progress(found.ticket)
+    told: dict[str, Any] = {"document_id": name, "status": "translating" if count else "queued"}
+    if done:
+        told["seconds_remaining"] = round((time.monotonic() - found.began) * (count - done) / done)
+    return CompactJSON(told)
+
+
+async def result(request: Request) -> Response:
+    """POST /v2/document/ID/result: the file."""
+    found = await _found(request)
+    if found.name is None:
+        raise RequestError(503 if found.error is None else 404, found.error or "document: is not done yet; wait", 2)
+    name, content, media_type = service_of(request).files.get(found.name)
+    return Response(content, media_type=media_type, headers=attachment(name))
+
+
+ROUTES = [
+    Route("/v2/document", send, methods=["POST"]),
+    Route("/v2/document/{name}", status, methods=["POST", "GET"]),
+    Route("/v2/document/{name}/result", result, methods=["POST", "GET"]),
+]

@@ -1,0 +1,206 @@
+"""LibreTranslate's API (github.com/LibreTranslate/LibreTranslate, app.py of version 1.9): what most clients speak."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nmt.documents.passage import Markup
+from nmt.serve.errors import RequestError
+from nmt.serve.file_translation import FileWish
+from nmt.serve.file_translation import translate_file as translate_file_of
+from nmt.serve.files import attachment
+from nmt.serve.models import base
+from nmt.serve.protocols.names import language_name
+from nmt.serve.service import Service, Wanted
+from nmt.serve.web import (
+    CompactJSON,
+    arrive,
+    count_field,
+    file_field,
+    glossary_field,
+    name_field,
+    read_fields,
+    read_multipart,
+    text_field,
+    texts_field,
+    while_connected,
+)
+
+_SAMPLE = 5000
+"""Characters of a text by which its language is detected."""
+_CERTAIN = 0.9
+"""How probable the target language must be for a text to stay as it is: a few words may be of several languages."""
+_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]{1,80}){1,8}")
+
+
+def public_address(request: Request) -> str:
+    """The address of this server as the client knows it, without a slash at its end: with the prefix of its path that
+    a proxy before it tells (X-Forwarded-Prefix)."""
+    prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
+    return str(request.base_url).rstrip("/") + (prefix if _PREFIX.fullmatch(prefix) else "")
+
+
+def service_of(request: Request) -> Service:
+    """The server's."""
+    found: Service = request.app.state.service
+    return found
+
+
+def enter(request: Request, fields: Mapping[str, Any]) -> str:
+    """The client of a request. Raises RequestError where it may not ask."""
+    service = service_of(request)
+    arrive(request, service)
+    if "nmt.client" not in request.scope:  # the header has told nothing
+        key = fields.get("api_key")
+        address = request.client.host if request.client is not None else ""
+        request.scope["nmt.client"] = service.gate.enter(key if isinstance(key, str) else None, address)
+    client: str = request.scope["nmt.client"]
+    return client
+
+
+async def translate(request: Request) -> Response:
+    """POST /translate."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    client = enter(request, fields)
+    texts = texts_field(fields, "q")
+    source, target = text_field(fields, "source", "auto"), text_field(fields, "target")
+    markup = text_field(fields, "format", "text") or "text"
+    if markup not in ("text", "html"):
+        raise RequestError(400, f"format: must be text or html, got {markup[:40]!r}")
+    alternatives = count_field(fields, "alternatives")
+    service.check(texts, alternatives)
+    glossary = glossary_field(fields)
+    confidence = 1.0
+    if is_auto := source.lower() == "auto":
+        source, confidence = await _language_of(service, texts, target)
+    if _is_unchanged(service, source, target):
+        found = [[text] for text in texts]
+    else:
+        model, _ = await service.pair(source, target, texts, name_field(fields, "model"))
+        kind: Markup = "html" if markup == "html" else "text"
+        wanted = Wanted(kind, alternatives=0 if markup == "html" else alternatives, glossary=glossary)
+        found = await while_connected(request, service.translate(model, texts, wanted, client))
+        source = model.source
+    is_list = isinstance(fields["q"], list)
+    answer: dict[str, Any] = {"translatedText": [one[0] for one in found] if is_list else found[0][0]}
+    if alternatives:
+        others = [one[1:] for one in found]
+        answer["alternatives"] = others if is_list else others[0]
+    if is_auto:
+        detected = {"confidence": round(100 * confidence, 1), "language": source}
+        answer["detectedLanguage"] = [detected] * len(texts) if is_list else detected
+    request.scope["nmt.texts"] = texts
+    return CompactJSON(answer)
+
+
+async def _language_of(service: Service, texts: Sequence[str], target: str) -> tuple[str, float]:
+    """The language of texts and how sure it is: one that is translated into `target`; `target` itself, of which there
+    is nothing to translate, only where it is certain."""
+    pairs = service.models.targets.items()
+    among = [source for source, to in pairs if base(target) in map(base, to)]
+    if not among or (len(among) == 1 and not service.detector.is_there):
+        return (among or list(service.models.targets))[0], 0.0
+    text = " ".join(texts)[:_SAMPLE]
+    ranked = await asyncio.to_thread(service.detector.ranked, text, [*among, base(target)])
+    return next(one for one in ranked if one[0] in among or one[1] >= _CERTAIN or one is ranked[-1])
+
+
+def _is_unchanged(service: Service, source: str, target: str) -> bool:
+    """Whether a text is its own translation, as it is for LibreTranslate: from a language of this server into itself,
+    where no model has learnt to do anything about it."""
+    pairs = {(base(one), base(other)) for one, to in service.models.targets.items() for other in to}
+    wanted = base(source), base(target)
+    return wanted[0] == wanted[1] and wanted not in pairs and any(wanted[0] in pair for pair in pairs)
+
+
+async def detect(request: Request) -> Response:
+    """POST /detect: the languages of this server and how probable each is among all languages that the detector knows,
+    the most probable first."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    enter(request, fields)
+    texts = texts_field(fields, "q")
+    service.check(texts)
+    targets = service.models.targets
+    own = list(dict.fromkeys([*targets, *(one for to in targets.values() for one in to)]))
+    ranked = await asyncio.to_thread(service.detector.ranked, " ".join(texts)[:_SAMPLE], own)
+    found = [{"confidence": round(100 * score, 1), "language": code} for code, score in ranked[:5] if score >= 0.01]
+    return CompactJSON(found or [{"confidence": 0.0, "language": ranked[0][0]}])
+
+
+async def languages(request: Request) -> Response:
+    """GET /languages."""
+    targets = service_of(request).models.targets
+    sources = [{"code": code, "name": language_name(code), "targets": to} for code, to in targets.items()]
+    # A language that is only translated into is listed as well, without targets: clients look names up here.
+    only = {code for to in targets.values() for code in to} - targets.keys()
+    return CompactJSON(sources + [{"code": c, "name": language_name(c), "targets": []} for c in sorted(only)])
+
+
+async def frontend_settings(request: Request) -> Response:
+    """GET /frontend/settings."""
+    service = service_of(request)
+    limits, models = service.settings.limits, service.models
+    first = models.all[0]
+    pair = {
+        "source": {"code": first.source, "name": language_name(first.source)},
+        "target": {"code": first.target, "name": language_name(first.target)},
+    }
+    return CompactJSON(
+        {
+            "apiKeys": service.gate.wants_keys,
+            "charLimit": limits.characters or -1,
+            "filesTranslation": True,
+            "frontendTimeout": 500,
+            "keyRequired": service.gate.wants_keys,
+            "language": pair,
+            "suggestions": False,
+            "supportedFilesFormat": [f".{name}" for name in service.files.formats],
+        }
+    )
+
+
+async def suggest(request: Request) -> Response:
+    """POST /suggest: this server learns nothing from its users."""
+    raise RequestError(403, "suggest: is not offered by this server")
+
+
+async def translate_file(request: Request) -> Response:
+    """POST /translate_file."""
+    service = service_of(request)
+    fields = await read_multipart(request, service)
+    client = enter(request, fields)
+    wish = FileWish(
+        *file_field(fields),
+        text_field(fields, "source", "auto"),
+        text_field(fields, "target"),
+        text_field(fields, "model", "") or None,
+        glossary_field(fields),
+    )
+    name = await while_connected(request, translate_file_of(service, wish, client))
+    return CompactJSON({"translatedFileUrl": f"{public_address(request)}/download_file/{name}"})
+
+
+async def download_file(request: Request) -> Response:
+    """GET /download_file/NAME."""
+    name, content, media_type = service_of(request).files.get(request.path_params["name"])
+    return Response(content, media_type=media_type, headers=attachment(name))
+
+
+ROUTES = [
+    Route("/translate", translate, methods=["POST"]),
+    Route("/detect", detect, methods=["POST"]),
+    Route("/languages", languages, methods=["GET"]),
+    Route("/frontend/settings", frontend_settings, methods=["GET"]),
+    Route("/suggest", suggest, methods=["POST"]),
+    Route("/translate_file", translate_file, methods=["POST"]),
+    Route("/download_file/{name}", download_file, methods=["GET"]),
+]

@@ -1,0 +1,81 @@
+"""XML-RPC as the server of Moses speaks it, which OmegaT and other CAT tools ask: /RPC2."""
+
+from __future__ import annotations
+
+import re
+import xmlrpc.client
+from typing import Any
+from xml.parsers.expat import ExpatError
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nmt.serve.errors import RequestError
+from nmt.serve.protocols.libretranslate import enter, service_of
+from nmt.serve.service import Wanted
+from nmt.serve.web import decoded, name_field, parse_pairs, read_body, text_field, while_connected
+
+_METHODS = ["system.listMethods", "translate"]
+# XML has no other characters, however they are written.
+_NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+async def xml_rpc(request: Request) -> Response:
+    """POST /RPC2: `translate` takes and returns a struct with `text`, `system.listMethods` names both methods. The
+    query string of the address may hold source, target, model and api_key; without languages it is the first model.
+    Mistakes are faults, as clients of XML-RPC expect."""
+    service = service_of(request)
+    try:
+        query = decoded(request.scope.get("query_string", b""), "query string")
+        fields = dict(parse_pairs(query, "query string"))
+        client = enter(request, fields)  # before the body is read
+    except RequestError as error:
+        return _answer(xmlrpc.client.Fault(error.status, error.message))
+    body = await read_body(request, service)
+    try:
+        found = await _call(request, fields, client, body)
+    except RequestError as error:
+        found = xmlrpc.client.Fault(error.status, error.message)
+    return _answer(found)
+
+
+def _answer(found: Any) -> Response:
+    """Return a value or a fault as XML-RPC."""
+    content = found if isinstance(found, xmlrpc.client.Fault) else (found,)
+    return Response(xmlrpc.client.dumps(content, methodresponse=True), media_type="text/xml")
+
+
+async def _call(request: Request, fields: dict[str, str], client: str, body: bytes) -> Any:
+    """Return what a method returns. Raises RequestError."""
+    service = service_of(request)
+    method, params = _parsed(decoded(body))
+    if method == "system.listMethods":
+        return _METHODS
+    if method != "translate":
+        raise RequestError(404, f"method: must be one of {', '.join(_METHODS)}, got another")
+    if len(params) != 1 or not isinstance(params[0], dict):
+        raise RequestError(400, "translate: must be given a struct with text, got another")
+    text = text_field(params[0], "text")
+    service.check([text])
+    first = service.models.all[0]
+    source, target = fields.get("source", first.source), fields.get("target", first.target)
+    model, _ = await service.pair(source, target, [text], name_field(fields, "model"))
+    request.scope["nmt.texts"] = [text]
+    answers = await while_connected(request, service.translate(model, [text], Wanted(), client))
+    return {"text": _NOT_IN_XML.sub("\ufffd", answers[0][0])}
+
+
+def _parsed(text: str) -> tuple[str | None, tuple[Any, ...]]:
+    """Method and arguments of a call. Documents that declare entities or anything else are refused before they are
+    parsed. Raises RequestError."""
+    if "<!DOCTYPE" in text:
+        raise RequestError(400, "body: must be XML-RPC without a document type, got one; leave it out")
+    try:
+        params, method = xmlrpc.client.loads(text)
+    except (ExpatError, xmlrpc.client.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+        raise RequestError(400, "body: must be a call of XML-RPC, got something else; send one") from None
+    return method, params
+
+
+ROUTES = [Route("/RPC2", xml_rpc, methods=["POST"])]

@@ -1,0 +1,200 @@
+"""The API as OpenAPI 3.1 tells it, and a page of it for people; what there is stands in routes.txt."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from nmt.serve.protocols.names import language_name
+
+_TEXT = {"type": "string"}
+_TEXTS = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}
+_COUNT = {"type": "integer", "minimum": 0}
+# Fields by their names, wherever they stand; any other is a text.
+_KINDS: dict[str, dict[str, Any]] = {
+    "q": _TEXTS,
+    "text": _TEXTS,
+    "ignore_tags": _TEXTS,
+    "alternatives": _COUNT,
+    "count": _COUNT,
+    "file": {"type": "string", "format": "binary"},
+    "glossary": {"oneOf": [_TEXT, {"type": "array", "items": {"type": "array", "items": _TEXT}}]},
+    "dictionaries": {"type": "array", "items": {"type": "object"}},
+    "format": {"enum": ["text", "html"]},
+    "tag_handling": {"enum": ["html", "xml"]},
+}
+_ENTRIES = {"entries": "train\tZug", "entries_format": "tsv"}
+_EXAMPLES = _ENTRIES | {
+    "q": "Good morning.",
+    "text": ["Good morning."],
+    "input": "Good morning.",
+    "file": "@letter.docx",
+    "name": "mine",
+}
+# Of requests that are no fields.
+_BODIES = {
+    "/RPC2": (
+        "text/xml",
+        '<?xml version="1.0"?><methodCall><methodName>translate</methodName><params><param><value><struct><member>'
+        "<name>text</name><value>Good morning.</value></member></struct></value></param></params></methodCall>",
+    ),
+    "/translator/translate": ("application/json", '[{"id": 0, "src": "Good morning."}]'),
+}
+_ERRORS = {"400": "A mistake", "403": "No key", "429": "Too often", "503": "Too much waits"}
+
+
+@dataclass(frozen=True)
+class _Route:
+    """What a path does by any of its methods; needed, more: its fields."""
+
+    methods: tuple[str, ...]
+    path: str
+    needed: tuple[str, ...]
+    more: tuple[str, ...]
+    does: str
+    answer: str
+    group: str
+
+    @property
+    def kind(self) -> str:
+        """The media type of what is sent."""
+        return "multipart/form-data" if "file" in self.needed else _BODIES.get(self.path, ("application/json", ""))[0]
+
+
+@cache
+def _routes() -> tuple[_Route, ...]:
+    """All of them."""
+    return tuple(_read(Path(__file__).with_name("routes.txt").read_text("utf-8")))
+
+
+def _read(text: str) -> Iterator[_Route]:
+    group = ""
+    for line in text.splitlines():
+        if line.startswith("# "):
+            group = line[2:]
+        elif line:
+            where, needed, more, does, answer = line.split(" | ")
+            methods, path = where.split()
+            given, other = (() if names == "-" else tuple(names.split()) for names in (needed, more))
+            yield _Route(tuple(methods.split(",")), re.sub(r":\w+}", "}", path), given, other, does, answer, group)
+
+
+def openapi() -> dict[str, Any]:
+    """The description."""
+    from nmt import __version__
+
+    paths: dict[str, Any] = {}
+    for one in _routes():
+        paths.setdefault(one.path, {}).update({method: _described(one, method) for method in one.methods})
+    return {"openapi": "3.1.0", "info": {"title": "nmt-serve", "version": __version__}, "paths": paths}
+
+
+def _described(one: _Route, method: str) -> dict[str, Any]:
+    """A method of a path."""
+    in_path = re.findall(r"{(\w+)}", one.path)
+    parameters = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in in_path]
+    fields = {name: _KINDS.get(name, _TEXT) for name in (*one.needed, *one.more)}
+    told: dict[str, Any] = {"summary": one.does, "tags": [one.group]}
+    if method in ("get", "delete"):
+        parameters += [
+            {"name": name, "in": "query", "required": name in one.needed, "schema": schema}
+            for name, schema in fields.items()
+        ]
+    elif fields:
+        schema = {"type": "object", "properties": fields, "required": list(one.needed)}
+        kinds = [one.kind, *(["application/x-www-form-urlencoded"] if one.kind == "application/json" else [])]
+        told["requestBody"] = {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+    elif one.path in _BODIES:
+        told["requestBody"] = {"required": True, "content": {one.kind: {"example": _BODIES[one.path][1]}}}
+    if parameters:
+        told["parameters"] = parameters
+    answers = {"200": one.answer} | _ERRORS
+    return told | {"responses": {status: {"description": meaning} for status, meaning in answers.items()}}
+
+
+# ---------------------------------------------------------------- for people
+
+
+def _command(one: _Route, address: str, examples: dict[str, Any]) -> str:
+    """An example: a command of curl."""
+    method, path = one.methods[0], re.sub(r"{\w+}", "NAME", one.path)
+    given = {name: examples.get(name, "...") for name in one.needed}
+    words = ["curl"] if method in ("get", "post") else [f"curl -X {method.upper()}"]
+    if method in ("get", "delete"):
+        path += "?" + urlencode(given) if given else ""
+    elif one.kind == "multipart/form-data":
+        words += [f"-F {name}={value}" for name, value in given.items()]
+    elif given or one.path in _BODIES:
+        body = json.dumps(given, ensure_ascii=False) if given else _BODIES[one.path][1]
+        words += [f"-H 'Content-Type: {one.kind}'", f"-d '{body}'"]
+    elif method == "post":
+        words.append("-d ''")
+    return " ".join([*words, f"'{address}{path}'"])
+
+
+def _article(one: _Route, address: str, examples: dict[str, Any]) -> str:
+    """A route as HTML."""
+    fields = "".join(
+        f'<p class="fields"><span class="{kind}">{told}</span> {" ".join(f"<code>{name}</code>" for name in names)}</p>'
+        for kind, told, names in (("needed", "Required", one.needed), ("more", "Optional", one.more))
+        if names
+    )
+    example = ""
+    if not one.does.startswith("Refused"):
+        command = escape(_command(one, address, examples))
+        example = (
+            f'<div class="example"><pre>{command}</pre><button type="button" hidden>Copy</button></div>'
+            f"<p>Answer: <code>{escape(one.answer)}</code></p>"
+        )
+    return (
+        f'<article class="card"><h3><span class="verb">{", ".join(one.methods).upper()}</span> '
+        f"<code>{escape(one.path)}</code></h3><p>{escape(one.does)}</p>{fields}{example}</article>"
+    )
+
+
+def _model_row(about: dict[str, Any]) -> str:
+    """A model as a row of a table."""
+    bleu = about["validation"].get("bleu")
+    cells = [
+        about["name"],
+        f"{language_name(about['source'])} to {language_name(about['target'])}",
+        f"{about['parameters'] / 1e6:.1f} million, {about['compute_dtype']}",
+        "" if bleu is None else f"BLEU {bleu:.1f} on its validation text after {about['updates']:,} updates",
+        about["signature"] or "",
+    ]
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def spec_page(address: str, models: Sequence[dict[str, Any]]) -> str:
+    """The same as HTML, and what is known of the models. address: that of the server, for the examples."""
+    source, target = str(models[0]["source"]), str(models[0]["target"])
+    pair = {"source_lang": source.upper(), "target_lang": target.upper()}
+    codes = {"source": source, "target": target, "srcLangCode": source, "trgLangCode": target}
+    examples = _EXAMPLES | codes | pair | {"dictionaries": [pair | _ENTRIES]}
+    sections: dict[str, list[str]] = {}
+    for one in _routes():
+        sections.setdefault(one.group, []).append(_article(one, address, examples))
+    titles = ("Model", "Languages", "Parameters", "Quality", "Signature")
+    heads = "".join(f'<th scope="col">{title}</th>' for title in titles)
+    rows = "".join(map(_model_row, models))
+    parts = [f"<section><h2>{escape(group)}</h2>{''.join(all_of)}</section>" for group, all_of in sections.items()]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Translate: API</title>'
+        '<link rel="icon" href="data:,"><link rel="stylesheet" href="page.css"><script src="docs.js" defer></script>'
+        '</head><body><header class="top"><h1>API</h1><nav aria-label="More"><a class="quiet" href="spec">OpenAPI</a>'
+        '<a class="quiet" href="./">Translate</a></nav></header><main class="api">'
+        "<p>Where the server wants a key, it is the field <code>api_key</code> or stands in the header "
+        "<code>Authorization</code>; DeepL's clients send theirs, and OPUS-CAT's is <code>tokenCode</code>.</p>"
+        "<section><h2>Models of this server</h2>"
+        '<div class="card scroll" tabindex="0" role="region" aria-label="Models">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>"
+        f"{''.join(parts)}</main></body></html>"
+    )

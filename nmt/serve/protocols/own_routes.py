@@ -1,0 +1,152 @@
+"""What the page asks beyond the protocols of others: sentences with their words, and completions while one types."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nmt.errors import NMTError
+from nmt.inference.translation import Translation
+from nmt.serve.box.box import Job
+from nmt.serve.engine import Ask
+from nmt.serve.errors import RequestError
+from nmt.serve.file_translation import FileWish
+from nmt.serve.file_translation import translate_file as translate_file_of
+from nmt.serve.files import SECONDS_KEPT
+from nmt.serve.models import bleu_signature
+from nmt.serve.protocols.libretranslate import enter, service_of
+from nmt.serve.protocols.names import language_name
+from nmt.serve.service import Wanted
+from nmt.serve.terms import note_terms
+from nmt.serve.web import (
+    CompactJSON,
+    count_field,
+    file_field,
+    glossary_field,
+    name_field,
+    read_fields,
+    read_multipart,
+    text_field,
+    while_connected,
+)
+
+_MOST_TYPED = 2_000
+"""Characters of a sentence that is completed: its model reads no more, and a thread cannot be stopped."""
+_MOST_TICKET = 100
+
+
+async def models(request: Request) -> Response:
+    """GET /api/models."""
+    found = []
+    await asyncio.to_thread(bleu_signature)  # loads a library, once
+    for one in service_of(request).models.all:
+        names = {"source_name": language_name(one.source), "target_name": language_name(one.target)}
+        found.append(one.about | names)
+    limits = service_of(request).settings.limits
+    return CompactJSON(
+        {
+            "models": found,
+            "key_required": service_of(request).gate.wants_keys,
+            "limits": {"characters": limits.characters, "alternatives": limits.alternatives},
+            "formats": service_of(request).files.formats,
+        }
+    )
+
+
+async def sentences(request: Request) -> Response:
+    """POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention, and
+    with the terms of the glossary that the model has not followed."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    client = enter(request, fields)
+    text = text_field(fields, "q")
+    count = count_field(fields, "alternatives")
+    service.check([text], count)
+    glossary = glossary_field(fields)
+    model, _ = await service.pair(
+        text_field(fields, "source"), text_field(fields, "target"), [text], name_field(fields, "model")
+    )
+
+    async def work() -> list[dict[str, Any]]:
+        async with service.in_time(service.settings.limits.seconds):
+            cut = await service.cut(model, [text], Wanted(), client, aside=True)
+            asked = [one for _, one in cut.rows]
+            found = await service.in_pieces(model, asked, Ask(count + 1, True, glossary), client)
+            service.count(model, asked, client, len(text))
+            seconds = 4.0 + len(text) * (count + 1) / 20_000
+            parts: list[dict[str, Any]] = await service.box.run(
+                Job("shown", (cut.passages, found), "q", seconds), client
+            )
+            if glossary:
+                await asyncio.to_thread(note_terms, parts, glossary)
+            return parts
+
+    return CompactJSON({"parts": await while_connected(request, work()), "model": model.name})
+
+
+async def complete(request: Request) -> Response:
+    """POST /api/complete: translations of a sentence that begin with what was typed."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    client = enter(request, fields)
+    text, typed = text_field(fields, "q"), text_field(fields, "typed", "")
+    count = max(1, count_field(fields, "count", 3))
+    service.check([text, typed], min(count, 10) - 1)
+    for name, one in (("q", text), ("typed", typed)):
+        if len(one) > _MOST_TYPED:
+            raise RequestError(
+                400, f"{name}: must be a sentence of at most {_MOST_TYPED:,} characters, got {len(one):,}"
+            )
+    model, _ = await service.pair(
+        text_field(fields, "source"), text_field(fields, "target"), [text], name_field(fields, "model")
+    )
+
+    async def work() -> list[Translation]:
+        async with service.in_time(service.settings.limits.seconds):
+            try:
+                return await service.sessions.complete(model, client, text, typed, count)
+            except NMTError as error:  # the model's settings are not for completing
+                raise RequestError(400, str(error)) from None
+
+    found = await while_connected(request, work())
+    return CompactJSON({"completions": [one.text for one in found]})
+
+
+async def file(request: Request) -> Response:
+    """POST /api/file: as /translate_file; `ticket` is a word under which /api/progress tells how far it is."""
+    service = service_of(request)
+    fields = await read_multipart(request, service)
+    client = enter(request, fields)
+    ticket = text_field(fields, "ticket", "")
+    if len(ticket) > _MOST_TICKET:
+        raise RequestError(400, f"ticket: must have at most {_MOST_TICKET} characters, got {len(ticket):,}")
+    wish = FileWish(
+        *file_field(fields),
+        text_field(fields, "source"),
+        text_field(fields, "target"),
+        text_field(fields, "model", "") or None,
+        glossary_field(fields),
+        ticket,
+    )
+    name = await while_connected(request, translate_file_of(service, wish, client))
+    told = {"url": f"download_file/{name}", "name": service.files.get(name)[0], "seconds": SECONDS_KEPT}
+    return CompactJSON(told)
+
+
+async def progress(request: Request) -> Response:
+    """GET /api/progress?ticket=...: sentences of a file that are done, and all of them."""
+    done, count = service_of(request).files.progress(request.query_params.get("ticket", ""))
+    return CompactJSON({"done": done, "count": count})
+
+
+ROUTES = [
+    Route("/api/models", models, methods=["GET"]),
+    Route("/api/sentences", sentences, methods=["POST"]),
+    Route("/api/complete", complete, methods=["POST"]),
+    Route("/api/file", file, methods=["POST"]),
+    Route("/api/progress", progress, methods=["GET"]),
+]

@@ -1,0 +1,1 @@
+"""The operating system: files, streams, the terminal, signals, the heap."""

@@ -1,0 +1,1 @@
+"""Checkpoints: writing, keeping, resuming, averaging."""

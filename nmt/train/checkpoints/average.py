@@ -1,0 +1,111 @@
+"""One model from several checkpoints of a run: the mean of their parameters (Junczys-Dowmunt et al. 2016, 5)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError
+from nmt.storage.model_folder import (
+    BEST_NAME,
+    CONFIG_NAME,
+    LAST_NAME,
+    LENGTHS_NAME,
+    PARAMS_PREFIX,
+    SHORTLIST_NAME,
+    SUBWORD_NAMES,
+    load_folder_config,
+    numbered_checkpoint,
+    numbered_checkpoints,
+)
+from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.storage.trained_settings import check_settings
+from nmt.system.files import explain, new_folder, remedy
+from nmt.system.paths import check_new_folder, is_file
+from nmt.train.updates.state import TrainingState
+
+_BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), LENGTHS_NAME, SHORTLIST_NAME)
+
+
+def newest_checkpoints(folder: Path, count: int) -> list[Path]:
+    """The `count` newest numbered checkpoints. Raises CheckpointError where there are fewer."""
+    found = numbered_checkpoints(folder, "last")
+    return _enough(folder, found, count, "last")
+
+
+def best_checkpoints(folder: Path, count: int) -> list[Path]:
+    """The `count` best numbered checkpoints, as the last checkpoint ranks them. Raises CheckpointError where there are
+    fewer."""
+    _, content = map_tensors(folder / LAST_NAME, "none")
+    ranked = TrainingState.from_dict(content.get("state", {})).kept
+    found = [path for _, update in ranked if (path := numbered_checkpoint(folder, "best", update)).is_file()]
+    return _enough(folder, found, count, "best")
+
+
+def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path]:
+    """The newest `count` checkpoints of a kind. Raises CheckpointError where there are fewer."""
+    if len(found) < count:
+        raise CheckpointError(
+            f"{folder}: must hold {count} checkpoints {kind}-UPDATE.safetensors, got {len(found)}; ask for fewer, or "
+            f"train with training.keep_{kind}_ckpts: {count}"
+        )
+    return found[:count]
+
+
+def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The mean of the parameters of checkpoints of one model, summed in float64, and the content of the first.
+
+    Returns:
+        Parameters by name with PARAMS_PREFIX, of the dtype they had.
+
+    Raises:
+        CheckpointError: One is missing, damaged, quantised, or of another model.
+    """
+    sums: dict[str, np.ndarray] = {}
+    first: dict[str, Any] = {}
+    kinds: dict[str, tuple[Any, tuple[int, ...]]] = {}
+    for path in paths:
+        tensors, content = map_tensors(path, PARAMS_PREFIX)
+        own = {name: (array.dtype, array.shape) for name, array in tensors.items()}
+        first, kinds = first or content, kinds or own
+        integers = [name for name, (dtype, _) in own.items() if dtype.kind != "f"]
+        if integers or not own:
+            fact = f"{integers[0]} quantised" if integers else "none"
+            raise CheckpointError(f"{path}: must hold floating-point parameters, got {fact}; average before quantising")
+        if own != kinds or content.get("subwords") != first.get("subwords"):
+            raise CheckpointError(
+                f"{path}: must be of the model of {paths[0]}, got other parameters or subwords; name checkpoints of "
+                "one run"
+            )
+        for name, array in tensors.items():
+            sums[name] = sums[name] + array if name in sums else array.astype(np.float64)
+    return {name: (total / len(paths)).astype(kinds[name][0]) for name, total in sums.items()}, first
+
+
+def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
+    """Write a model folder whose only checkpoint is the mean of `paths`; the rest is copied from `folder`. It appears
+    when all of it is written.
+
+    Raises:
+        CheckpointError: A checkpoint is not usable, `out` holds something already, or cannot be written.
+    """
+    config = load_folder_config(folder)
+    params, content = average_checkpoints(paths)
+    for path in paths:
+        check_settings(folder / CONFIG_NAME, config, path, map_tensors(path, "none")[1])
+    check_new_folder(out)
+    state = content.get("state", {}) | {"best_scores": {}, "kept": []}  # nobody has scored the mean
+    content = {key: value for key, value in content.items() if key in ("subwords", "config")}
+    content |= {"state": state, "averaged": [path.name for path in paths]}
+    try:
+        with new_folder(out) as new:
+            for name in _BESIDE:
+                if is_file(folder / name):
+                    shutil.copyfile(folder / name, new / name)
+            write_tensors(new / BEST_NAME, params, content)
+    except OSError as error:
+        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error

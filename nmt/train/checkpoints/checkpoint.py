@@ -1,0 +1,79 @@
+"""Checkpoints: one safetensors file each, so that one rename replaces all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError
+from nmt.storage.model_folder import CARRIED_PREFIX, OPTIMIZER_PREFIX, PARAMS_PREFIX, RAW_PREFIX, read_checkpoint
+from nmt.storage.tensor_file import write_tensors
+from nmt.system.files import explain, remedy
+
+
+def save_checkpoint(
+    path: Path,
+    *,
+    params: Mapping[str, np.ndarray],
+    optimizer: Mapping[str, np.ndarray],
+    metadata: Mapping[str, Any],
+    carried: Mapping[str, np.ndarray] | None = None,
+    raw: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """Write a checkpoint aside, wait for the disk, then rename it onto `path`.
+
+    Args:
+        path: `last.safetensors` or `best.safetensors` in a model folder.
+        params: The model's parameters by name.
+        optimizer: The optimizer's arrays by name; empty where only translating is wanted.
+        metadata: What JSON can hold: position in the data, schedule, scores, settings.
+        carried: What the next batch goes on from, by name (see `Network.carried`).
+        raw: Where `params` are an average: the parameters that it is of.
+
+    Raises:
+        CheckpointError: It cannot be written; the former file is untouched and nothing is left
+            beside it.
+    """
+    tensors = {PARAMS_PREFIX + name: array for name, array in params.items()}
+    tensors |= {OPTIMIZER_PREFIX + name: array for name, array in optimizer.items()}
+    tensors |= {CARRIED_PREFIX + name: array for name, array in (carried or {}).items()}
+    tensors |= {RAW_PREFIX + name: array for name, array in (raw or {}).items()}
+    try:
+        write_tensors(path, tensors, metadata)
+    except OSError as error:
+        kept = "the former checkpoint is intact" if path.exists() else "nothing was saved"
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {kept}: {remedy(error)}") from error
+
+
+def load_checkpoint(
+    path: Path,
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
+    """Read parameters (names with their prefix), optimizer arrays (without) and metadata.
+
+    Raises:
+        CheckpointError: The file is missing, cut short, damaged, or not one of ours.
+    """
+    tensors, metadata = read_checkpoint(path)
+    params = {name: array for name, array in tensors.items() if name.startswith(PARAMS_PREFIX)}
+    optimizer = {
+        name.removeprefix(OPTIMIZER_PREFIX): array
+        for name, array in tensors.items()
+        if name.startswith(OPTIMIZER_PREFIX)
+    }
+    return params, optimizer, metadata
+
+
+def load_carried(path: Path) -> dict[str, np.ndarray]:
+    """Read what the next batch goes on from, names without prefix. Raises CheckpointError as `load_checkpoint`."""
+    tensors, _ = read_checkpoint(path, prefix=CARRIED_PREFIX)
+    return {name.removeprefix(CARRIED_PREFIX): array for name, array in tensors.items()}
+
+
+def load_raw(path: Path) -> dict[str, np.ndarray]:
+    """Read the parameters that updates change, where a checkpoint's own are an average of them, as `load_checkpoint`
+    gives parameters; nothing where they are not. Raises CheckpointError as `load_checkpoint`."""
+    tensors, _ = read_checkpoint(path, prefix=RAW_PREFIX)
+    return {PARAMS_PREFIX + name.removeprefix(RAW_PREFIX): array for name, array in tensors.items()}

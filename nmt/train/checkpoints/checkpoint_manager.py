@@ -1,0 +1,177 @@
+"""Which checkpoints a model folder keeps: the last, the best, and more of both if asked."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.errors import CheckpointError
+from nmt.storage.model_folder import (
+    BEGUN_NAME,
+    BEST_NAME,
+    FORMER_NAME,
+    LAST_NAME,
+    ROLLBACK_NAME,
+    numbered_checkpoint,
+    numbered_checkpoints,
+)
+from nmt.system.files import explain, link_onto, remedy
+from nmt.train.checkpoints.checkpoint import save_checkpoint
+from nmt.train.distributed.ranks import Ranks
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.model.network import Network
+    from nmt.train.updates.moving_average import MovingAverage
+    from nmt.train.updates.optimizer import Optimizer
+    from nmt.train.updates.schedule import Constant
+    from nmt.train.updates.state import TrainingState
+
+
+HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
+
+
+class CheckpointManager:
+    """Saves the parts of a run together.
+
+    Args:
+        folder: The model folder.
+        config: The settings, which a resumed run compares with its own.
+        subwords_digest: Of the subwords beside the checkpoints.
+        model, optimizer, schedule, state: The parts.
+        average: Of the parameters, which is then what is saved as the model; None for the parameters themselves.
+        ranks: Rank 0 writes; what the others carry from batch to batch is sent to it. All of them must call.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Config,
+        subwords_digest: str,
+        *,
+        model: Network,
+        optimizer: Optimizer,
+        schedule: Constant,
+        state: TrainingState,
+        average: MovingAverage | None = None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        self._ranks = ranks or Ranks()
+        self.last_path = folder / LAST_NAME
+        self.best_path = folder / BEST_NAME
+        self.rollback_path = folder / ROLLBACK_NAME
+        self._begun_path = folder / BEGUN_NAME
+        self.last_is_good = True
+        """Whether the last checkpoint, where there is one, may be kept as the one before the next."""
+        self._config, self._digest = config, subwords_digest
+        self._model, self._optimizer, self._schedule = model, optimizer, schedule
+        self._state, self._average = state, average
+        self._saved_at = time.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last checkpoint was written, or since the start."""
+        return time.monotonic() - self._saved_at
+
+    def begin(self) -> None:
+        """Note that a new run begins: what lies in the folder of an earlier one is none of its checkpoints."""
+        if self._ranks.rank == 0:
+            for path in (self.rollback_path, self.last_path.with_name(FORMER_NAME)):
+                path.unlink(missing_ok=True)
+            self._begun_path.touch()
+
+    def save_last(self) -> None:
+        """Write what a resumed run needs. Raises CheckpointError if the disk is full."""
+        if self._ranks.rank == 0 and self.last_is_good and self.last_path.exists():
+            _link(self.last_path, self.last_path.with_name(FORMER_NAME))
+        self._save(self.last_path, with_optimizer=True)
+        if self._ranks.rank == 0:
+            self._begun_path.unlink(missing_ok=True)
+        self.last_is_good = True
+        self._saved_at = time.monotonic()
+
+    def save_validated(self, score: float, *, is_best: bool) -> None:
+        """Write what is due after a validation. Raises CheckpointError if the disk is full.
+
+        The best first: if the run is killed in between, it goes back to before this validation and
+        writes the same best again. The other way round, the last would speak of a best never
+        written.
+        """
+        if is_best:
+            self._save(self.best_path, with_optimizer=False)
+        dropped = self._rank(score) + self._renew()
+        self.save_last()
+        if self._ranks.rank == 0 and self._config.training.loss_spikes == "rollback":
+            _link(self.last_path, self.rollback_path)
+        for path in dropped if self._ranks.rank == 0 else ():
+            path.unlink(missing_ok=True)
+
+    def _rank(self, score: float) -> list[Path]:
+        """Write this one if it is among the best numbered ones; return those that fall out."""
+        state, settings = self._state, self._config.training
+        keep = settings.keep_best_ckpts
+        if keep == 1 or math.isnan(score):
+            return []
+        former = [entry for entry in state.kept if entry[1] != state.update]
+        ranked = sorted(
+            [*former, (score, state.update)],
+            key=lambda entry: entry[0],
+            reverse=HIGHER_IS_BETTER[settings.early_stopping_metric],
+        )
+        state.kept, dropped = ranked[:keep], ranked[keep:]
+        if (score, state.update) in state.kept:
+            self._save(self._numbered(state.update), with_optimizer=False)
+        return [self._numbered(update) for _, update in dropped]
+
+    def _renew(self) -> list[Path]:
+        """Write this one if more than the last is to be kept; return those that are too old, or of a run that was
+        killed and began again before them."""
+        folder, update, keep = self.last_path.parent, self._state.update, self._config.training.keep_last_ckpts
+        if keep == 1:
+            return []
+        newest = numbered_checkpoint(folder, "last", update)
+        self._save(newest, with_optimizer=False)
+        if self._ranks.rank:
+            return []
+        found = numbered_checkpoints(folder, "last")
+        return [*found[: found.index(newest)], *found[found.index(newest) + keep :]]
+
+    def _numbered(self, update: int) -> Path:
+        return numbered_checkpoint(self.best_path.parent, "best", update)
+
+    def _save(self, path: Path, *, with_optimizer: bool) -> None:
+        """Write one checkpoint; only with the optimizer can a run go on from it."""
+        carried = self._ranks.merged(self._model.carried) if with_optimizer else {}
+        if self._ranks.rank:
+            return
+        arrays, numbers = self._optimizer.state_dict()
+        download, average = self._model.device.download, self._average
+        trained = {name: download(array) for name, array in self._model.params.items()}
+        of_model = trained if average is None else {name: download(array) for name, array in average.arrays.items()}
+        save_checkpoint(
+            path,
+            params=of_model,
+            optimizer=arrays if with_optimizer else {},
+            carried=carried,
+            raw=trained if with_optimizer and average is not None else {},
+            metadata={
+                "state": self._state.to_dict(),
+                "schedule": self._schedule.state_dict(),
+                "optimizer": numbers,
+                "average": {"steps": 0 if average is None else average.steps},
+                "subwords": self._digest,
+                "config": self._config.to_dict(),
+            },
+        )
+
+
+def _link(existing: Path, path: Path) -> None:
+    """See `link_onto`. Raises CheckpointError."""
+    try:
+        link_onto(existing, path)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: must be written, got {explain(error)}; the last checkpoint is intact: {remedy(error)}"
+        ) from error

@@ -1,0 +1,1 @@
+"""Training by several processes: ranks, the reduction of gradients, interruption."""

@@ -1,0 +1,47 @@
+"""Which processes a launcher has started together with this one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from nmt.errors import DeviceError
+from nmt.system.compile_notice import stop_telling
+from nmt.train.distributed.ranks import Ranks
+
+_LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+"""What MPICH's mpiexec, Open MPI's and Slurm's srun say to the processes they start: how many there are."""
+
+
+def launched_size(environment: Mapping[str, str] = os.environ) -> int:
+    """How many processes were started together by a launcher, by what it left in the environment; 1 without one."""
+    for name in _LAUNCHED:
+        if environment.get(name, "").isdigit():
+            return max(1, int(environment[name]))
+    return 1
+
+
+def join_ranks() -> Ranks:
+    """Join the processes that a launcher started with this one.
+
+    Raises DeviceError: They cannot be joined, and each would train by itself into the same folder.
+    """
+    size = launched_size()
+    if size == 1:
+        return Ranks()
+    try:
+        from nmt.train.distributed.mpi_ranks import MPIRanks
+    except (ImportError, RuntimeError) as error:
+        raise DeviceError(
+            f"mpiexec: {size} ranks must have the package mpi4py and its MPI library, got "
+            f"{str(error).splitlines()[0]}; pip install 'recurrent-nmt[mpi]', or start nmt-train without it"
+        ) from error
+    ranks = MPIRanks()
+    if ranks.rank:
+        stop_telling()  # one line of compiling, not one a rank
+    if ranks.size != size:
+        raise DeviceError(
+            f"mpiexec: the launcher must speak to the MPI library of mpi4py, got {size} processes of which each knows "
+            f"{ranks.size}; start them with the mpiexec of that library, or srun --mpi=pmi2"
+        )
+    return ranks

@@ -1,0 +1,203 @@
+"""Ranks joined by MPI. Importing this module starts MPI, so nobody does who does not train with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from mpi4py import MPI
+
+from nmt.errors import DeviceError, NMTError
+from nmt.rnn.cores import granted_cores
+from nmt.train.distributed.guard import Guard
+from nmt.train.distributed.interrupt import Interrupted
+from nmt.train.distributed.ranks import Ranks
+from nmt.train.distributed.reduction import Reduction
+from nmt.train.distributed.shared_arrays import Machines
+
+T = TypeVar("T")
+
+_TURN_SECONDS, _MOST_TURNS_SECONDS = 0.1, 5.0
+_DEAD_SECONDS = 10.0
+_TYPES = {np.dtype(np.float32): MPI.FLOAT, np.dtype(np.uint16): MPI.UINT16_T}
+
+
+class MPIRanks(Ranks):
+    """All processes that the launcher started. See `Ranks`."""
+
+    def __init__(self) -> None:
+        if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+            raise DeviceError(
+                "mpiexec: the MPI library must let threads take turns (MPI_THREAD_SERIALIZED), got one that does not; "
+                "build it with threads, or use the mpich of pip install 'recurrent-nmt[mpi]'"
+            )
+        self._world = MPI.COMM_WORLD
+        self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
+        self.host = socket.gethostname()
+        self._guard: Guard | None = None
+        self._machines = Machines(self._world, f"{self.host} {_boot()}")
+        self.ranks_here = self._machines.ranks_here
+        self._places = self._world.allgather((self.host, sorted(_affinity())))
+        local = [cores for host, cores in self._places if host == self.host]
+        self._shares_cores = any(local.count(cores) > 1 for cores in local)
+        if self._shares_cores:
+            cores = min(len(set().union(*local)), granted_cores() or 1024)
+            self.threads = max(1, cores // len(local))
+
+    def all_say(self, value: T) -> list[T]:
+        """See `Ranks`."""
+        return list(self._world.allgather(value))
+
+    def first_says(self, value: T) -> T:
+        """See `Ranks`."""
+        said: T = self._world.bcast(value, root=0)
+        return said
+
+    def first_then_others(self, work: Callable[[], T]) -> T:
+        """See `Ranks`."""
+        if self.rank == 0:
+            result = work()
+            self._world.Barrier()
+            return result
+        self._world.Barrier()
+        return work()
+
+    def collect(self, work: Callable[[], T]) -> list[T]:
+        """See `Ranks`."""
+        said: tuple[T] | None
+        try:
+            said = (work(),)
+        except Interrupted:
+            said = None
+        found = self._world.allgather(said)
+        if any(one is None for one in found):
+            raise Interrupted
+        return [one[0] for one in found]
+
+    def total(self, numbers: np.ndarray) -> np.ndarray:
+        """See `Ranks`."""
+        result = np.empty_like(numbers)
+        self._world.Allreduce(numbers, result, op=MPI.SUM)
+        return result
+
+    def merged(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """See `Ranks`."""
+        found = self._world.gather(dict(arrays), root=0)
+        return {} if found is None else {name: array for one in found for name, array in one.items()}
+
+    def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
+        """See `Ranks`."""
+        return self._machines.gathered(own, dtype)
+
+    def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction:
+        """See `Ranks`."""
+        return Reduction(MPIWire(self._world), gradients, wire_dtype)
+
+    def watch(self, folder: Path) -> None:
+        """See `Ranks`."""
+        job = self.first_says(os.urandom(8).hex())
+        self._guard = Guard(folder, job, rank=self.rank, size=self.size, host=self.host)
+
+    def begin(self, update: int) -> None:
+        """See `Ranks`."""
+        if self._guard is not None:
+            self._guard.note(f"in update {update}")
+
+    def warnings(self, threads: int) -> list[str]:
+        """See `Ranks`; of machines on which more threads compute than there are cores."""
+        of_ranks = self._world.allgather(threads)
+        found = []
+        for host in dict.fromkeys(host for host, _ in self._places):
+            here = [rank for rank, (name, _) in enumerate(self._places) if name == host]
+            cores = len(set().union(*(self._places[rank][1] for rank in here)))
+            wanted = sum(of_ranks[rank] for rank in here)
+            if wanted > cores:
+                found.append(
+                    f"warning: {host}: {len(here)} ranks compute with {wanted} threads on {cores} cores; start fewer, "
+                    "or give each its own (mpiexec -bind-to core, srun --cpus-per-task)"
+                )
+        return found
+
+    def end(self) -> None:
+        """See `Ranks`."""
+        self._world.Barrier()
+        self.leave()
+
+    def leave(self) -> None:
+        """Let nobody mistake the end of this process for a death."""
+        if self._guard is not None:
+            self._guard.release()
+            self._guard = None
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """See `Ranks`."""
+        try:
+            yield
+        except (NMTError, MemoryError) as error:
+            # What goes wrong in all of them rank 0 says first, and the others are ended before it is their turn.
+            time.sleep(min(self.rank * _TURN_SECONDS, _MOST_TURNS_SECONDS))
+            little = "memory: must hold the model and a batch, got too little; lower the batch size"
+            text = str(error) if isinstance(error, NMTError) else little
+            name = f" (rank {self.rank} of {self.size} on {self.host})" if self.rank else ""
+            self._abort(f"Error: {text}{name}\n")
+        except MPI.Exception:
+            time.sleep(_DEAD_SECONDS)  # most likely another rank is dead: the guard says so, and ends this one
+            self._abort(traceback.format_exc())
+        except Exception:
+            self._abort(traceback.format_exc())
+
+    def _abort(self, text: str) -> None:
+        """End all ranks at once, and say why."""
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode())
+        self.leave()
+        self._world.Abort(1)
+        os._exit(1)  # where the library comes back from it
+
+
+class MPIWire:
+    """See `nmt.train.distributed.reduction.Wire`; of its own, so that nothing else comes between its messages."""
+
+    def __init__(self, world: Any) -> None:
+        self._comm = world.Dup()
+        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+
+    def scatter_parts(self, sent: np.ndarray, received: np.ndarray, counts: Sequence[int]) -> Any:
+        """See `Wire`."""
+        kind, own = _TYPES[sent.dtype], [counts[self.rank]] * self.size
+        return self._comm.Ialltoallv([sent, list(counts), _starts(counts), kind], [received, own, _starts(own), kind])
+
+    def gather_parts(self, own: np.ndarray, received: np.ndarray, counts: Sequence[int]) -> Any:
+        """See `Wire`."""
+        kind = _TYPES[own.dtype]
+        return self._comm.Iallgatherv([own, len(own), kind], [received, list(counts), _starts(counts), kind])
+
+    def either(self, bits: np.ndarray) -> np.ndarray:
+        """See `Wire`."""
+        result = np.empty_like(bits)
+        self._comm.Allreduce([bits, MPI.UINT8_T], [result, MPI.UINT8_T], op=MPI.BOR)
+        return result
+
+
+def _starts(counts: Sequence[int]) -> list[int]:
+    return [0, *np.cumsum(counts[:-1]).tolist()]
+
+
+def _boot() -> str:
+    """What this start of the machine's system is called: machines may have one name, `localhost` say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _affinity() -> set[int]:
+    return set(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))

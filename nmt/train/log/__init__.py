@@ -1,0 +1,1 @@
+"""The training log: lines of progress, TensorBoard, memory, the machine."""

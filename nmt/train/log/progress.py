@@ -1,0 +1,183 @@
+"""What a run says: lines on stderr, the same in train.log with times, events in metrics.jsonl."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from nmt.storage.model_folder import LOG_NAME, METRICS_NAME
+from nmt.system.files import explain
+from nmt.system.terminal import coloured, is_live, live
+
+if TYPE_CHECKING:
+    from nmt.train.log.board import Board
+
+
+class TrainingLog:
+    """Writes lines to terminal and model folder. What cannot be written never ends a run.
+
+    Args:
+        folder: The model folder; None where no file is to be written.
+        terminal: Where a person reads along; None for nowhere.
+        board: Gets the events as well; None where nobody wants curves.
+    """
+
+    def __init__(self, folder: Path | None, terminal: TextIO | None = None, board: Board | None = None) -> None:
+        self._board = board
+        self._terminal: TextIO | None = terminal
+        self._is_live = is_live(terminal)
+        self._live_shown = False
+        self._files: dict[str, TextIO] = {}
+        if folder is not None:
+            for name in (LOG_NAME, METRICS_NAME):
+                self._open(folder / name)
+
+    def line(self, text: str) -> None:
+        """Write one line everywhere a person reads."""
+        self.live("")
+        self._print(coloured(text, self._terminal) + "\n")
+        stamp = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        self._write(LOG_NAME, f"{stamp}  {text}\n")
+
+    def note(self, text: str) -> None:
+        """Write one line to train.log only."""
+        stamp = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        self._write(LOG_NAME, f"{stamp}  {text}\n")
+
+    def live(self, text: str) -> None:
+        """Show `text` in the terminal's last line until more is written; "" takes it away."""
+        if not self._is_live or not (text or self._live_shown):
+            return
+        self._print(live(text))
+        self._live_shown = bool(text)
+
+    def event(self, kind: str, **values: Any) -> None:
+        """Append one JSON object to metrics.jsonl; numbers that JSON lacks become null."""
+        record = {"event": kind, "time": round(time.time(), 3), **values}
+        finite = {key: _finite(value) for key, value in record.items()}
+        self._write(METRICS_NAME, json.dumps(finite, ensure_ascii=False) + "\n")
+        if self._board is not None:
+            self._board.event(kind, finite)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.live("")
+        if self._board is not None:
+            self._board.close()
+        for file in self._files.values():
+            with contextlib.suppress(OSError):
+                file.close()
+        self._files.clear()
+
+    def _open(self, path: Path) -> None:
+        """Open a file to add lines to; a warning where that is impossible."""
+        try:
+            # A run that was killed, or met a full disk, may have left half a line.
+            cut = _ends_within_line(path)
+            file = path.open("a", encoding="utf-8")
+            self._files[path.name] = file
+        except OSError as error:
+            self._warn(f"{path} cannot be written ({explain(error)}); going on without it")
+            return
+        if cut:
+            self._write(path.name, "\n")
+
+    def _write(self, name: str, text: str) -> None:
+        """Add text to an open file; where the disk refuses, warn once and go on without the file."""
+        file = self._files.get(name)
+        if file is None:
+            return
+        try:
+            file.write(text)
+            file.flush()
+        except OSError as error:
+            del self._files[name]
+            self._warn(f"{name} cannot be written ({explain(error)}); going on without it")
+
+    def _warn(self, text: str) -> None:
+        self._print(coloured(f"warning: {text}", self._terminal) + "\n")
+
+    def _print(self, text: str) -> None:
+        """Write to the terminal; when nobody reads any more, stop doing so."""
+        if self._terminal is None:
+            return
+        try:
+            self._terminal.write(text)
+            self._terminal.flush()
+        except (OSError, ValueError):
+            self._terminal = None  # `nmt-train ... 2>&1 | head` must not end the training
+            self._is_live = False
+
+
+class Stopwatch:
+    """Seconds spent in each kind of work since it was made, and the rest."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def measure(self, kind: str) -> Iterator[None]:
+        """Add the time this block takes to `kind`."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + time.monotonic() - began
+
+    @property
+    def total(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    def summary(self) -> str:
+        """Return the shares in words: `training 92% of 12m30s, validation 7%, saving 1%`."""
+        total = max(self.total, 1e-9)
+        shares = sorted(self.seconds.items(), key=lambda item: -item[1])
+        parts = [f"{kind} {seconds / total:.1%}" for kind, seconds in shares]
+        other = total - sum(self.seconds.values())
+        return f"time {format_seconds(total)}: " + ", ".join([*parts, f"other {other / total:.1%}"])
+
+
+def format_seconds(seconds: float) -> str:
+    """Return `8s`, `12m05s` or `3h07m`."""
+    if not math.isfinite(seconds):
+        return "?"
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def perplexity(nll: float) -> float:
+    """Return e to the mean negative log-likelihood of a token, infinity where that overflows."""
+    try:
+        return math.exp(nll)
+    except OverflowError:
+        return math.inf
+
+
+def _ends_within_line(path: Path) -> bool:
+    """Whether the last line of a file has no end."""
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read() != b"\n"
+
+
+def _finite(value: Any) -> Any:
+    """A value as JSON can hold it: floats short, and None for those that are no numbers; dictionaries all through."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return value

@@ -1,0 +1,1 @@
+"""Estimates before training: batch size, memory, time, budget."""

@@ -1,0 +1,154 @@
+"""`batch_size: auto`: the largest batch whose predicted peak of memory fits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nmt.errors import ConfigError
+from nmt.train.log.memory import format_bytes, free_bytes, resident_bytes
+from nmt.train.updates.methods import largest_shape
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.model.network import Network
+    from nmt.train.tasks.task import Corpus, Task
+    from nmt.train.updates.dealing import Batches
+    from nmt.train.updates.optimizer import Optimizer
+    from nmt.train.updates.state import TrainingState
+
+SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+"""Target tokens a batch. Loops and products run over blocks of 2,048 rows, the output layer over 256: what is larger
+than 8,192 gives them nothing more to do at once, takes as much longer as it is larger, and learns less often."""
+
+MIN_UPDATES = 64
+"""An epoch of fewer updates than this learns too seldom: batches of a small corpus are smaller."""
+
+MARGIN = 1.1
+"""Times the predicted bytes of an update must fit: batches are dealt anew in every epoch."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will hold at its peak, in bytes by purpose."""
+
+    fixed: dict[str, int]
+    """The same for every batch."""
+    workspace: Counter[str]
+    """Of the largest batch, by operation and purpose."""
+    logits: Counter[str]
+    """Of the largest batch, outside the workspace."""
+    shape: tuple[int, int, int]
+    """Of the largest batch: T, S, B."""
+
+    @property
+    def update(self) -> int:
+        """Bytes of the largest batch's update."""
+        return self.workspace.total() + self.logits.total()
+
+    @property
+    def peak(self) -> int:
+        """Bytes of everything."""
+        return sum(self.fixed.values()) + self.update
+
+
+def forecast(
+    config: Config, model: Network, optimizer: Optimizer, corpus: Corpus, batches: Batches, *, accumulates: bool = False
+) -> Forecast:
+    """Predict the peak of training with these batches, from the plans and the shapes of one epoch. `accumulates`: the
+    gradients of several batches are added up by one process.
+
+    The model must have run once, on a batch of any size (see `warm_up`): what the process holds besides is then known.
+    """
+    from nmt.model.footprint import logits_bytes, packed_weights_bytes, workspace_bytes
+
+    def of_batch(shape: tuple[int, int, int]) -> tuple[Counter[str], Counter[str]]:
+        T, S, B = largest_shape(config, shape)
+        return workspace_bytes(model, T, S, B), logits_bytes(model, T, B)
+
+    def size(shape: tuple[int, int, int]) -> int:
+        return sum(counts.total() for counts in of_batch(shape))
+
+    shapes = {(int(T), int(S), int(B)) for T, S, B in batches.shapes(1)}
+    largest = max(shapes, key=size)
+    parameters = sum(array.nbytes for array in model.params.values())
+    packed = packed_weights_bytes(model)
+    on_gpu = model.device.memory is not None
+    held, data = (0, 0) if on_gpu else (resident_bytes(), corpus.nbytes)
+    fixed = {
+        "parameters": parameters,
+        "gradients": parameters,
+        **({"gradients of a batch": parameters} if accumulates else {}),
+        "optimizer state": sum(array.nbytes for array in optimizer.state.values()),
+        **({"moving average": parameters} if optimizer.settings.ema_decay else {}),
+        "packed weights": packed,
+        "training text": data,
+    }
+    fixed["Python, libraries, compiled code"] = max(0, held - parameters - packed - data)
+    return Forecast(fixed, *of_batch(largest), largest)
+
+
+def warm_up(model: Network, task: Task, num_threads: int) -> None:
+    """Load or compile everything an update needs, on the smallest batch there can be. No parameter changes."""
+    model.loss_and_gradients(task.smallest_batch(), seed=0, threads=num_threads)
+    model.carry({})
+
+
+def choose_batch_size(
+    config: Config,
+    state: TrainingState,
+    model: Network,
+    optimizer: Optimizer,
+    task: Task,
+    num_threads: int,
+    *,
+    ranks: int = 1,
+    ranks_here: int = 1,
+) -> tuple[int, str]:
+    """Return the number of target tokens a batch, and in words where it comes from.
+
+    Args:
+        config, state, model, optimizer, task, num_threads: Of the run.
+        ranks: Processes that each compute batches of an update.
+        ranks_here: Those that share the memory of this machine.
+
+    Raises:
+        ConfigError: Not even the smallest batch fits.
+    """
+    if state.batch_size:
+        return state.batch_size, "as in the run so far"
+    warm_up(model, task, num_threads)
+    training = config.training
+    limit, whose = training.memory_limit_bytes, "training.memory_limit"
+    if limit is None and model.device.memory is not None:
+        limit, whose = model.device.memory // 2, "half of the GPU's memory"
+    elif limit is None:
+        limit, whose = (free_bytes() // ranks_here + resident_bytes()) // 2, "half of the memory that is free"
+        whose += f", for {ranks_here} ranks on a machine" if ranks_here > 1 else ""
+    most = max(SIZES[0], task.corpus.num_tgt_tokens // (MIN_UPDATES * training.batch_multiplier * ranks))
+    useful = [size for size in SIZES if size <= most]
+    for size in reversed(useful):
+        found = forecast(
+            config, model, optimizer, task.corpus, task.batches(size), accumulates=training.batch_multiplier > 1
+        )
+        needed = found.peak + round((MARGIN - 1) * found.update)
+        if needed <= limit:
+            return size, f"{_reason(size, useful)}; predicted peak {_of(needed, limit)} ({whose})"
+    raise ConfigError(
+        f"training.batch_size: auto must have room for {SIZES[0]} target tokens a batch, {format_bytes(needed)} in "
+        f"all, got {format_bytes(limit)} ({whose}); raise training.memory_limit or make the model smaller"
+    )
+
+
+def _of(needed: int, limit: int) -> str:
+    return f"{format_bytes(needed)} of {format_bytes(limit)}"
+
+
+def _reason(size: int, useful: list[int]) -> str:
+    """Why this size was chosen among the useful ones, for the log."""
+    if size < useful[-1]:
+        return "the largest that fits"
+    if size == SIZES[-1]:
+        return "larger ones would only learn less often"
+    return f"larger ones would leave an epoch fewer than {MIN_UPDATES} updates"

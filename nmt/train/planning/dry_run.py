@@ -1,0 +1,146 @@
+"""A run that only tries: real updates on real batches, and nothing of it on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from nmt.inference.loading import resolve_threads
+from nmt.rnn.devices import choose_device
+from nmt.rnn.profile import Profile, recording
+from nmt.storage.model_folder import LAST_NAME
+from nmt.train.checkpoints.start import check_start, with_model_of_start
+from nmt.train.planning.batch_size import choose_batch_size, warm_up
+from nmt.train.planning.lengths import auto_lengths, fixed_training
+from nmt.train.tasks.prepare import check_trainable
+from nmt.train.tasks.task import load_dry_run_task
+from nmt.train.updates.dealing import Dealing, SingleBatch
+from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.updates.schedule import make_schedule
+from nmt.train.updates.state import TrainingState
+from nmt.train.updates.update import Updater
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.model.network import Network
+    from nmt.train.tasks.task import Task
+    from nmt.train.updates.dealing import Batches, UpdateBatches
+    from nmt.train.updates.optimizer import Optimizer
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What some updates took by the clock, making their batches included, and what they learned from. `median`: seconds
+    of one, of which single slow ones, in which code was compiled, are no part."""
+
+    updates: int
+    seconds: float
+    median: float
+    src_tokens: int
+    tgt_tokens: int
+    profile: Profile
+
+
+class DryRun:
+    """A fresh model, its optimizer and the batches of the settings' corpus; warmed up.
+
+    Args:
+        config: The settings. Of model_dir only the subwords are read, if a run left any.
+        threads: Cores to use; None takes the configured number, or all.
+        say: Told what takes long and what was chosen.
+        device: `cpu`, `cuda` or `auto`; None takes the configured one.
+        keep: Leave new subwords in the model folder, for the run that follows.
+
+    Raises:
+        NMTError: A text or a setting is not usable.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        threads: int | None,
+        say: Callable[[str], None],
+        device: str | None = None,
+        *,
+        keep: bool = False,
+    ) -> None:
+        config = with_model_of_start(config)
+        check_trainable(config)
+        if not (Path(config.model_dir) / LAST_NAME).exists():
+            check_start(config)
+        self.config = config
+        self.num_threads = resolve_threads(threads, config)
+        self.task: Task = load_dry_run_task(config, say, keep=keep)
+        self.model: Network = self.task.build_model(choose_device(device or config.device))
+        self.optimizer: Optimizer = make_optimizer(
+            config.training, self.model.params, self.num_threads, self.model.device
+        )
+        warm_up(self.model, self.task, self.num_threads)
+        self.batch_size = self._choose(say)
+        size = config.training.batch_multiplier
+        self.batches: Batches = self.task.batches(self.batch_size, size)
+        self.dealing = Dealing(self.batches, size, config.seed)
+        self.settings = fixed_training(config.training, self.dealing)
+        if chosen := auto_lengths(config.training, self.settings, self.dealing):
+            say(chosen)
+        self.schedule = make_schedule(self.settings, config.model.decoder.hidden_size)
+        self._updater = Updater(
+            config,
+            self.model,
+            self.optimizer,
+            self.num_threads,
+            alignments=self.task.alignments(),
+            tgt_subwords=self.task.subwords[1],
+        )
+        self._number = 0
+
+    def update(self, batch: Any) -> None:
+        """Do one update with one batch."""
+        self._update(SingleBatch(batch))
+
+    def measure(self, updates: int, *, warm_up: int, seconds: float = float("inf")) -> Timing:
+        """Time updates as training begins with, after some that only warm up; with their profile.
+
+        It ends early when `seconds` are over, after a warm-up and three updates at least.
+        """
+        updates_to_do = self._endless()
+        for _ in range(warm_up):
+            self._update(next(updates_to_do))
+        done = src_tokens = tgt_tokens = 0
+        each: list[float] = []
+        with recording(self.model.device.clock()) as profile:
+            began = time.perf_counter()
+            while done < updates and (done < 3 or time.perf_counter() - began < seconds):
+                start = time.perf_counter()
+                batches = next(updates_to_do)
+                self._update(batches)
+                each.append(time.perf_counter() - start)
+                done += 1
+                src_tokens, tgt_tokens = src_tokens + batches.num_src_tokens, tgt_tokens + batches.num_tgt_tokens
+            self.model.device.synchronize()
+            took = time.perf_counter() - began
+        return Timing(done, took, median(each), src_tokens, tgt_tokens, profile)
+
+    def _choose(self, say: Callable[[str], None]) -> int:
+        """The configured batch size, or the one that `auto` stands for, which `say` is told."""
+        given = self.config.training.batch_size
+        if given != "auto":
+            return given
+        size, reason = choose_batch_size(
+            self.config, TrainingState(), self.model, self.optimizer, self.task, self.num_threads
+        )
+        say(f"batch_size: auto is {size:,} target tokens: {reason}")
+        return size
+
+    def _update(self, batches: UpdateBatches | SingleBatch) -> None:
+        self._number += 1
+        self._updater.update(batches, self._number, self.schedule.learning_rate(self._number))
+
+    def _endless(self) -> Iterator[UpdateBatches]:
+        for epoch in count(1):
+            yield from self.dealing.left(TrainingState(epoch=epoch))

@@ -1,0 +1,1 @@
+"""The training run: trainer, loop, limits, report."""

@@ -1,0 +1,280 @@
+"""The loop itself: updates, and between them validations, checkpoints and lines of progress."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from nmt.train.distributed.interrupt import Interrupted
+from nmt.train.log.progress import format_seconds
+from nmt.train.run.limits import progress, seconds_left, stop_reason
+from nmt.train.run.restore import roll_back
+from nmt.train.tasks.validation import is_better, note_scores
+from nmt.train.updates.explosion import MAX_IN_A_ROW
+from nmt.train.updates.moving_average import averaged
+from nmt.train.updates.schedule import cooldown_factor
+from nmt.train.updates.spikes import SpikeWatch
+from nmt.train.updates.update import Updater
+
+if TYPE_CHECKING:
+    from nmt.model.network import LossStats
+    from nmt.train.run.parts import Parts
+    from nmt.train.updates.dealing import UpdateBatches
+
+SAVE_SECONDS = 300.0
+"""The last checkpoint is never older than this and one update."""
+
+
+class Loop:
+    """Trains the model in `parts` from where their state stands.
+
+    Args:
+        parts: Changed in place.
+        elapsed_before: Seconds that former runs took.
+        stop_after: Updates of this run after which it stops as if by a signal; None for no such number.
+    """
+
+    def __init__(self, parts: Parts, elapsed_before: float, stop_after: int | None = None) -> None:
+        self.parts, self._stop_after = parts, stop_after
+        self.state = parts.state
+        self.settings = parts.settings
+        self._elapsed_before = elapsed_before
+        self._started = time.monotonic()
+        self._first_update = parts.state.update
+        self._num_batches = 0
+        self._norm = math.nan
+        self._rate = 0.0
+        self._is_cooling = False
+        self._broken_in_row = 0
+        self._spikes = SpikeWatch(parts.settings, parts.state)
+        self._updater = Updater(
+            parts.config,
+            parts.model,
+            parts.optimizer,
+            parts.num_threads,
+            parts.ranks,
+            alignments=parts.alignments,
+            tgt_subwords=parts.tgt_subwords,
+            is_spike=self._spikes.is_spike,
+        )
+        self._validation_seconds = 0.0
+
+    def run(self) -> str:
+        """Update until there is a reason to stop; validate if that is due, save, return the reason.
+
+        Raises:
+            Interrupted: A signal came. The parts are whole, but not saved.
+            NMTError: The loss is out of hand or no number (see explosion.py), or the disk is full.
+        """
+        state = self.state
+        if state.update > state.validated_update and not state.update % self.settings.validation_freq:
+            self._validate()  # a signal came during this one
+        reason = self._train()
+        if state.update > state.validated_update:
+            self._validate()
+        elif state.update > self._first_update:
+            self.save_last()
+        return reason
+
+    def save_last(self) -> None:
+        """Write `last.safetensors`."""
+        with self.parts.watch.measure("saving"):
+            self.state.elapsed = self._elapsed
+            self.parts.checkpoints.save_last()
+
+    def _train(self) -> str:
+        """Go on epoch by epoch until there is a reason to stop, which is returned."""
+        state, dealing = self.state, self.parts.dealing
+        while True:
+            self._num_batches = dealing.batches.num_batches(state.epoch)
+            reason = self._stop_reason()
+            if reason:
+                return reason
+            for batches in dealing.left(state):
+                self._update(batches)
+                reason = self._after_update()
+                if reason:
+                    return reason
+            state.epoch, state.position, state.dealt = state.epoch + 1, 0, []
+
+    def _update(self, batches: UpdateBatches) -> None:
+        """Do one update and note what it did; one that is not finite is skipped."""
+        parts, state = self.parts, self.state
+        state.update += 1
+        state.position += len(batches)
+        self._rate = self._learning_rate(len(batches))
+        parts.ranks.begin(state.update)
+        began = time.monotonic()
+        with parts.watch.measure("training"):
+            done = self._updater.update(batches, state.update, self._rate)
+        if not done.is_finite:
+            self._skip(done.stats, done.norm)
+            return
+        loss = done.stats.loss / max(1, done.stats.tokens)
+        if done.is_spike:
+            self._leave_out_spike(loss)
+            return
+        self._spikes.note(loss)
+        if parts.loss_limit.is_broken(done.stats.nll / max(1, done.stats.tokens)):
+            self._count_broken(done.stats, done.norm)
+        else:
+            self._broken_in_row = 0
+        if parts.average is not None:
+            parts.average.update()
+        self._norm = done.norm
+        state.src_tokens += batches.num_src_tokens
+        state.tgt_tokens += done.stats.tokens
+        parts.reporter.add(batches, done.stats, time.monotonic() - began)
+
+    def _learning_rate(self, of_update: int) -> float:
+        """Return the rate of the update under way, and say so where it begins to fall."""
+        done = progress(
+            self.state,
+            self.settings,
+            num_batches=self._num_batches,
+            elapsed=self._elapsed_for_all,
+            validation_seconds=self._validation_seconds,
+            of_update=of_update,
+        )
+        factor = cooldown_factor(self.settings, done)
+        if factor < 1 and not self._is_cooling:
+            self._is_cooling = True
+            self.parts.reporter.log.line(
+                f"cooldown: from update {self.state.update} on ({done:.0%} of the run is over) the learning rate "
+                "falls, to zero at the end of the run"
+            )
+        return self.parts.schedule.learning_rate(self.state.update, self.state.epoch) * factor
+
+    def _skip(self, stats: LossStats, norm: float) -> None:
+        """Leave out an update that would spoil the parameters; give up when it goes on."""
+        self.state.skipped += 1
+        self.parts.reporter.log.line(f"update {self.state.update} skipped: {_fact(stats, norm)}")
+        self._count_broken(stats, norm)
+
+    def _leave_out_spike(self, loss: float) -> None:
+        """Note an update whose loss leapt and was not applied; go back to the last validation where that is asked for
+        and there was one. Called by all ranks, which have the same loss."""
+        parts, state = self.parts, self.state
+        state.skipped += 1
+        fact = f"update {state.update}: loss {loss:.4g}, more than {self._spikes.limit:.4g}"
+        self._spikes.count(loss)
+        path = parts.checkpoints.rollback_path
+        parts.model.carry({})
+        if not (self._spikes.rolls_back and parts.ranks.first_says(path.exists())):
+            parts.reporter.log.line(f"{fact}: skipped (training.loss_spikes)")
+            return
+        back_to = roll_back(path, parts)
+        parts.reporter.log.line(
+            f"{fact}: back to the parameters of update {back_to}, on with the batches behind (training.loss_spikes)"
+        )
+
+    def _count_broken(self, stats: LossStats, norm: float) -> None:
+        """Note an update whose loss is out of hand. Raises an error after too many in a row."""
+        self._broken_in_row += 1
+        if self._broken_in_row >= MAX_IN_A_ROW:
+            fact = f"{_fact(stats, norm)} and {MAX_IN_A_ROW} such updates in a row"
+            raise self.parts.loss_limit.give_up("training", fact)
+
+    def _after_update(self) -> str | None:
+        """Report, validate and save as due; return the reason to stop, if any."""
+        parts, state, settings = self.parts, self.state, self.settings
+        self._report()
+        is_old = parts.stop.agree(parts.checkpoints.age > SAVE_SECONDS)
+        parts.stop.check()
+        if state.update % settings.validation_freq == 0:
+            self._validate()
+            parts.stop.agree()
+        elif is_old and not self._broken_in_row:
+            self.save_last()
+        parts.stop.check()
+        if self._stop_after is not None and state.update - self._first_update >= self._stop_after:
+            raise Interrupted
+        return self._stop_reason()
+
+    def _report(self) -> None:
+        """Say how far the run is: a line of the log now and then, else the line that lives on the terminal."""
+        parts, state = self.parts, self.state
+        done = state.update - self._first_update
+        if done == 1:  # the first one compiles or loads the kernels
+            self._started = time.monotonic()
+        pace = (time.monotonic() - self._started) / (done - 1) if done > 1 else math.inf
+        left = seconds_left(
+            state,
+            self.settings,
+            num_batches=self._num_batches,
+            seconds_per_update=pace,
+            elapsed=self._elapsed,
+        )
+        if state.update % self.settings.logging_freq == 0:
+            parts.reporter.progress(
+                state,
+                learning_rate=self._rate,
+                norm=self._norm,
+                left=left,
+                elapsed=self._elapsed,
+            )
+        else:
+            parts.reporter.live(
+                f"epoch {state.epoch}  batch {state.position} of {self._num_batches}  "
+                f"update {state.update}  left {format_seconds(left)}"
+            )
+
+    def _validate(self) -> None:
+        """Score the model; note, report and save what came of it.
+
+        Nothing of the state changes before the scores are there: a resumed run repeats a validation
+        that Interrupted ended. Raises NMTError where the loss is out of hand: nothing is saved then.
+        """
+        parts, state, metric = self.parts, self.state, self.settings.early_stopping_metric
+        began = time.monotonic()
+        with parts.watch.measure("validation"), averaged(parts.average):
+            scores = parts.validator.losses(parts.model, parts.num_threads)
+            if parts.loss_limit.is_broken(scores["loss"]):
+                raise parts.loss_limit.give_up(f"validation at update {state.update}", f"{scores['loss']:.4g}")
+            scores |= parts.validator.scores(parts.reporter.live)
+        self._validation_seconds = parts.ranks.first_says(time.monotonic() - began)
+        is_first = not state.validated_update
+        is_best = is_better(metric, scores, state.best_scores)
+        state.validated_update = state.update
+        state.without_improvement = 0 if is_best else state.without_improvement + 1
+        if is_best:
+            state.best_update, state.best_scores = state.update, scores
+        note_scores(state, self.settings.early_stopping_metrics, scores)
+        parts.schedule.validated(improved=is_best)
+        if is_first:
+            parts.reporter.signatures(parts.validator.signatures)
+        parts.reporter.validation(
+            state,
+            scores,
+            is_best=is_best,
+            seconds=self._validation_seconds,
+            elapsed=self._elapsed,
+        )
+        parts.reporter.samples(self.settings.print_valid_sents, parts.validator)
+        with parts.watch.measure("saving"):
+            state.elapsed = self._elapsed
+            parts.checkpoints.save_validated(scores[metric], is_best=is_best)
+
+    def _stop_reason(self) -> str | None:
+        """Which limit has been reached, None while none is."""
+        return stop_reason(
+            self.state,
+            self.settings,
+            self.parts.schedule,
+            elapsed=self._elapsed_for_all,
+            validation_seconds=self._validation_seconds,
+        )
+
+    @property
+    def _elapsed_for_all(self) -> float:
+        """The seconds by rank 0's clock, where something is decided by them. Called by all ranks."""
+        return self._elapsed if self.settings.max_minutes is None else self.parts.ranks.first_says(self._elapsed)
+
+    @property
+    def _elapsed(self) -> float:
+        return self._elapsed_before + self.parts.watch.total
+
+
+def _fact(stats: LossStats, norm: float) -> str:
+    return f"loss {stats.loss / max(1, stats.tokens):.4g}, gradient norm {norm:.4g}"

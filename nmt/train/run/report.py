@@ -1,0 +1,167 @@
+"""The lines of a training run: progress, validations, samples, the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nmt.system.terminal import BEST
+from nmt.train.log.progress import TrainingLog, format_seconds, perplexity
+
+if TYPE_CHECKING:
+    from nmt.model.network import LossStats
+    from nmt.train.tasks.validation import Validator
+    from nmt.train.updates.dealing import UpdateBatches
+    from nmt.train.updates.state import TrainingState
+
+_LIVE_SECONDS = 0.2
+
+
+@dataclass
+class _Sums:
+    """What happened since the last line."""
+
+    updates: int = 0
+    nll: float = 0.0
+    loss: float = 0.0
+    correct: int = 0
+    tokens: int = 0
+    timed_src_tokens: int = 0
+    timed_tgt_tokens: int = 0
+    seconds: float = 0.0
+
+
+class Reporter:
+    """Adds up what updates did and writes it down now and then.
+
+    Args:
+        log: Where lines and events go.
+        label_smoothing: Of the training: what is learned from is then not the likelihood alone, and lines have both.
+        adds: Whether something else is added to the loss, too.
+    """
+
+    def __init__(self, log: TrainingLog, label_smoothing: float = 0.0, *, adds: bool = False) -> None:
+        self.log = log
+        self._minimised = "whole loss" if adds else "smoothed loss" if label_smoothing else ""
+        self._sums = _Sums()
+        self._is_warm = False
+        self._live_at = 0.0
+        self._validated_update = 0
+
+    def add(self, batches: UpdateBatches, stats: LossStats, seconds: float) -> None:
+        """Add one update that was not skipped; `seconds` is the time of its training step alone.
+
+        The first one of a run compiles or loads the kernels: its time would drown the others'.
+        """
+        sums = self._sums
+        sums.updates += 1
+        sums.nll += stats.nll
+        sums.loss += stats.loss
+        sums.correct += stats.correct
+        sums.tokens += stats.tokens
+        if self._is_warm:
+            sums.timed_src_tokens += batches.num_src_tokens
+            sums.timed_tgt_tokens += stats.tokens
+            sums.seconds += seconds
+        self._is_warm = True
+
+    def progress(
+        self,
+        state: TrainingState,
+        *,
+        learning_rate: float,
+        norm: float,
+        left: float,
+        elapsed: float,
+    ) -> None:
+        """Write the line for the updates since the last one, and begin anew.
+
+        Rates count real tokens, padding excluded, over the time of the training steps alone. `ppl` is e to the power of
+        `loss`, or of `nll` where the loss is smoothed; in metrics.jsonl `loss` is what is minimised either way.
+        """
+        sums, self._sums = self._sums, _Sums()
+        if not sums.updates:
+            return
+        seconds = max(sums.seconds, 1e-9)
+        loss, nll = sums.loss / sums.tokens, sums.nll / sums.tokens
+        src_rate, tgt_rate = sums.timed_src_tokens / seconds, sums.timed_tgt_tokens / seconds
+        named = f"{self._minimised} {loss:.4f}  nll {nll:.4f}" if self._minimised else f"loss {loss:.4f}"
+        self.log.line(
+            f"epoch {state.epoch:>3}  update {state.update:>6}  {named}"
+            f"  ppl {perplexity(nll):.2f}  lr {learning_rate:.3g}  grad {norm:.2f}"
+            + (f"  src {src_rate:,.0f}/s" if state.src_tokens else "")
+            + f"  tgt {tgt_rate:,.0f}/s  left {format_seconds(left)}"
+        )
+        self.log.event(
+            "train",
+            epoch=state.epoch,
+            update=state.update,
+            loss=loss,
+            nll=nll,
+            ppl=perplexity(nll),
+            accuracy=sums.correct / sums.tokens,
+            learning_rate=learning_rate,
+            gradient_norm=norm,
+            src_tokens_per_second=src_rate,
+            tgt_tokens_per_second=tgt_rate,
+            src_tokens=state.src_tokens,
+            tgt_tokens=state.tgt_tokens,
+            skipped=state.skipped,
+            elapsed=elapsed,
+        )
+
+    def live(self, text: str) -> None:
+        """Show `text` on a terminal, a few times a second at most."""
+        now = time.monotonic()
+        if now - self._live_at >= _LIVE_SECONDS:
+            self._live_at = now
+            self.log.live(text)
+
+    def validation(
+        self,
+        state: TrainingState,
+        scores: Mapping[str, float],
+        *,
+        is_best: bool,
+        seconds: float,
+        elapsed: float,
+    ) -> None:
+        """Write the scores of a validation, with a `*` if they are the best so far."""
+        self._validated_update = state.update
+        self.log.line(
+            f"validation  update {state.update:>6}  {format_scores(scores)}"
+            f"  took {format_seconds(seconds)}" + (BEST if is_best else "")
+        )
+        self.log.event(
+            "validation",
+            epoch=state.epoch,
+            update=state.update,
+            **scores,
+            best=is_best,
+            seconds=seconds,
+            elapsed=elapsed,
+        )
+
+    def samples(self, indices: Sequence[int], validator: Validator) -> None:
+        """Write what the model made of some sentences of the last validation, and how sure its scores are."""
+        samples = list(validator.samples(indices))
+        for sample in samples:
+            for name, text in sample.items():
+                self.log.line(f"  {name:<10}  {text}")
+        if samples or validator.intervals:
+            self.log.event("samples", update=self._validated_update, intervals=validator.intervals, samples=samples)
+
+    def signatures(self, signatures: Mapping[str, str]) -> None:
+        """Write what makes the scores comparable."""
+        for name, signature in signatures.items():
+            self.log.line(f"{name} signature {signature}")
+        if signatures:
+            self.log.event("signatures", **signatures)
+
+
+def format_scores(scores: Mapping[str, float]) -> str:
+    """Return `loss 2.1034  ppl 8.19  accuracy 55.2%  bleu 30.12  chrf 54.80`."""
+    formats = {"loss": "{:.4f}", "accuracy": "{:.1%}"}
+    return "  ".join(f"{name} {formats.get(name, '{:.2f}').format(score)}" for name, score in scores.items())

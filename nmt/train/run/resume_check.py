@@ -1,0 +1,112 @@
+"""`nmt-train --check-resume`: does a run under these settings come to the same bits when it is interrupted?"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError, ConfigError
+from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, SUBWORD_NAMES, read_checkpoint
+from nmt.train.run.trainer import Trainer
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+
+
+def check_resume(
+    config: Config,
+    updates: int,
+    *,
+    threads: int | None = None,
+    device: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> str:
+    """Train twice as many updates in one go, and again with an interruption in the middle, and compare all bits.
+
+    Nothing is written but in a temporary folder, which is removed. What decides anything later than that, such as a
+    validation, is a part of the check where it falls within these updates.
+
+    Args:
+        config: The settings of the run.
+        updates: Before the interruption, and after it.
+        threads, device: See `Trainer`.
+        say: Told what is done.
+
+    Returns:
+        What was compared, in words.
+
+    Raises:
+        CheckpointError: The two differ: the line says in what first.
+        ConfigError: The settings end the run before it can be interrupted.
+        NMTError: It cannot be trained.
+    """
+    with tempfile.TemporaryDirectory(prefix="nmt-check-resume-") as name:
+        whole, cut = Path(name) / "whole", Path(name) / "cut"
+        say(f"check-resume: {2 * updates} updates in one go")
+        done = _run(config, whole, 2 * updates, threads, device)
+        if done <= updates:
+            raise ConfigError(
+                f"--check-resume: the run must have more than the {updates} updates before its interruption, got "
+                f"{done} in all; ask for fewer, or raise training.epochs"
+            )
+        cut.mkdir()
+        for file in (CONFIG_NAME, *SUBWORD_NAMES.values()):  # subwords of the same settings are not trained again
+            if (whole / file).exists():
+                shutil.copyfile(whole / file, cut / file)
+        say(f"check-resume: {updates} updates, an interruption, and {done - updates} more")
+        _run(config, cut, updates, threads, device)
+        _run(config, cut, done - updates, threads, device)
+        return _compared(whole / LAST_NAME, cut / LAST_NAME)
+
+
+def _run(config: Config, folder: Path, updates: int, threads: int | None, device: str | None) -> int:
+    """Train some updates more in a folder; returns the last one's number."""
+    data = config.data.model_copy(update={"check": False, "test": None})
+    training = config.training.model_copy(update={"tensorboard": False})
+    moved = config.model_copy(update={"model_dir": str(folder), "data": data, "training": training})
+    return Trainer(moved, threads=threads, device=device, stop_after=updates).run().update
+
+
+def _compared(whole: Path, cut: Path) -> str:
+    """In words how much is equal in two checkpoints. Raises CheckpointError where something is not."""
+    (arrays, content), (others, other_content) = read_checkpoint(whole), read_checkpoint(cut)
+    for name in sorted(arrays.keys() | others.keys()):
+        if name not in arrays or name not in others:
+            raise _differs(f"{name} in one alone")
+        one, other = arrays[name], others[name]
+        if one.tobytes() != other.tobytes():
+            count = int(np.sum(one != other)) if one.shape == other.shape else one.size
+            raise _differs(f"{count:,} of {one.size:,} numbers of {name} that are others")
+    numbers, other_numbers = _numbers(content), _numbers(other_content)
+    for name in sorted(numbers.keys() | other_numbers.keys()):
+        if numbers.get(name) != other_numbers.get(name):
+            raise _differs(f"{name} {other_numbers.get(name)} instead of {numbers.get(name)}")
+    kinds: dict[str, int] = {}
+    for name in arrays:
+        kind = name.partition("/")[0]
+        kinds[kind] = kinds.get(kind, 0) + 1
+    counts = ", ".join(f"{count} arrays of {kind}" for kind, count in sorted(kinds.items()))
+    return f"update {content['state']['update']}\t{counts}, {len(numbers)} numbers"
+
+
+def _numbers(content: dict[str, Any]) -> dict[str, str]:
+    """What a checkpoint holds beside arrays, but for time and place."""
+    parts = {key: content[key] for key in ("state", "schedule", "optimizer", "average", "subwords")}
+    flat: dict[str, str] = {}
+    for key, value in parts.items():
+        values = value if isinstance(value, dict) else {"": value}
+        flat |= {f"{key}.{name}".rstrip("."): json.dumps(one) for name, one in values.items() if name != "elapsed"}
+    return flat
+
+
+def _differs(fact: str) -> CheckpointError:
+    return CheckpointError(
+        f"--check-resume: a run that is interrupted must come to the bits of one that is not, got {fact}; do not trust "
+        "resumed runs with these settings on this machine, and report it"
+    )

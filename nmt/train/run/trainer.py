@@ -1,0 +1,323 @@
+"""One run from its settings to its result: set up or resume, train, tell, score the test set."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from nmt.data.corpora.sources import name_of
+from nmt.errors import CheckpointError, NMTError
+from nmt.inference.loading import resolve_threads
+from nmt.rnn.devices import choose_device, resolved_dtype
+from nmt.storage.model_folder import (
+    BEST_NAME,
+    LAST_NAME,
+    PARAMS_PREFIX,
+    read_checkpoint,
+    set_params,
+    subwords_digest,
+)
+from nmt.train.checkpoints.checkpoint_manager import CheckpointManager
+from nmt.train.checkpoints.resume import SavedRun, load_saved_run
+from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
+from nmt.train.distributed.interrupt import Interrupted, StopRequest
+from nmt.train.distributed.ranks import Ranks
+from nmt.train.log.board import Board
+from nmt.train.log.machine import machine
+from nmt.train.log.memory import format_bytes, peak_bytes
+from nmt.train.log.progress import Stopwatch, TrainingLog
+from nmt.train.planning.batch_size import choose_batch_size
+from nmt.train.planning.lengths import auto_lengths, doubts, fixed_training
+from nmt.train.run.loop import Loop
+from nmt.train.run.parts import Parts
+from nmt.train.run.report import Reporter, format_scores
+from nmt.train.run.restore import check_subwords, restore
+from nmt.train.tasks.data_check import check_before_training
+from nmt.train.tasks.prepare import check_decoding, check_trainable, own_folder, save_config
+from nmt.train.tasks.pretrained import put_embeddings
+from nmt.train.tasks.task import load_task
+from nmt.train.updates.dealing import Dealing
+from nmt.train.updates.explosion import LossLimit
+from nmt.train.updates.moving_average import MovingAverage, averaged
+from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.updates.schedule import make_schedule
+from nmt.train.updates.state import TrainingState
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.evaluate import Score
+    from nmt.model.network import Network
+    from nmt.rnn.device import Device
+    from nmt.train.tasks.task import Task
+    from nmt.train.updates.optimizer import Optimizer
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a run ended and what came of it."""
+
+    reason: str
+    """In words."""
+    signal: int | None
+    """The signal that ended it, or None."""
+    update: int
+    best_path: Path | None
+    """The best checkpoint; None before the first validation."""
+    best_update: int
+    best_scores: dict[str, float] = field(default_factory=dict)
+    test_scores: dict[str, Score] = field(default_factory=dict)
+    """Of the best checkpoint on data.test, if that is configured and the run came to its end."""
+
+
+class Trainer:
+    """One run in one model folder: started, or resumed where the last one stopped.
+
+    Args:
+        config: The settings.
+        threads: Cores to use; None takes the configured number, or all.
+        device: `cpu`, `cuda` or `auto`; None takes the configured one.
+        terminal: Where progress is shown; None for nowhere.
+        stop_after: Updates of this run after which it stops as if by a signal; None for no such number.
+        ranks: The processes that train this model together; None for this one by itself. Each makes a Trainer and calls
+            `run`; rank 0 writes, and shows progress.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        threads: int | None = None,
+        device: str | None = None,
+        terminal: TextIO | None = None,
+        stop_after: int | None = None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        config = with_model_of_start(config)
+        check_trainable(config)
+        self.config = config
+        self._ranks = ranks or Ranks()
+        self._device = choose_device(device or config.device)
+        check_decoding(config, self._device)
+        self.folder = Path(config.model_dir)
+        if threads is None and config.threads is None:
+            threads = self._ranks.threads
+        self._num_threads = resolve_threads(threads, config)
+        self._terminal, self._stop_after = terminal, stop_after
+        self._stop = StopRequest(self._ranks)
+        self._facts: dict[str, Any] = {}
+
+    def run(self) -> TrainingResult:
+        """Train until a limit, early stopping or a signal ends it.
+
+        Raises:
+            NMTError: A file, a setting or the folder is not usable, the disk is full, or the loss
+                is out of hand. The last good checkpoint stays.
+        """
+        watch, ranks = Stopwatch(), self._ranks
+        with contextlib.ExitStack() as stack:
+            log = ranks.first_then_others(lambda: self._open(stack))
+            try:
+                ranks.watch(self.folder)
+                saved = load_saved_run(self.folder, self.config)
+                if saved is None:
+                    check_start(self.config)
+                if saved is None and self.config.data.check:
+                    ranks.first_then_others(lambda: self._look(log))
+                task = load_task(self.config, self.folder, log, ranks)
+                parts = self._set_up(task, saved, log, watch)
+                self._check_alike(parts, task)
+                if ranks.rank == 0:
+                    save_config(self.folder, self.config)
+                elapsed_before = saved.state.elapsed if saved else 0.0
+                with self._stop:
+                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task)
+                ranks.end()
+                return result
+            except NMTError as error:
+                log.note(f"Error: {error}")
+                raise
+
+    def _look(self, log: TrainingLog) -> None:
+        """Look at the texts before training, once for all ranks."""
+        if self._ranks.rank == 0:
+            check_before_training(self.config, self.folder, log)
+
+    def _open(self, stack: contextlib.ExitStack) -> TrainingLog:
+        """The log, and in rank 0 the folder, which is its own until the stack is closed."""
+        if self._ranks.rank:
+            return stack.enter_context(contextlib.closing(TrainingLog(None)))
+        stack.enter_context(own_folder(self.folder))
+        board = Board(self.folder) if self.config.training.tensorboard else None
+        return stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, board)))
+
+    def _check_alike(self, parts: Parts, task: Task) -> None:
+        """Raise CheckpointError where a rank has read another text, other settings or another checkpoint than rank 0:
+        its files are not the same ones."""
+        mine = {
+            "settings": self.config.model_dump(exclude={"threads"}),
+            "training text": task.fingerprint,
+            "subwords": subwords_digest(*task.subwords),
+            "checkpoint": (parts.state.update, parts.state.position, parts.state.batch_size),
+        }
+        for rank, others in enumerate(self._ranks.all_say(mine)):
+            for name, value in self._ranks.first_says(mine).items():
+                if others[name] != value:
+                    raise CheckpointError(
+                        f"rank {rank}: must have the {name} of rank 0, got other ones; let all machines see the same "
+                        "files"
+                    )
+
+    def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
+        """Make or restore all parts of the run, and tell the log what they are."""
+        config, threads = self.config, self._num_threads
+        digest = subwords_digest(*task.subwords)
+        model = task.build_model(self._device)
+        optimizer = make_optimizer(config.training, model.params, threads, model.device)
+        state = saved.state if saved else TrainingState()
+        if saved is None and config.training.load_model is not None:
+            log.line(start_from(config, model, optimizer, task.subwords))
+        for line in put_embeddings(config, model, task.subwords) if saved is None else ():
+            log.line(line)
+        decay = config.training.ema_decay
+        average = MovingAverage(model, decay) if decay else None
+        if self._ranks.rank == 0:
+            task.save_statistics(self.folder)
+        batch_size = self._batch_size(state, model, optimizer, task, log)
+        dealing = self._dealing(task, batch_size)
+        settings = fixed_training(config.training, dealing)
+        schedule = make_schedule(settings, config.model.decoder.hidden_size)
+        saves: Any = {"model": model, "optimizer": optimizer, "schedule": schedule, "state": state}
+        parts = Parts(
+            config=config,
+            settings=settings,
+            num_threads=threads,
+            dealing=dealing,
+            **saves,
+            average=average,
+            validator=task.validator(model, batch_size, threads, self._stop.check_here, self._ranks),
+            checkpoints=CheckpointManager(self.folder, config, digest, **saves, average=average, ranks=self._ranks),
+            reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
+            loss_limit=LossLimit(task.subwords[1].vocab_size),
+            alignments=task.alignments(),
+            tgt_subwords=task.subwords[1],
+            stop=self._stop,
+            watch=watch,
+            ranks=self._ranks,
+        )
+        if chosen := auto_lengths(config.training, settings, dealing):
+            log.line(chosen)
+        for doubt in doubts(config, settings):
+            log.line(doubt)
+        if config.compute_dtype == "auto":
+            log.line(f"compute_dtype: auto is {resolved_dtype('auto', self._device)} on this machine")
+        log.line(
+            f"model {config.name}: {model.num_params:,} parameters, {_vocabularies(config, task)}, "
+            f"{_whereabouts(self._device, threads, self._ranks.size)}, in {self.folder}"
+        )
+        for warning in self._ranks.warnings(threads):
+            log.line(warning)
+        self._facts = self._facts_of(task, model.num_params, batch_size)
+        if saved is None:
+            parts.checkpoints.begin()
+        else:
+            check_subwords(saved, digest)
+            restore(parts, saved, task.fingerprint, log)
+        dealing.resume(state)
+        state.corpus = task.fingerprint
+        return parts
+
+    def _facts_of(self, task: Task, parameters: int, batch_size: int) -> dict[str, Any]:
+        """What a report says of the run before its curves."""
+        return dict(
+            name=self.config.name,
+            parameters=parameters,
+            vocabularies=[subwords.vocab_size for subwords in task.subwords],
+            batch_size=batch_size,
+            device=self._device.name,
+            threads=self._num_threads,
+            machine=machine(),
+        )
+
+    def _dealing(self, task: Task, batch_size: int) -> Dealing:
+        """The corpus dealt to updates, of which every rank computes as many batches."""
+        ranks, size = self._ranks, self._ranks.size * self.config.training.batch_multiplier
+        return Dealing(task.batches(batch_size, size), size, self.config.seed, rank=ranks.rank, ranks=ranks.size)
+
+    def _batch_size(
+        self, state: TrainingState, model: Network, optimizer: Optimizer, task: Task, log: TrainingLog
+    ) -> int:
+        """The configured batch size, or the one that `auto` stands for; a resumed run keeps that one."""
+        given = self.config.training.batch_size
+        if given != "auto":
+            state.batch_size = 0
+            return given
+        ranks = self._ranks
+        parts = (self.config, state, model, optimizer, task, self._num_threads)
+        found = choose_batch_size(*parts, ranks=ranks.size, ranks_here=ranks.ranks_here)
+        size, reason = ranks.first_says(found)
+        log.line(f"batch_size: auto is {size:,} target tokens: {reason}")
+        state.batch_size = size
+        return size
+
+    def _train(self, loop: Loop, log: TrainingLog, task: Task) -> TrainingResult:
+        """Run the loop to its end or to a signal; score the test set where there is one."""
+        state = loop.state
+        test_scores: dict[str, Score] = {}
+        # Only now, when a signal no longer ends the run at once: whoever waits for events may send one.
+        log.event("start", **self._facts)
+        try:
+            reason = loop.run()
+            peak = peak_bytes()
+            log.line(f"finished: {reason}; {loop.parts.watch.summary()}; at most {format_bytes(peak)} of memory")
+            log.event("end", update=state.update, reason=reason, elapsed=state.elapsed, peak_memory=peak)
+            if state.best_update:
+                log.line(
+                    f"best checkpoint {self.folder / BEST_NAME}: update {state.best_update}, "
+                    f"{format_scores(state.best_scores)}"
+                )
+            if self.config.data.test is not None:
+                test_scores = self._score_test(loop.parts, task, log)
+        except Interrupted:
+            self._stop.agree()
+            reason = "a signal"
+            loop.save_last()
+            log.line(
+                f"stopped at epoch {state.epoch}, update {state.update}; "
+                f"the same command goes on from {self.folder / LAST_NAME}"
+            )
+        return TrainingResult(
+            reason=reason,
+            signal=self._stop.signal,
+            update=state.update,
+            best_path=self.folder / BEST_NAME if state.best_update else None,
+            best_update=state.best_update,
+            best_scores=dict(state.best_scores),
+            test_scores=test_scores,
+        )
+
+    def _score_test(self, parts: Parts, task: Task, log: TrainingLog) -> dict[str, Score]:
+        """Score the best checkpoint on the test set, or the last where there is no best."""
+        best = parts.checkpoints.best_path
+        if parts.state.best_update:
+            # Rank 0 comes here when it has written the file.
+            tensors, _ = self._ranks.first_then_others(lambda: read_checkpoint(best, prefix=PARAMS_PREFIX))
+            set_params(parts.model, tensors, best)
+        with averaged(None if parts.state.best_update else parts.average):
+            scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
+        figures = {name: score.score for name, score in scores.items()}
+        signatures = {name: score.signature for name, score in scores.items()}
+        log.line(f"test {name_of(self.config.data.test or '')}: {format_scores(figures)}")
+        log.event("test", update=parts.state.best_update, **figures, signatures=signatures)
+        return scores
+
+
+def _vocabularies(config: Config, task: Task) -> str:
+    src, tgt = (subwords.vocab_size for subwords in task.subwords)
+    return f"vocabularies of {src:,} and {tgt:,}" if config.task == "translation" else f"a vocabulary of {tgt:,}"
+
+
+def _whereabouts(device: Device, threads: int, ranks: int) -> str:
+    each = f"{threads} thread{'s' if threads > 1 else ''}" if device.name == "cpu" else f"device {device.name}"
+    return each if ranks == 1 else f"{ranks} ranks with {each} each"

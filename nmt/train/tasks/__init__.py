@@ -1,0 +1,1 @@
+"""What is trained: the translation and the language model task, their preparation and validation."""

@@ -1,0 +1,119 @@
+"""Learning to go on with a text: streams of it, and perplexity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.evaluate import Score
+from nmt.storage.model_folder import build_model
+from nmt.train.tasks.validation import Validator
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.batching.streams import Segment, StreamBatches
+    from nmt.data.corpora.corpus import Side
+    from nmt.data.corpora.readers import Readers
+    from nmt.data.corpora.text import TextCorpus
+    from nmt.model.language import LanguageModel
+    from nmt.rnn.device import Device
+    from nmt.train.distributed.ranks import Ranks
+
+
+class LanguageTask:
+    """See `Task`; the text of data.train is read at once, by several readers together."""
+
+    def __init__(self, config: Config, side: Side, same: Side, readers: Readers | None = None) -> None:
+        from nmt.data.corpora.prepare import training_filter
+        from nmt.data.corpora.text import load_text
+
+        self.config, self._side = config, side
+        self.subwords = side.subwords, same.subwords
+        rules = training_filter(config.data, (side.config,))
+        self.corpus: TextCorpus = load_text(config.data.train, side, rules, readers)
+        self._dev: TextCorpus | None = None
+        self._test: TextCorpus | None = None
+
+    def held_out(self, say: Callable[[str], None]) -> LanguageTask:
+        """The same with the texts of data.dev and data.test."""
+        from nmt.data.corpora.text import load_text
+
+        data, train = self.config.data, self.corpus
+        self._dev = load_text(data.dev, self._side)
+        self._test = load_text(data.test, self._side) if data.test else None
+        say(
+            f"data: {len(train):,} training lines of {train.total:,} ({_skipped(train)}),"
+            f" {train.num_tgt_tokens:,} subwords with the ends of lines; {len(self._dev):,} validation lines"
+        )
+        return self
+
+    @property
+    def fingerprint(self) -> list[int]:
+        """Lines and tokens."""
+        return [len(self.corpus), len(self.corpus.lines.tokens)]
+
+    def alignments(self) -> None:
+        """See `Task`: there are none."""
+
+    def save_statistics(self, folder: Path) -> None:
+        """See `Task`: there is none."""
+
+    def build_model(self, device: Device) -> LanguageModel:
+        """See `Task`."""
+        size = self._side.subwords.vocab_size
+        model: LanguageModel = build_model(self.config, size, size, device=device)
+        model.initialize(self.config.seed, self.corpus.target_counts(size))
+        return model
+
+    def batches(self, size: int, parts: int = 1) -> StreamBatches:
+        """See `Task`: by sentence, `size` streams; by token, as many as make so many tokens a batch. An update has
+        `parts` times as many."""
+        training = self.config.training
+        return self._streams(self.corpus, size, training.shuffle, parts)
+
+    def smallest_batch(self) -> Segment:
+        """See `Task`."""
+        from nmt.data.batching.streams import StreamBatches
+        from nmt.data.corpora.rows import TokenRows
+
+        return StreamBatches(TokenRows.from_lists([[4]]), 1, 1).batch(0, 0)
+
+    def validator(
+        self, model: LanguageModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
+    ) -> Validator:
+        """See `Task`. The text is divided into as many streams as for training, each beginning from nothing; with ranks
+        into so many for each of them."""
+        if self._dev is None:
+            raise RuntimeError("only the training text is loaded")
+        return Validator(list(self._streams(self._dev, size, False, ranks.size).epoch(0)), check, ranks)
+
+    def test(self, model: LanguageModel, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
+        """See `Task`. The text is one stream, which every rank reads."""
+        from nmt.data.batching.streams import StreamBatches
+
+        if self._test is None:
+            return {}
+        steps = max(self.config.training.bptt, _TEST_STEPS)
+        segments = list(StreamBatches(self._test.lines, 1, steps).epoch(0))
+        found = Validator(segments, check).losses(model, num_threads)
+        return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
+
+    def _streams(self, corpus: TextCorpus, size: int, shuffle: bool, parts: int = 1) -> StreamBatches:
+        """A text as parallel streams; `size` counts streams, or the tokens of a segment of all of them."""
+        from nmt.data.batching.streams import StreamBatches
+
+        training = self.config.training
+        streams = size if training.batch_type == "sentence" else max(1, size // training.bptt)
+        return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle, parts=parts)
+
+
+def _skipped(corpus: TextCorpus) -> str:
+    """What was left out, in words."""
+    if corpus.filtered:
+        return f"{corpus.total - len(corpus):,} skipped that are blank or left out by data.filter: {corpus.filtered}"
+    return f"{corpus.total - len(corpus):,} blank ones skipped"
+
+
+_TEST_STEPS = 512
+"""Of one stream at a time: products over so many rows are fast."""

@@ -1,0 +1,274 @@
+"""Before the first update: the folder is ours, the settings and subwords in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.errors import CheckpointError, ConfigError
+from nmt.model.parts.own_cells import named_cells
+from nmt.storage.model_folder import (
+    BEGUN_NAME,
+    BEST_NAME,
+    CONFIG_NAME,
+    FORMER_NAME,
+    LAST_NAME,
+    SUBWORD_NAMES,
+    checkpoint_names,
+    load_folder_config,
+    load_subwords,
+    save_subwords,
+    subword_names,
+)
+from nmt.system.files import explain, lock_alone, remedy, remove_temporaries, write_bytes
+from nmt.system.notices import Show, tell_nobody
+from nmt.system.paths import exists
+from nmt.train.checkpoints.start import given_subwords
+from nmt.train.distributed.guard import MARK
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.corpora.corpus import Side
+    from nmt.data.tokens.subwords import Subwords
+    from nmt.rnn.device import Device
+
+
+@contextlib.contextmanager
+def own_folder(folder: Path) -> Iterator[None]:
+    """Make the folder if need be and keep other runs out of it while the block lasts.
+
+    Nothing that a person put there is removed; only temporary files of killed runs are.
+
+    Raises:
+        CheckpointError: It cannot be made, another run uses it, or it holds files with our names
+            that did not come from a run.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder}: model_dir must be a folder that can be made and written, got "
+            f"{explain(error)}; choose another one"
+        ) from error
+    try:
+        _lock(handle, folder)
+        ours = [LAST_NAME, BEST_NAME, *SUBWORD_NAMES.values()]
+        found = [name for name in ours if exists(folder / name)]
+        if found and not exists(folder / CONFIG_NAME):
+            raise CheckpointError(
+                f"{folder}: model_dir must be new or written by nmt-train, got one with {found[0]} "
+                f"and no {CONFIG_NAME}; choose another one, or move that file away"
+            )
+        _check_no_model(folder)
+        remove_temporaries(folder)
+        for mark in folder.glob(f"{MARK}-*"):
+            mark.unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(handle)  # and with it the lock goes, as it does when the process dies
+
+
+def check_trainable(config: Config) -> None:
+    """Look at what a run needs before anything is read or made.
+
+    The cells that the settings name by dotted path are imported: who trains with them has named them.
+
+    Raises:
+        ConfigError: Numbers of the settings' compute_dtype are too coarse to learn with, or a cell cannot be made.
+    """
+    if config.compute_dtype == "int8":
+        raise ConfigError(
+            "compute_dtype: must be float32 or bfloat16 for training, got int8; train in one of them, then "
+            "nmt-quantize the model or translate with --compute-dtype int8"
+        )
+    sides = config.model.encoder, config.model.decoder
+    if named_cells(config) or any(side.drop_connect for side in sides):
+        from nmt.model.parts.cells import check_cells
+
+        check_cells(config)
+
+
+def check_decoding(config: Config, device: Device) -> None:
+    """Ask the search for what validations will ask it, before an hour of training is lost to its refusal.
+
+    Raises:
+        ConfigError: The settings of decoding do not go together.
+        DeviceError: They do not go on this GPU.
+    """
+    from nmt.inference.translation import chosen_settings, search_options
+
+    chosen = chosen_settings(config.decoding, {})
+    is_bounded = chosen["word_reward_bounded"] and chosen["word_reward"]
+    options = search_options(chosen, {"expected_lengths": [1]} if is_bounded else {})
+    if options is not None and device.name != "cpu":
+        from nmt.decode.device_beam import check_served
+
+        check_served(options, device)
+
+
+def save_config(folder: Path, config: Config) -> None:
+    """Write the resolved settings, unless they are there already.
+
+    Raises:
+        CheckpointError: They cannot be written.
+    """
+    from nmt.config import dump_config
+
+    content = dump_config(config).encode()
+    path = folder / CONFIG_NAME
+    try:
+        if not path.exists() or path.read_bytes() != content:
+            write_bytes(path, content, sync=True)
+    except OSError as error:
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
+
+
+def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[Side, Side]:
+    """Both sides with their subwords, those in the folder where a run left them; the same twice for one language.
+
+    Args:
+        config: The settings.
+        folder: The model folder, in which new subwords are saved.
+        say: Told what takes long.
+        show: Told now and then how far it is.
+
+    Raises:
+        DataError: A text or subword model is missing or damaged.
+        CheckpointError: The folder cannot be written, or lost its subwords.
+    """
+    check_files(config)
+    found = _found_sides(config, folder)
+    if found is not None:
+        return found
+    if not (folder / CONFIG_NAME).exists():
+        save_config(folder, config)  # from here on the folder is ours
+    src, tgt = _new_sides(config, say, show, keep=True)
+    save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
+    return src, tgt
+
+
+def sides_of_dry_run(config: Config, say: Show, *, keep: bool = False) -> tuple[Side, Side]:
+    """The same without writing anything: new subwords stay in memory. keep: A run in that folder follows at once, which
+    finds them there."""
+    folder = Path(config.model_dir)
+    if keep:
+        with own_folder(folder):
+            return sides_of_run(config, folder, say, tell_nobody)
+    check_files(config)
+    return _found_sides(config, folder) or _new_sides(config, say)
+
+
+def check_files(config: Config) -> None:
+    """Find a missing file before minutes go into training subwords. Raises DataError."""
+    from nmt.data.corpora.sources import check_sources
+
+    data = config.data
+    langs = [side.lang for side in ((data.src, data.tgt) if config.task == "translation" else (data.tgt,))]
+    for corpora in (data.train, *data.held_out):
+        check_sources(corpora, langs)
+
+
+def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple[Side, Side]:
+    """Both sides, with the subwords that a run left or that the settings name; else trained on some cleaned lines, the
+    first of each side, in memory. The same twice for one language.
+
+    Raises:
+        DataError: The settings ask for subwords that the lines cannot give.
+    """
+    from nmt.data.corpora.prepare import tags_of, with_factors
+    from nmt.data.tokens.auto_subwords import auto_subwords
+    from nmt.data.tokens.subwords import Subwords
+
+    if (found := _found_sides(config, Path(config.model_dir))) is not None:
+        return found
+    if (given := given_subwords(config)) is not None:
+        return _sides(config, given)
+    data = config.data
+    settings = data.subwords
+    files = [settings.model_file] if settings.joint else [settings.src_model_file, settings.tgt_model_file]
+    texts = [[line for lines in sample for line in lines]] if settings.joint else sample
+    if data.src_factors:
+        src = with_factors(data, files[0], partial(iter, texts[0]), say)
+        tgt = Subwords.from_file(files[1]) if files[1] else auto_subwords(settings, partial(iter, texts[1]), say)
+        return _sides(config, (src, tgt))
+    models = [
+        Subwords.from_file(file) if file else auto_subwords(settings, partial(iter, lines), say, symbols)
+        for file, lines, symbols in zip(files, texts, (tags_of(data), []), strict=False)
+    ]
+    return _sides(config, (models[0], models[-1]))
+
+
+def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, Side]:
+    """Both sides with these subwords; the same twice for one language."""
+    from nmt.data.corpora.corpus import Side
+
+    target = Side(config.data.tgt, subwords[1])
+    return (Side(config.data.src, subwords[0]) if config.task == "translation" else target), target
+
+
+def _new_sides(config: Config, say: Show, show: Show = tell_nobody, *, keep: bool = False) -> tuple[Side, Side]:
+    """Train subwords as the settings say, in memory, or find those that were kept beside an index; with `keep` new ones
+    are. `say` is told what takes long, `show` how far it is."""
+    from nmt.data.corpora.prepare import load_side, load_sides
+    from nmt.train.tasks.kept_subwords import kept_subwords
+
+    if (given := given_subwords(config)) is not None:
+        return _sides(config, given)
+    kept = kept_subwords(config)
+    if kept is not None and (found := kept.find()) is not None:
+        say(f"subwords: those of {kept.path}, which a run on this text left")
+        return _sides(config, found)
+    say("subwords: reading the training text")
+    if config.task == "lm":
+        side = load_side(config.data, say, show)
+        return side, side
+    src, tgt = load_sides(config.data, say, show)
+    if kept is not None and keep:
+        kept.keep(src.subwords, tgt.subwords)
+    return src, tgt
+
+
+def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:
+    """The sides with the subwords in the folder, if they are those of this run: a checkpoint fits no others."""
+    if not (exists(folder / LAST_NAME) or exists(folder / FORMER_NAME) or _has_same_subwords(config, folder)):
+        return None
+    return _sides(config, load_subwords(folder, joint=config.data.subwords.joint))
+
+
+def _has_same_subwords(config: Config, folder: Path) -> bool:
+    """Whether a run that never reached a checkpoint left subwords made with the same settings."""
+    names = subword_names(joint=config.data.subwords.joint)
+    if not all((folder / name).is_file() for name in (CONFIG_NAME, *names)):
+        return False
+    there = load_folder_config(folder)
+    left, wanted = there.data, config.data
+    start = "load_model", "extend_vocabulary"
+    if any(getattr(there.training, key) != getattr(config.training, key) for key in start):
+        return False
+    keys = "train", "src", "tgt", "subwords", "filter", "src_factors", "factor_separator"
+    return all(getattr(left, key) == getattr(wanted, key) for key in keys)
+
+
+def _check_no_model(folder: Path) -> None:
+    """Raise CheckpointError where a folder holds a model and nothing to go on from: training would write over it."""
+    there = checkpoint_names(folder)
+    goes_on = any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME))
+    if there and not goes_on:
+        raise CheckpointError(
+            f"{folder}: model_dir must hold {LAST_NAME} to go on with its run, got {there[0]} alone, a model that "
+            "training would write over; choose another model_dir, or move the folder away"
+        )
+
+
+def _lock(handle: int, folder: Path) -> None:
+    """Keep other trainings out of a folder. Raises CheckpointError where one is at work in it."""
+    if not lock_alone(handle):
+        raise CheckpointError(
+            f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "
+            "wait for it or choose another one"
+        )

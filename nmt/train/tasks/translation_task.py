@@ -1,0 +1,239 @@
+"""Learning to translate: pairs of sentences, BLEU and chrF."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from nmt.evaluate import Score, score_translations
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS
+from nmt.inference.translator import Translator
+from nmt.storage.length_model import LengthModel, save_length_model
+from nmt.storage.model_folder import LENGTHS_NAME, build_model
+from nmt.train.tasks.validation import TranslationValidator, translations
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.config.data_section import DataConfig
+    from nmt.data.alignment.word_alignment import WordAlignments
+    from nmt.data.batching.batches import Batch, TrainBatches
+    from nmt.data.batching.index import IndexedCorpus
+    from nmt.data.batching.indexing import Indexing
+    from nmt.data.batching.sampling import SubwordSampler
+    from nmt.data.batching.windows import WindowBatches
+    from nmt.data.corpora.corpus import ParallelCorpus, Side
+    from nmt.data.corpora.readers import Readers
+    from nmt.model.translation import TranslationModel
+    from nmt.rnn.device import Device
+    from nmt.train.distributed.ranks import Ranks
+
+
+class TranslationTask:
+    """See `Task`; the pairs of data.train are read at once, by several readers together, or lie in an index (see
+    `indexing_of`)."""
+
+    def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
+        from nmt.data.batching.indexing import load_indexed
+        from nmt.data.corpora.corpus import load_parallel
+        from nmt.data.corpora.prepare import training_filter
+
+        self.config, self._src, self._tgt = config, src, tgt
+        self.subwords = src.subwords, tgt.subwords
+        self.corpus: ParallelCorpus | IndexedCorpus
+        if (indexing := indexing_of(config, src, tgt)) is not None:
+            self.corpus = load_indexed(indexing)
+            _check_in_memory(config, self.corpus)
+        else:
+            rules = training_filter(config.data, (src.config, tgt.config))
+            self.corpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
+        _check_weights(self.corpus)
+        self._length_model: LengthModel | None = None
+        self._dev: ParallelCorpus | None = None
+        self._test: ParallelCorpus | None = None
+
+    def held_out(self, say: Callable[[str], None]) -> TranslationTask:
+        """The same with the pairs of data.dev and data.test."""
+        from nmt.data.corpora.corpus import load_parallel
+
+        data, train = self.config.data, self.corpus
+        self._dev = _cut(load_parallel(data.dev, self._src, self._tgt, training=False), data, say)
+        self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
+        say(
+            f"data: {len(train):,} training pairs of {train.total:,} lines"
+            f" ({train.skipped_empty:,} skipped with an empty side, "
+            f"{train.skipped_long:,} over max_length{_left_out(train.filtered)}), "
+            f"{train.num_subwords:,} target subwords; {len(self._dev):,} validation pairs"
+        )
+        return self
+
+    @property
+    def fingerprint(self) -> list[int]:
+        """Pairs and target tokens."""
+        return [len(self.corpus), self.corpus.num_subwords]
+
+    def alignments(self) -> WordAlignments | None:
+        """See `Task`."""
+        from nmt.data.alignment.word_alignment import WordAlignments
+
+        path = self.config.data.alignment
+        around = self.config.model.encoder.boundaries
+        if path is None:
+            return None
+        return WordAlignments(path, cast("ParallelCorpus", self.corpus), self.subwords, around)
+
+    def save_statistics(self, folder: Path) -> None:
+        """See `Task`: how long translations are."""
+        save_length_model(folder / LENGTHS_NAME, self._lengths())
+
+    def build_model(self, device: Device) -> TranslationModel:
+        """See `Task`."""
+        sizes = [subwords.vocab_size for subwords in self.subwords]
+        model: TranslationModel = build_model(
+            self.config, sizes[0], sizes[1], device=device, src_factor_sizes=self.subwords[0].factor_sizes
+        )
+        model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
+        return model
+
+    def batches(self, size: int, parts: int = 1) -> TrainBatches | WindowBatches:
+        """See `Task`; how many make an update changes nothing."""
+        from nmt.data.batching.batches import TrainBatches
+        from nmt.data.batching.index import IndexedCorpus
+
+        training = self.config.training
+        seed, around = self.config.seed, self.config.model.encoder.boundaries
+        if isinstance(self.corpus, IndexedCorpus):
+            from nmt.data.batching.windows import WindowBatches
+
+            return WindowBatches(self.corpus, size, training.batch_type, seed, around)
+        return TrainBatches(
+            self.corpus, size, training.batch_type, seed, training.shuffle, around, sampler=self._sampler()
+        )
+
+    def smallest_batch(self) -> Batch:
+        """See `Task`."""
+        from nmt.data.batching.batches import make_batch
+
+        return make_batch([[4]], [[4]], [0], self.config.model.encoder.boundaries)
+
+    def validator(
+        self, model: TranslationModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
+    ) -> TranslationValidator:
+        """See `Task`."""
+        from nmt.data.batching.batches import TrainBatches
+
+        dev = _there(self._dev)
+        kind, around = self.config.training.batch_type, self.config.model.encoder.boundaries
+        batches = list(TrainBatches(dev, size, kind, shuffle=False, boundaries=around).epoch(0))
+        translator = self._translator(model, num_threads)
+        return TranslationValidator(batches, translator, dev.src_texts, dev.references, check, ranks)
+
+    def test(
+        self, model: TranslationModel, num_threads: int, check: Callable[[], None], ranks: Ranks
+    ) -> dict[str, Score]:
+        """See `Task`."""
+        if self._test is None:
+            return {}
+        translator = self._translator(model, num_threads)
+        found = translations(translator, self._test.src_texts, lambda count: check(), ranks)
+        return score_translations(found, self._test.references)
+
+    def _sampler(self) -> SubwordSampler | None:
+        """What cuts sentences anew, where the settings ask for it."""
+        from nmt.data.batching.sampling import SubwordSampler
+
+        alphas = self._src.config.sampling_alpha, self._tgt.config.sampling_alpha
+        return None if alphas == (None, None) else SubwordSampler(self.subwords, alphas, self.config.seed)
+
+    def _translator(self, model: TranslationModel, num_threads: int) -> Translator:
+        src, tgt = self.subwords
+        return Translator(model, src, tgt, self.config, num_threads, lengths=self._lengths())
+
+    def _lengths(self) -> LengthModel:
+        if self._length_model is None:
+            self._length_model = LengthModel.learn(*self.corpus.some_lengths())
+        return self._length_model
+
+
+def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
+    """The indexes of the training text; None where it has none (see `index_folder`). Raises DataError where a file is
+    missing."""
+    from nmt.data.batching.indexing import Indexing, index_folder
+    from nmt.data.corpora.prepare import filter_key, training_filter
+
+    data, sides = config.data, (src.config, tgt.config)
+    if (folder := index_folder(config)) is None:
+        return None
+    rules = partial(training_filter, data, sides)
+    return Indexing(folder, data.train, (src, tgt), rules, filter_key(data, sides))
+
+
+def _check_weights(corpus: ParallelCorpus | IndexedCorpus) -> None:
+    """Raise ConfigError where the weights of corpora leave nothing to learn from in some epoch."""
+    from nmt.data.batching.index import IndexedCorpus
+    from nmt.errors import ConfigError
+
+    if isinstance(corpus, IndexedCorpus):
+        parts, unit = [(len(index.blocks), index.weight) for index in corpus.indexes], "block of pairs"
+    else:
+        parts, unit = list(corpus.parts), "pair"
+    shares = [size * weight for size, weight in parts]
+    if shares and max(shares) < 1:
+        raise ConfigError(
+            f"data.train: weights must leave at least one {unit} of a corpus in every epoch, got {max(shares):.3g} of "
+            "the largest; raise the weights"
+        )
+
+
+def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> None:
+    """Raise ConfigError where something is asked for that needs all pairs in memory, and they stay on disk."""
+    from nmt.data.batching.index import IndexedCorpus
+    from nmt.errors import ConfigError
+
+    data = config.data
+    asked = {
+        "data.alignment": data.alignment,
+        "data.src_factors": data.src_factors or None,
+        "data.src.sampling_alpha": data.src.sampling_alpha,
+        "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
+    }
+    for name, value in asked.items():
+        if value is not None and isinstance(corpus, IndexedCorpus):
+            raise ConfigError(
+                f"{name}: must be null where training text is too large for memory and dealt from its index, got "
+                f"{value}; leave it out, or train on fewer pairs"
+            )
+
+
+def _cut(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
+    """The validation pairs with sides no longer than a translation's source may be, or than those of training: what
+    attention costs grows with the square. The texts stay as they are."""
+    sides, long = [], np.zeros(len(dev), bool)
+    for rows, side in ((dev.src, config.src), (dev.tgt, config.tgt)):
+        most = max(MAX_SOURCE_SUBWORDS, side.max_length)
+        is_long = rows.lengths > most
+        long |= is_long
+        sides.append(rows.taken(np.arange(len(rows)), most) if is_long.any() else rows)
+    if not long.any():
+        return dev
+    lines = ", ".join(f"{number + 1:,}" for number in dev.line_numbers[long][:5].tolist())
+    say(
+        f"warning: data.dev: {long.sum():,} of {len(dev):,} lines have a side of more than {MAX_SOURCE_SUBWORDS:,} "
+        f"subwords and are cut for the loss, line {lines}{', ...' * bool(long.sum() > 5)}; divide them into sentences"
+    )
+    return replace(dev, src=sides[0], tgt=sides[1])
+
+
+def _left_out(filtered: str) -> str:
+    """What data.filter left out, in words that follow others."""
+    return f"; left out by data.filter: {filtered}" if filtered else ""
+
+
+def _there(corpus: ParallelCorpus | None) -> ParallelCorpus:
+    if corpus is None:
+        raise RuntimeError("only the training pairs are loaded")
+    return corpus

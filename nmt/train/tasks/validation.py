@@ -1,0 +1,155 @@
+"""Measuring a model while it trains: the loss on held-out text; BLEU and chrF of translations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nmt.evaluate import bleu_interval, score_translations
+from nmt.train.checkpoints.checkpoint_manager import HIGHER_IS_BETTER
+from nmt.train.distributed.ranks import Ranks, interleaved
+from nmt.train.log.progress import perplexity
+
+if TYPE_CHECKING:
+    from nmt.inference.translator import Translator
+    from nmt.model.network import Network
+    from nmt.train.updates.state import TrainingState
+
+
+class Validator:
+    """The loss on a validation set.
+
+    Args:
+        batches: Of the set, in order.
+        check: Called between batches; raises to stop early.
+        ranks: Among whom the work is divided; None for nobody. All of them must call.
+    """
+
+    def __init__(
+        self, batches: Sequence[Any], check: Callable[[], None] = lambda: None, ranks: Ranks | None = None
+    ) -> None:
+        self.batches = batches
+        self.ranks = ranks or Ranks()
+        self.signatures: dict[str, str] = {}
+        """sacrebleu's, of each score that has one."""
+        self.intervals: dict[str, float] = {}
+        """Half of the width of the 95 % confidence interval of the last scores that have one."""
+        self._check = check
+
+    def losses(self, model: Network, num_threads: int) -> dict[str, float]:
+        """Return `loss` (mean negative log-likelihood of a token, in nats), `ppl`, `accuracy`."""
+        nll, tokens, correct = 0.0, 0, 0
+        for own in interleaved(self.ranks.collect(lambda: self._losses(model, num_threads))):
+            nll, tokens, correct = nll + own[0], tokens + own[1], correct + own[2]
+        loss = nll / max(1, tokens)
+        return {"loss": loss, "ppl": perplexity(loss), "accuracy": correct / max(1, tokens)}
+
+    def _losses(self, model: Network, num_threads: int) -> list[tuple[float, int, int]]:
+        """Sums of each of this rank's batches: negative log-likelihood, tokens, correct guesses."""
+        found = []
+        for batch in self.batches[self.ranks.rank :: self.ranks.size]:
+            if batch.num_tgt_tokens:
+                stats = model.loss(batch, num_threads)
+                found.append((stats.nll, stats.tokens, stats.correct))
+            else:
+                found.append((0.0, 0, 0))
+            self._check()
+        return found
+
+    def scores(self, show: Callable[[str], None] = lambda text: None) -> dict[str, float]:
+        """Return what else is measured; `show` is told now and then how far that is."""
+        return {}
+
+    def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
+        """Yield texts by name that show what the model made of some sentences in the last `scores`."""
+        yield from ()
+
+
+class TranslationValidator(Validator):
+    """The same with translations.
+
+    Args:
+        batches, check, ranks: See `Validator`.
+        translator: Has the model.
+        sources: The source lines as a person wrote them; the translator cleans them.
+        references: The target lines, cleaned and lower-cased as configured.
+    """
+
+    def __init__(
+        self,
+        batches: Sequence[Any],
+        translator: Translator,
+        sources: Sequence[str],
+        references: Sequence[str],
+        check: Callable[[], None] = lambda: None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        super().__init__(batches, check, ranks)
+        self.translator, self.sources, self.references = translator, sources, references
+        self.hypotheses: list[str] = []
+        """The translations of the last validation."""
+
+    def scores(self, show: Callable[[str], None] = lambda text: None) -> dict[str, float]:
+        """Translate the sources with the configured beam; return `bleu` and `chrf` in percent."""
+        done = 0
+
+        def after_batch(count: int) -> None:
+            nonlocal done
+            done += count * self.ranks.size  # about as far as the others are
+            show(f"validation  {min(done, len(self.sources))} of {len(self.sources)} sentences translated")
+            self._check()
+
+        self.hypotheses = translations(self.translator, self.sources, after_batch, self.ranks)
+        scores = score_translations(self.hypotheses, self.references, metrics=("bleu", "chrf"))
+        self.intervals = {"bleu": bleu_interval(self.hypotheses, self.references)}
+        self.signatures = {name: score.signature for name, score in scores.items()}
+        return {name: score.score for name, score in scores.items()}
+
+    def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
+        """See `Validator`: with what a person made of them."""
+        for index in indices:
+            if index < len(self.hypotheses):
+                yield {
+                    "source": self.sources[index],
+                    "reference": self.references[index],
+                    "hypothesis": self.hypotheses[index],
+                }
+
+
+def translations(
+    translator: Translator, sources: Sequence[str], on_batch: Callable[[int], None], ranks: Ranks
+) -> list[str]:
+    """Return the best translation of every source; each rank makes its share of them, and gets all. Called by all."""
+
+    def own() -> list[str]:
+        found = translator.translate_nbest(sources[ranks.rank :: ranks.size], n_best=1, on_batch=on_batch)
+        return [ranked[0].text for ranked in found]
+
+    return interleaved(ranks.collect(own))
+
+
+def note_scores(state: TrainingState, metrics: Sequence[str], scores: Mapping[str, float]) -> None:
+    """Note in the state of a run for how many validations each of these measures has not improved."""
+    for name in metrics:
+        best = state.best_by_metric.get(name)
+        improved = not math.isnan(scores[name]) and (
+            best is None or (scores[name] != best and (scores[name] > best) == HIGHER_IS_BETTER[name])
+        )
+        state.stalled[name] = 0 if improved else state.stalled.get(name, 0) + 1
+        if improved:
+            state.best_by_metric[name] = scores[name]
+
+
+def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
+    """Whether `scores` improve on `best`: by `metric`, or by the loss where that is equal.
+
+    Equal scores are rare in practice, but a small task reaches 100 BLEU long before it is learned.
+    NaN is never better, and anything else is better than no scores.
+    """
+    score = scores[metric]
+    if math.isnan(score):
+        return False
+    if not best or score != best[metric]:
+        return not best or (score > best[metric]) == HIGHER_IS_BETTER[metric]
+    return scores["loss"] < best["loss"]

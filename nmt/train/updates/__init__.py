@@ -1,0 +1,1 @@
+"""One update: gradients, optimizer, schedule, training objectives."""

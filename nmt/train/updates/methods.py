@@ -1,0 +1,159 @@
+"""What is done with a batch before it is learned from, and what is added to its loss: methods of the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.model.objective import LIKELIHOOD, Alignment, Objective
+from nmt.rnn.profile import operation
+from nmt.special_tokens import EOS_ID, UNK_ID, boundary_ids
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.alignment.word_alignment import WordAlignments
+    from nmt.data.tokens.subwords import Subwords
+    from nmt.model.network import Network
+    from nmt.train.updates.minimum_risk import MinimumRisk
+
+_SRC, _TGT, _MIXED = range(3)
+"""What random numbers of a batch are for: each has a stream of its own."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch as it is learned from, and what is added to its loss."""
+
+    batch: Any
+    objective: Objective = LIKELIHOOD
+
+    @property
+    def num_tgt_tokens(self) -> int:
+        """Which its loss is a sum over."""
+        return self.objective.tokens(self.batch.tgt_lengths)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For `Network.loss_and_gradients`: nothing where nothing is added."""
+        return {} if self.objective is LIKELIHOOD else {"objective": self.objective}
+
+
+class Methods:
+    """The methods that the settings ask for; with none of them a batch stays what it is.
+
+    Args:
+        config: The settings of the run.
+        model: Which predicts, for scheduled sampling.
+        threads: Cores to use.
+        alignments: Of the training pairs, where attention is guided by them.
+        tgt_subwords: For what translations cost, in minimum risk training.
+
+    Raises:
+        DeviceError: One of them does not work where the model is.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        model: Network,
+        threads: int,
+        alignments: WordAlignments | None = None,
+        tgt_subwords: Subwords | None = None,
+    ) -> None:
+        settings, source = config.training, config.data.src
+        self._settings, self._model, self._threads = settings, model, threads
+        self._alignments, self._has_factors = alignments, bool(config.model.encoder.factors)
+        before, after = boundary_ids(config.model.encoder.boundaries)
+        self._objective = Objective(
+            r_drop=settings.r_drop,
+            guided_alignment=settings.guided_alignment if alignments is not None else 0.0,
+            coverage=settings.coverage_loss,
+            widest_source=source.max_length + len(before) + len(after),
+        )
+        if not (settings.r_drop or settings.coverage_loss or alignments is not None):
+            self._objective = LIKELIHOOD
+        self._changes_batch = any(
+            (settings.src_word_dropout, settings.tgt_word_dropout, settings.scheduled_sampling, settings.r_drop)
+        )
+        self._risk: MinimumRisk | None = None
+        if settings.minimum_risk and tgt_subwords is not None:
+            from nmt.train.updates.minimum_risk import MinimumRisk
+
+            self._risk = MinimumRisk(config, model, tgt_subwords, threads)
+        self.repeats = 2 if settings.r_drop else 1
+        """How often each target token is counted in a prepared batch."""
+        self.recounts = settings.r_drop > 0 or bool(source.sampling_alpha or config.data.tgt.sampling_alpha)
+        """Whether a batch has other numbers of tokens than were planned."""
+
+    def prepare(self, batch: Any, update: int, seed: int) -> Prepared:
+        """The batch of an update, counted from 1, as it is learned from; `seed` decides what is drawn."""
+        objective = self._objective
+        if self._alignments is not None:  # of the words as they are, before any is unknown
+            with operation("making batches"):
+                step, row, position, share = self._alignments.of_batch(
+                    batch.src, batch.src_lengths, batch.tgt_out, batch.tgt_lengths, batch.indices
+                )
+                if self.repeats == 2:
+                    step, position, share = np.tile(step, 2), np.tile(position, 2), np.tile(share, 2)
+                    row = np.concatenate([2 * row, 2 * row + 1])
+            objective = replace(objective, alignment=Alignment(step, row, position, share))
+        if self._risk is not None:
+            batch, risk = self._risk.candidates(batch, seed)
+            objective = replace(objective, risk=risk)
+        if self._changes_batch:
+            with operation("making batches"):
+                batch = self._changed(batch, update, seed)
+        return Prepared(batch, objective)
+
+    def _changed(self, batch: Any, update: int, seed: int) -> Any:
+        """The batch with what is drawn, and doubled where it is read twice."""
+        settings = self._settings
+        if rate := self._sampling_rate(update):
+            batch = replace(batch, tgt_in=self._mixed(batch, rate, seed))
+        if rate := settings.tgt_word_dropout:
+            batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, _random(seed, _TGT)))
+        if rate := settings.src_word_dropout:
+            model: Any = self._model
+            units = model.units_of(batch.src) if self._has_factors else batch.src
+            dropped = _dropped(units, rate, _random(seed, _SRC))
+            # Factors stay beside an unknown word.
+            batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
+        return batch.doubled() if settings.r_drop else batch
+
+    def _sampling_rate(self, update: int) -> float:
+        """Of scheduled sampling, in this update."""
+        rise = self._settings.scheduled_sampling_updates
+        return self._settings.scheduled_sampling * min(1.0, update / max(1, rise))
+
+    def _mixed(self, batch: Any, rate: float, seed: int) -> np.ndarray:
+        """What the decoder reads, some of it what it predicts there itself."""
+        model: Any = self._model
+        guessed = model.predictions(batch, self._threads)
+        mixed: np.ndarray = batch.tgt_in.copy()
+        drawn = _random(seed, _MIXED).random(mixed.shape) < rate
+        drawn[0] = False  # there the decoder reads the begin token
+        drawn &= mixed > EOS_ID
+        before = np.empty_like(guessed)
+        before[1:] = guessed[:-1]
+        mixed[drawn] = before[drawn]
+        return mixed
+
+
+def largest_shape(config: Config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Target steps, source steps and rows, T, S and B, that a batch of this shape can have when it is prepared."""
+    (T, S, B), settings, limits = shape, config.training, config.decoding
+    if settings.minimum_risk:
+        T = max(T, int(limits.max_length_ratio * S) + limits.max_length_extra + 1)
+        return T, S, (settings.minimum_risk + 1) * B
+    return T, S, 2 * B if settings.r_drop else B
+
+
+def _random(seed: int, purpose: int) -> np.random.Generator:
+    return np.random.default_rng([seed, purpose])
+
+
+def _dropped(ids: np.ndarray, rate: float, random: np.random.Generator) -> np.ndarray:
+    """The ids with so many of the words unknown; special tokens stay."""
+    return np.where((ids > EOS_ID) & (random.random(ids.shape) < rate), ids.dtype.type(UNK_ID), ids)
